@@ -26,8 +26,6 @@ from kazoo.protocol.serialization import (
     SetData,
     Sync,
     Transaction,
-    int_struct,
-    write_string,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -40,6 +38,7 @@ from .._recipes.operations import BEFORE_ANY, Check, Create, CreateEphemeral, De
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
+from .watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches, Watcher, Withdrawn, forget_watcher, has_watch
 
 # `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
 # on; on macOS the system's monotonic clock does.
@@ -54,7 +53,6 @@ EPHEMERAL = 1
 SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
-PERSISTENT_RECURSIVE = 1  # a mode of watches
 
 __all__ = [
     "ACL",
@@ -74,23 +72,6 @@ class CreateContainer(Create2):  # type: ignore[misc]
     """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
 
     type = 19
-
-
-class AddWatch:
-    """The request to watch a path and all nodes below it until the connection ends; kazoo has no call for it."""
-
-    type = 106
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def serialize(self) -> bytearray:
-        """Return the request's bytes."""
-        return bytearray(write_string(self.path) + int_struct.pack(PERSISTENT_RECURSIVE))
-
-    @classmethod
-    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
-        """Read the reply, which says no more than that it was done."""
 
 
 class CreatedStat(NamedTuple):
@@ -183,6 +164,9 @@ class Link:
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know containers; None until asked
         self._probes = 0
+        # The kind of watch that the server takes the watch of a tree for; None if unknown, and 0 once asked.
+        self._tree: int | None = None
+        self._keeps_watches = False  # the servers do not know how to remove one
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -244,6 +228,7 @@ class Link:
         session, handshake = self.session(), self.transport.handshake
         if session is None or handshake is None:
             return None
+        self._tree = None  # this server may be a newer one
         lease = self._leases.setdefault(session, self._new_lease(session))
         lease.opened(*handshake)
         return lease
@@ -490,6 +475,52 @@ class Link:
                 reply.set_exception(done.error)
 
         self.transport.send(AddWatch(self.full(path)), HandledReply(on_reply))
+
+    @property
+    def can_remove_watches(self) -> bool | None:
+        """Whether the servers know how to remove a watch, as those do that know containers; None until asked."""
+        return False if self._keeps_watches else self.containers
+
+    def watches(self, path: str, watcher: Watcher) -> list[int]:
+        """Return which kinds of watches a watcher has on a path, or has asked for."""
+        full = self.full(path)
+        return [kind for kind in (CHILDREN, DATA) if has_watch(self.client, full, kind, watcher)]
+
+    def remove_watch(self, path: str, kind: int, watcher: Watcher, reply: Reply) -> None:
+        """Remove one of the `watches` of a watcher, unless the program has a watcher there, too.
+
+        The reply is `Withdrawn` if the removal is to be tried again later.
+        """
+        self._remove(RemoveWatches(self.full(path), kind, watcher), reply)
+
+    def remove_tree(self, path: str, reply: Reply) -> None:
+        """End what `watch_tree` began; the reply is `Withdrawn` if that is to be tried again later."""
+        if self._tree == 0:
+            reply.set_exception(Withdrawn())  # an older server writes an error into its log: one is enough
+            return
+        request = RemoveWatches(self.full(path), self._tree or TREE, None)
+        self._tree = self._tree or 0
+        self._remove(request, reply)
+
+    def _remove(self, request: RemoveWatches, reply: Reply) -> None:
+        def on_reply(done: HandledReply) -> None:
+            error = done.error
+            if error is None or isinstance(error, kazoo_errors.NoWatcherError):
+                forget_watcher(self.client, request)  # before the next reply, which may be that of a new watch
+                self._tree = TREE if request.kind == TREE else self._tree
+                reply.set()
+                return
+            if isinstance(error, kazoo_errors.UnimplementedError):
+                self._keeps_watches = True
+            elif isinstance(error, kazoo_errors.MarshallingError) and request.kind == TREE:
+                self._tree = DATA  # a server before 3.9
+                error = Withdrawn()
+            elif isinstance(error, kazoo_errors.ThrottledOpError):
+                self._tree = self._tree or None
+                error = Withdrawn()
+            reply.set_exception(error)
+
+        self.transport.send_by_kazoo(request, HandledReply(on_reply))
 
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
