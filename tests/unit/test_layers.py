@@ -30,12 +30,12 @@ LAYERS = [
     # The modules that wait, send and keep.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"}
     | {"_engine.live_set", "_engine.interrupted"},
-    {"_kazoo.private_parts", "_kazoo.sockets"},
+    {"_kazoo.private_parts", "_kazoo.sockets", "_kazoo.watches"},
     {"_kazoo.transport", "_engine.path_directory"},
     {"_kazoo.replies", "_kazoo.session_timeout"},
     {"_kazoo.link"},
     {"_engine.client_state"},
-    {"_engine.heartbeat", "_engine.deletes", "_engine.keeper"},
+    {"_engine.heartbeat", "_engine.deletes", "_engine.keeper", "_engine.watches"},
     {"_engine.session"},
     {"_engine.driver"},
     {"_engine.calls", "_engine.loss"},
@@ -75,7 +75,9 @@ LAYERS = [
 ]
 PURE = sorted(set[str]().union(*LAYERS[1:11]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
-MAY_IMPORT_KAZOO = {f"_kazoo.{name}" for name in ("private_parts", "sockets", "transport", "replies", "link")}
+MAY_IMPORT_KAZOO = {
+    f"_kazoo.{name}" for name in ("private_parts", "sockets", "watches", "transport", "replies", "link")
+}
 
 
 @functools.cache

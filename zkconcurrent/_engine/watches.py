@@ -1,7 +1,7 @@
 """Background removals: a wait that ends without its event leaves a watch, which the server and kazoo would keep.
 
-A watch that nobody has needed for `LINGER` seconds is removed. So a loop of short waits at one path, which sets the same
-watch again and again, sends no request more. The keeper sends the removals of many watches together.
+A watch that nobody has needed for `LINGER` seconds is removed. So a loop of short waits at one path, which sets
+the same watch again and again, sends no request more. The keeper sends the removals of many watches together.
 
 The registry notes the paths, and knows who waits: a wait registers, with the session's lock held, before it sends the
 request that sets its watch. So a removal that is sent with the lock held, while nobody waits, comes before that request
@@ -70,9 +70,12 @@ class Watches:
             self._leave(path, tree)
             return
         for kind in link.watches(path, self._watcher):
-            link.remove_watch(path, kind, self._watcher, self._expected(path, False))
-        if tree:
-            link.remove_tree(path, self._expected(path, True))
+            link.remove_watch(path, kind, self._expected(path, False), self._watcher)
+        kinds = link.kinds_of_trees() if tree else ()
+        for kind in kinds:
+            link.remove_watch(path, kind, self._expected(path, True))
+        if tree and not kinds:
+            self._leave(path, True)
 
     def _expected(self, path: str, tree: bool) -> HandledReply:
         def on_reply(reply: HandledReply) -> None:

@@ -164,8 +164,7 @@ class Link:
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know containers; None until asked
         self._probes = 0
-        # The kind of watch that the server takes the watch of a tree for; None if unknown, and 0 once asked.
-        self._tree: int | None = None
+        self._trees: tuple[int, ...] | None = None  # see `kinds_of_trees`; None until asked
         self._keeps_watches = False  # the servers do not know how to remove one
 
     # -- state ---------------------------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ class Link:
         session, handshake = self.session(), self.transport.handshake
         if session is None or handshake is None:
             return None
-        self._tree = None  # this server may be a newer one
+        self._trees = None  # this server may be a newer one
         lease = self._leases.setdefault(session, self._new_lease(session))
         lease.opened(*handshake)
         return lease
@@ -486,37 +485,40 @@ class Link:
         full = self.full(path)
         return [kind for kind in (CHILDREN, DATA) if has_watch(self.client, full, kind, watcher)]
 
-    def remove_watch(self, path: str, kind: int, watcher: Watcher, reply: Reply) -> None:
-        """Remove one of the `watches` of a watcher, unless the program has a watcher there, too.
+    def kinds_of_trees(self) -> tuple[int, ...]:
+        """Return which kinds of watches are to be removed for the watch of a tree; none if that is being asked.
 
-        The reply is `Withdrawn` if the removal is to be tried again later.
+        A server before 3.9 refuses the kind `TREE`, and writes an error into its log: one is enough.
         """
-        self._remove(RemoveWatches(self.full(path), kind, watcher), reply)
+        if self._trees is not None:
+            return self._trees
+        self._trees = ()
+        return (TREE,)
 
-    def remove_tree(self, path: str, reply: Reply) -> None:
-        """End what `watch_tree` began; the reply is `Withdrawn` if that is to be tried again later."""
-        if self._tree == 0:
-            reply.set_exception(Withdrawn())  # an older server writes an error into its log: one is enough
-            return
-        request = RemoveWatches(self.full(path), self._tree or TREE, None)
-        self._tree = self._tree or 0
-        self._remove(request, reply)
+    def remove_watch(self, path: str, kind: int, reply: Reply, watcher: Watcher | None = None) -> None:
+        """Remove a watch, unless the program has a watcher there, too.
 
-    def _remove(self, request: RemoveWatches, reply: Reply) -> None:
+        Args:
+            path: the path.
+            kind: one of the `watches`, or of the `kinds_of_trees`.
+            reply: takes the reply: `Withdrawn` if the removal is to be tried again later.
+            watcher: whose watch it is; None if it is that of a tree.
+        """
+        request = RemoveWatches(self.full(path), kind, watcher)
+
         def on_reply(done: HandledReply) -> None:
             error = done.error
+            if kind == TREE:
+                older = isinstance(error, kazoo_errors.MarshallingError)
+                self._trees = (DATA, CHILDREN) if older else None if error is not None else (TREE,)
+                error = Withdrawn() if older else error
             if error is None or isinstance(error, kazoo_errors.NoWatcherError):
                 forget_watcher(self.client, request)  # before the next reply, which may be that of a new watch
-                self._tree = TREE if request.kind == TREE else self._tree
                 reply.set()
                 return
             if isinstance(error, kazoo_errors.UnimplementedError):
                 self._keeps_watches = True
-            elif isinstance(error, kazoo_errors.MarshallingError) and request.kind == TREE:
-                self._tree = DATA  # a server before 3.9
-                error = Withdrawn()
             elif isinstance(error, kazoo_errors.ThrottledOpError):
-                self._tree = self._tree or None
                 error = Withdrawn()
             reply.set_exception(error)
 

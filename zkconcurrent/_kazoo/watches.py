@@ -1,9 +1,9 @@
 """The requests for watches that kazoo has no calls for, and how to remove a watch that the program has no use for.
 
-A server keeps one watch for each client, path and kind, which all watchers of the client share. So the library may remove
-it only if no watcher of the program is there, too. The program's requests go through kazoo's queue, and kazoo notes the
-watcher of a request when the reply comes. So kazoo's connection thread decides, as it takes the removal off the queue:
-the watchers of all earlier requests are noted, or pending, and each later request sets the watch anew.
+A server keeps one watch for each client, path and kind, which all watchers of the client share. So the library may
+remove it only if no watcher of the program is there, too. The program's requests go through kazoo's queue, and kazoo
+notes the watcher of a request when the reply comes. So kazoo's connection thread decides, as it takes the removal off
+the queue: the watchers of all earlier requests are noted, or pending, and each later request sets the watch anew.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RemoveWatches:
 
     Attributes:
         path: the path.
-        kind: which watch. Servers before 3.9 know a `TREE` as the `DATA` watch that it replaces there.
+        kind: which watch. Servers before 3.9 keep that of a tree as one of `DATA` and one of `CHILDREN`.
         ours: the watcher that has no use for it any more; None for a tree, of which kazoo notes no watcher.
     """
 
