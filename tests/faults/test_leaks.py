@@ -354,14 +354,14 @@ def test_paths_used_once(
         other = Other(connect(), ends)
         for kind, use in ONCE.items():
             use(zk, other, f"{zk_path}/warm/{kind}")
-        eventually(lambda: gc.collect() >= 0 and not watched(session), patience=20)
+        eventually(lambda: gc.collect() >= 0 and not watched(session), patience=25)
         before, threads = at_server(), threading.active_count()
-        for n in range(2):
+        for n in range(USED // 10):
             for kind, use in ONCE.items():
                 use(zk, other, f"{zk_path}/{n}/{kind}")
         assert watched(session)
         assert at_server() > before
-        eventually(lambda: gc.collect() >= 0 and not watched(session), patience=20)
+        eventually(lambda: gc.collect() >= 0 and not watched(session), patience=25)
         eventually(lambda: at_server() <= before, patience=20)
     eventually(lambda: threading.active_count() <= threads, patience=5)
 

@@ -66,7 +66,11 @@ class Watches:
     def _remove(self, path: str, *, tree: bool) -> None:
         link, registry = self._client.link, self._client.registry
         tree = tree and path not in registry.trees
-        if path in self._idle or path in registry.left or registry.is_awaited(path):  # it was in use since
+        for later in (registry.left, self._idle):
+            if path in later:  # it was in use since, and its turn comes
+                later[path] = tree or later[path]
+                return
+        if registry.is_awaited(path):
             self._leave(path, tree)
             return
         for kind in link.watches(path, self._watcher):
