@@ -85,8 +85,8 @@ MUTANTS = [
     bug(
         "a removal takes the watch of another waiter along",
         "_engine.watches:Watches._remove",
-        " or registry.is_awaited(path)",
-        "",
+        "if registry.is_awaited(path):",
+        "if False:",
     ),
     bug(
         "a ticket is kept when a wait ends",
