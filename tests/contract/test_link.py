@@ -12,6 +12,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.watches import CHILDREN, DATA, Withdrawn
 from zkconcurrent._recipes.operations import Check, Create, CreateEphemeral, Delete, Set
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
@@ -442,5 +443,81 @@ def test_what_a_multi_can_create(bench: Bench, path: str) -> None:
             assert error.part == part
         (done,) = ask(session, ("multi", (Delete(f"{path}/plain"), Create(f"{path}/plain", b"anew"))))
         assert ask(session, ("get", f"{path}/plain"))[0][0] == b"anew"
+
+    bench.run(test)
+
+
+def test_a_watch_that_is_removed(bench: Bench, path: str) -> None:
+    """It tells of nothing any more, and kazoo keeps no watcher; one that was set behind the removal does."""
+
+    def test() -> None:
+        session, other = bench.session(), bench.session()
+        ask(session, ("create_persistent", path, b""))
+        client, seen, told = session.link.client, list[Any](), list[Any]()
+        session.link.transport.on_change = told.append
+        for kind, read in ((CHILDREN, "children"), (DATA, "get")):
+            ask(session, (read, path, seen.append))
+            assert session.link.watches(path, seen.append) == [kind]
+            assert ask(session, ("remove_watch", path, kind, seen.append)) == [None]
+            assert ask(session, ("remove_watch", path, kind, seen.append)) == [None]  # there is none
+        assert not client._data_watchers
+        assert not client._child_watchers
+        ask(other, ("set_data", path, b"new", 0), ("create_persistent", f"{path}/child", b""))
+        ask(session, ("sync", path))
+        assert told == seen == []
+        ask(session, ("get", path, seen.append), ("remove_watch", path, DATA, seen.append), ("get", path, seen.append))
+        ask(other, ("set_data", path, b"newer", 1))
+        wait(session, lambda: seen)
+        assert len(told) == len(seen) == 1
+
+    bench.run(test)
+
+
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_removal_spares_the_programs_watch(bench: Bench, path: str, first: bool, pending: bool) -> None:
+    """The watcher of another stays on the same watch, also if the reply to its request is still to come."""
+
+    def test() -> None:
+        session, other = bench.session(), bench.session()
+        ask(session, ("create_persistent", path, b""))
+        ours, theirs = list[Any](), list[Any]()
+        reads = [("get", path, ours.append), ("get", path, theirs.append)]
+        reads = reads[::-1] if first else reads
+        removal = ("remove_watch", path, DATA, ours.append)
+        if pending:
+            *_, result = ask(session, *reads, removal)
+            assert result is None or isinstance(result, Withdrawn)
+        else:
+            ask(session, *reads)
+            assert ask(session, removal) == [None]
+            assert session.link.client._data_watchers == {session.link.full(path): {theirs.append}}
+        ask(other, ("set_data", path, b"new", 0))
+        wait(session, lambda: theirs)
+
+    bench.run(test)
+
+
+def test_a_tree_that_is_watched_no_more(bench: Bench, path: str) -> None:
+    """It tells of no change, and a watch on the data of the node itself is spared."""
+
+    def test() -> None:
+        session, other = bench.session(), bench.session()
+        ask(session, ("create_persistent", path, b""))
+        told: list[Any] = []
+        session.link.transport.on_change = told.append
+        ask(session, ("watch_tree", path))
+        while (kinds := session.link.kinds_of_trees()) and any(
+            isinstance(each, Withdrawn) for each in ask(session, *(("remove_watch", path, kind) for kind in kinds))
+        ):
+            pass
+        assert session.link.kinds_of_trees() == kinds
+        ask(other, ("create_persistent", f"{path}/child", b""), ("set_data", path, b"new", 0))
+        ask(session, ("sync", path))
+        assert told == []
+        seen: list[Any] = []
+        ask(session, ("get", path, seen.append), *(("remove_watch", path, kind) for kind in kinds))
+        ask(other, ("set_data", path, b"newer", 1))
+        wait(session, lambda: seen)
 
     bench.run(test)

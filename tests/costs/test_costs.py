@@ -41,6 +41,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
+from zkconcurrent._engine.watches import LINGER
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
 
@@ -868,3 +869,19 @@ def test_to_observe(
     assert changing.flights == 2
     assert sum(changing.events.values()) == 1
     second.withdraw()
+
+
+def test_a_wait_that_ends_without_its_event(
+    counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A loop of short waits removes no watch; once it is over, one request removes the last one."""
+    event, until = Event(counted, zk_path), time.monotonic() + 2.5 * LINGER
+    event.set()
+    event.clear()
+    with proxy.counting() as count:
+        while time.monotonic() < until:
+            assert not event.wait(0.5)  # beyond the delay of the proxy, so that it sets a watch
+        assert not count.removals
+        eventually(lambda: count.removals)
+        eventually(lambda: not counted._data_watchers)
+    assert count.removals == 1

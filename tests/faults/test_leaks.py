@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.lock_types import write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    AtomicInteger,
     AtomicLong,
+    AtomicReference,
+    Barrier,
+    BoundedSemaphore,
+    Condition,
+    CountDownLatch,
+    DelayQueue,
     DetachedLock,
     Dict,
     DoubleBarrier,
     Election,
+    Empty,
+    Event,
+    Full,
     Group,
+    LifoQueue,
     Lock,
+    MultiLock,
+    PriorityQueue,
     Queue,
     QuorumLock,
     ReadWriteLock,
     RLock,
+    Semaphore,
     Set,
     SharedValue,
+    aio,
 )
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 CYCLES = 3_000
@@ -166,6 +186,190 @@ def test_uses(kind: str, zk: KazooClient, zookeeper: Server, zk_path: str, event
                 raise AssertionError(f"{kept} leaks {added()}") from None
         else:
             break
+
+
+class Other(NamedTuple):
+    """Another client, and what is to be done at the end of the test."""
+
+    client: KazooClient
+    ends: ExitStack
+
+    def acquire(self, lock: Any) -> None:
+        """Acquire a lock until the end."""
+        lock.acquire()
+        self.ends.callback(lock.release)
+
+
+def short(wait: Callable[[], object]) -> None:
+    """Wait until the time is up."""
+    with suppress(Empty, Full, threading.BrokenBarrierError):
+        assert not wait()
+
+
+def put_into_full(queue: Queue[bytes]) -> None:
+    """Fill a queue, and wait for room."""
+    queue.put(b"1")
+    short(lambda: queue.put(b"2", timeout=SHORT))
+
+
+def wait_behind(kind: Callable[[KazooClient, str], Any]) -> Callable[[KazooClient, Other, str], None]:
+    """Return a function that has another client acquire, and waits in vain."""
+
+    def use(zk: KazooClient, other: Other, path: str) -> None:
+        other.acquire(kind(other.client, path))
+        short(lambda: kind(zk, path).acquire(timeout=SHORT))
+
+    return use
+
+
+def detached(client: KazooClient, path: str) -> DetachedLock:
+    """Return the lock of an owner who is the client."""
+    return DetachedLock(client, path, f"owner-{id(client)}")
+
+
+def read_lock(client: KazooClient, path: str) -> Any:
+    """Return the read lock."""
+    return ReadWriteLock(client, path).read_lock
+
+
+def wait_for_reader(zk: KazooClient, other: Other, path: str) -> None:
+    """Wait to write while another client reads."""
+    other.acquire(read_lock(other.client, path))
+    short(lambda: write_lock(zk, path).acquire(timeout=SHORT))
+
+
+def wait_for_writer(zk: KazooClient, other: Other, path: str) -> None:
+    """Wait to read while another client writes."""
+    other.acquire(write_lock(other.client, path))
+    short(lambda: read_lock(zk, path).acquire(timeout=SHORT))
+
+
+def wait_notified(zk: KazooClient, _: Other, path: str) -> None:
+    """Wait for a notification that does not come."""
+    condition = Condition(zk, path)
+    with condition:
+        short(lambda: condition.wait(SHORT))
+
+
+def wait_elected(zk: KazooClient, other: Other, path: str) -> None:
+    """Stand while another leads."""
+    leader = Election(other.client, path)
+    leader.stand()
+    other.ends.callback(leader.withdraw)
+    assert leader.wait(20)
+    candidate = Election(zk, path)
+    candidate.stand()
+    short(lambda: candidate.wait(SHORT))
+    candidate.withdraw()
+
+
+def observe_members(zk: KazooClient, other: Other, path: str) -> None:
+    """Observe a group that has a member."""
+    other.ends.enter_context(Group(other.client, path).join())
+    list(Group(zk, path).observe(SHORT))
+
+
+def aio_waits(zk: KazooClient, _: Other, path: str) -> None:
+    """Wait in tasks, and look without waiting."""
+
+    async def waits() -> None:
+        event, value = aio.Event(zk, f"{path}/event"), aio.SharedValue(zk, f"{path}/value", b"")
+        assert not event.is_set()
+        assert not await event.wait(SHORT)
+        assert not await value.wait_for(bool, SHORT)
+        with suppress(asyncio.TimeoutError):  # a task that is cancelled
+            await asyncio.wait_for(aio.CountDownLatch(zk, f"{path}/latch", 1).wait(), SHORT)
+        async for _ in aio.Group(zk, f"{path}/group").observe(SHORT):
+            pass
+        leaders = aio.Election(zk, f"{path}/election").observe()
+        assert await anext(leaders) is None
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(anext(leaders), SHORT)
+        with suppress(Empty, asyncio.QueueEmpty, TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(aio.Queue(zk, f"{path}/queue").get(), SHORT)
+        entries = aio.Dict(zk, f"{path}/dict")
+        await entries.ready()
+        assert not list(entries)
+
+    asyncio.run(waits())
+
+
+SHORT = 0.05
+# For each kind, what leaves a watch: a wait that ends without its event, at a path that is used once.
+ONCE: dict[str, Callable[[KazooClient, Other, str], object]] = {
+    **{kind.__name__: wait_behind(kind) for kind in (Lock, RLock, Semaphore, BoundedSemaphore)},
+    "WriteLock": wait_for_reader,
+    "ReadLock": wait_for_writer,
+    "ReadWriteLock": wait_for_reader,
+    "DetachedLock": wait_behind(detached),
+    "MultiLock": wait_behind(lambda client, path: MultiLock([Lock(client, f"{path}/a")])),
+    "QuorumLock": wait_behind(lambda client, path: QuorumLock([Lock(client, path)])),
+    "Condition": wait_notified,
+    "Event": lambda zk, _, path: short(lambda: Event(zk, path).wait(SHORT)),
+    "CountDownLatch": lambda zk, _, path: short(lambda: CountDownLatch(zk, path, 1).wait(SHORT)),
+    "Barrier": lambda zk, _, path: short(lambda: Barrier(zk, path, 2).wait(SHORT)),
+    "DoubleBarrier": lambda zk, _, path: short(lambda: DoubleBarrier(zk, path, 2).enter(SHORT)),
+    "AtomicLong": lambda zk, _, path: AtomicLong(zk, path).add(),
+    "AtomicInteger": lambda zk, _, path: AtomicInteger(zk, path).add(),
+    "AtomicReference": lambda zk, _, path: list(AtomicReference(zk, path, b"").watch(SHORT)),
+    "SharedValue": lambda zk, _, path: short(lambda: SharedValue(zk, path, b"").wait_for(bool, SHORT)),
+    **{
+        kind.__name__: lambda zk, _, path, kind=kind: short(lambda: kind(zk, path).get(timeout=SHORT))
+        for kind in (Queue, LifoQueue, PriorityQueue, DelayQueue)
+    },
+    "SimpleQueue": lambda zk, _, path: put_into_full(Queue(zk, path, maxsize=1)),
+    "Group": observe_members,
+    "Election": wait_elected,
+    "Dict": lambda zk, _, path: list(Dict(zk, path)),
+    "Set": lambda zk, _, path: list(Set(zk, path)),
+    "aio": aio_waits,
+}
+
+
+def test_every_kind_is_used_once() -> None:
+    """A kind that is new has a use above."""
+    kinds = {name: kind for name in zkconcurrent.__all__ if isinstance(kind := getattr(zkconcurrent, name), type)}
+    have_path = {
+        name
+        for name, kind in kinds.items()
+        if not issubclass(kind, Exception) and "path" in inspect.signature(kind).parameters
+    }
+    assert have_path
+    assert have_path - {"LocalNamespace", "SharedNamespace", "synchronized"} <= {*ONCE}
+
+
+@pytest.mark.long
+def test_paths_used_once(
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 240: each wait that ends without its event takes its watch along, at the server and in kazoo."""
+    session = Session.of(zk)
+
+    def at_server() -> int:
+        """Return how many watches there are, but for those that the other client has on what it holds."""
+        client = other.client
+        return int(zookeeper.mntr()["zk_watch_count"]) - len(client._data_watchers) - len(client._child_watchers)
+
+    with ExitStack() as ends:
+        other = Other(connect(), ends)
+        for kind, use in ONCE.items():
+            use(zk, other, f"{zk_path}/warm/{kind}")
+        eventually(lambda: gc.collect() >= 0 and not watched(session), patience=25)
+        before, threads = at_server(), threading.active_count()
+        for n in range(USED // 10):
+            for kind, use in ONCE.items():
+                use(zk, other, f"{zk_path}/{n}/{kind}")
+        assert watched(session)
+        assert at_server() > before
+        eventually(lambda: gc.collect() >= 0 and not watched(session), patience=25)
+        eventually(lambda: at_server() <= before, patience=20)
+    eventually(lambda: threading.active_count() <= threads, patience=5)
+
+
+def watched(session: Session) -> list[str]:
+    """Return the paths on which a watch may be that nobody needs."""
+    client, registry = session.link.client, session.registry
+    return [*client._data_watchers, *client._child_watchers, *registry.trees, *registry.left, *session.watches._idle]
 
 
 def test_cycles_of_those_who_wait(

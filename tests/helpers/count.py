@@ -21,7 +21,7 @@ class Count:
 
     @property
     def requests(self) -> Counter[str]:
-        """How many requests of each name were sent, without pings and heartbeats."""
+        """How many requests of each name were sent, without pings, heartbeats and `removals`."""
         return Counter(message.name for message in self._work())
 
     @property
@@ -33,6 +33,11 @@ class Count:
     def heartbeats(self) -> int:
         """How many heartbeats were sent, each of which checks what is held, or asks for `getEphemerals`."""
         return sum(1 for each in self._sent() if each.heartbeat and each.name != "sync")
+
+    @property
+    def removals(self) -> int:
+        """How many watches were removed: in the background, some seconds after a wait that ended without its event."""
+        return sum(1 for each in self._sent() if each.name == "removeWatches")
 
     @property
     def pings(self) -> int:
@@ -73,7 +78,7 @@ class Count:
         return [message for message in list(self.trace) if message.kind == "request"]
 
     def _work(self) -> list[Message]:
-        return [each for each in self._sent() if each.name != "ping" and not each.heartbeat]
+        return [each for each in self._sent() if each.name not in ("ping", "removeWatches") and not each.heartbeat]
 
     def __repr__(self) -> str:
         return (

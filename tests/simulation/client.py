@@ -22,6 +22,7 @@ from tests.simulation.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import KazooClient, Link
 from zkconcurrent._kazoo.transport import Handshake
+from zkconcurrent._kazoo.watches import withdraw_removals
 
 RETRY = 0.1  # how long kazoo waits before it connects again
 
@@ -176,6 +177,9 @@ class Connection:
             return
         while client._queue and self.pipe.bytes:
             self.pipe.bytes -= 1
+            withdraw_removals(client)
+            if not client._queue:
+                return
             request, answer = client._queue.popleft()
             self._xid += 1
             client._pending.append((request, answer, self._xid))

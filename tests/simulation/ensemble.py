@@ -33,13 +33,14 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
-from zkconcurrent._kazoo.link import AddWatch, CreateContainer, ZnodeStat
+from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
+from zkconcurrent._kazoo.watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, AddWatch)  # the requests that a server answers by itself
+LOCAL = (GetData, GetChildren, AddWatch, RemoveWatches)  # the requests that a server answers by itself
 
 
 def _incremented(version: int) -> int:
@@ -189,6 +190,16 @@ class Server:
         """Return the names of the children; none where there is no node."""
         node = self.nodes.get(path)
         return [] if node is None else list(node.children)
+
+    def remove_watch(self, wire: Transport, path: str, kind: int) -> None:
+        """Remove the watch of one kind that a client has on a path."""
+        watches = {CHILDREN: self.child_watches, DATA: self.watches, TREE: self.tree_watches}[kind]
+        watching = watches.get(path, {})
+        if wire not in watching:
+            raise kazoo_errors.NoWatcherError
+        del watching[wire]
+        if not watching:
+            del watches[path]
 
 
 class Ensemble:
@@ -432,6 +443,9 @@ class Ensemble:
             return Listing(server.nodes[path].children, server.applied)
         if isinstance(request, AddWatch):
             server.tree_watches.setdefault(path, {})[wire] = None
+            return None
+        if isinstance(request, RemoveWatches):
+            server.remove_watch(wire, path, request.kind)
             return None
         # The rest goes by way of the leader.
         if session.closed and not isinstance(request, Sync) and server.alone_until <= self.world.now:

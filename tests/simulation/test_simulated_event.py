@@ -83,6 +83,12 @@ MUTANTS = [
         "[] if node is None",
     ),
     bug(
+        "a removal takes the watch of another waiter along",
+        "_engine.watches:Watches._remove",
+        "if registry.is_awaited(path):",
+        "if False:",
+    ),
+    bug(
         "a ticket is kept when a wait ends",
         WAIT,
         "yield Discard(ticket)\n                    return flag",

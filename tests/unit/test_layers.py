@@ -30,13 +30,13 @@ LAYERS = [
     # The modules that wait, send and keep.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"}
     | {"_engine.live_set", "_engine.interrupted"},
-    {"_kazoo.private_parts", "_kazoo.addresses"},
+    {"_kazoo.private_parts", "_kazoo.addresses", "_kazoo.watches"},
     {"_kazoo.sockets"},
     {"_kazoo.transport", "_engine.path_directory"},
     {"_kazoo.replies", "_kazoo.session_timeout"},
     {"_kazoo.link"},
     {"_engine.client_state"},
-    {"_engine.heartbeat", "_engine.deletes", "_engine.keeper"},
+    {"_engine.heartbeat", "_engine.deletes", "_engine.keeper", "_engine.watches"},
     {"_engine.session"},
     {"_engine.driver"},
     {"_engine.calls", "_engine.loss"},
@@ -77,7 +77,7 @@ LAYERS = [
 PURE = sorted(set[str]().union(*LAYERS[1:11]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
 MAY_IMPORT_KAZOO = {
-    f"_kazoo.{name}" for name in ("private_parts", "addresses", "sockets", "transport", "replies", "link")
+    f"_kazoo.{name}" for name in ("private_parts", "addresses", "sockets", "watches", "transport", "replies", "link")
 }
 
 

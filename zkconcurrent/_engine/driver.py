@@ -411,6 +411,8 @@ class Call:
             yield from self._connected(ticket)
             reply = Reply(self.wake)
             session.link.get(ahead, reply, session.on_event)
+            if not ticket.awaits:  # the change was noted just before, and the watch is for nobody
+                session.note_left(ahead)
             bound = self._reply_limit()
             while not (reply.done or ticket.changed):
                 if not (yield from self._park(bound)):

@@ -34,6 +34,8 @@ class Registry:
         recently_left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
         trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if
             its watch was replaced.
+        left: the paths that no ticket awaits any more, and whose watch may be there; True if the tree may be watched.
+            `Watches` empties it.
     """
 
     def __init__(self, seed: str) -> None:
@@ -46,6 +48,7 @@ class Registry:
         self.lost: list[Ticket] = []
         self.recently_left: dict[str, None] = {}
         self.trees: dict[str, deque[str]] = {}
+        self.left: dict[str, bool] = {}
         self._awaiting: dict[str, set[Ticket]] = {}
 
     # -- the session ---------------------------------------------------------------------------------------------
@@ -56,6 +59,7 @@ class Registry:
             self.ended()
             self.session = lease.session
         self.lease = lease
+        self.left.clear()
         self.note_change(None)
 
     def ended(self) -> None:
@@ -172,17 +176,20 @@ class Registry:
     def start_waiting(self, ticket: Ticket, *nodes: str) -> None:
         """Wake the ticket at events on the nodes, and when the holder of one of them hands over."""
         self.stop_waiting(ticket)
-        ticket.awaits, ticket.changed, ticket.handed_over = nodes, False, False
+        ticket.awaits, ticket.changed, ticket.spent, ticket.handed_over = nodes, False, False, False
         for node in nodes:
             self._awaiting.setdefault(node, set()).add(ticket)
 
     def stop_waiting(self, ticket: Ticket) -> None:
         """End what `start_waiting` began."""
+        spent = ticket.spent and len(ticket.awaits) == 1  # of several watches, one has fired
         for node in ticket.awaits:
             tickets = self._awaiting.get(node, set())
             tickets.discard(ticket)
             if not tickets:
                 self._awaiting.pop(node, None)
+                if not spent:
+                    self.left.setdefault(node, False)
         ticket.awaits = ticket.shown = ()
 
     def note_change(self, node: str | None) -> None:
@@ -190,7 +197,13 @@ class Registry:
         nodes = list(self._awaiting) if node is None else [node]
         for each in nodes:
             for ticket in list(self._awaiting.get(each, ())):
+                if node is not None:
+                    ticket.spent = True
                 ticket.note_change()
+
+    def is_awaited(self, node: str) -> bool:
+        """Return whether a ticket awaits a change of a node."""
+        return node in self._awaiting
 
     def note_change_below(self, node: str) -> None:
         """Note a change of a node whose parent's tree is watched."""
@@ -214,7 +227,7 @@ class Registry:
         """
         for waiter in list(self._awaiting.get(ticket.node, ())):
             if waiter.session == ticket.session == self.session:
-                waiter.handed_over = True
+                waiter.handed_over = waiter.spent = True
                 waiter.note_change()
 
     # -- the heartbeat -------------------------------------------------------------------------------------------

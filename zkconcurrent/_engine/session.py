@@ -39,6 +39,7 @@ from .lease import Lease
 from .path_directory import PathDirectory, PathStateT
 from .process_exit import end_with_process
 from .registry import Registry
+from .watches import Watches
 
 log = logging.getLogger("zkconcurrent")
 
@@ -80,6 +81,7 @@ class Session(ClientState):
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
         deletes: the background deletes.
+        watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
         keeper: the keeper.
         handoffs: the hand-offs of the unfair locks.
@@ -106,6 +108,7 @@ class Session(ClientState):
         self.forked = False
         self.exiting = False
         self.deletes = Deletes(self)
+        self.watches = Watches(self, self.on_event)
         self.heartbeat = Heartbeat(self)
         self.keeper = Keeper(self, self.do_due_work)
         self._suspect = False
@@ -275,6 +278,7 @@ class Session(ClientState):
         self.registry.opened(lease)
         self.heartbeat.reset()
         self.deletes.begin_anew()
+        self.watches.begin_anew()
 
     def _ended(self, lease: Lease) -> None:
         if self.registry.lease is not lease and not self.registry.lease.over:
@@ -336,6 +340,12 @@ class Session(ClientState):
         with self.lock:
             if self.registry.trees.get(path) is changes:
                 del self.registry.trees[path]
+                self.registry.left[path] = True
+
+    def note_left(self, node: str) -> None:
+        """Note that a watch may be on a node for which no call waits any more."""
+        with self.lock:
+            self.registry.left.setdefault(node, False)
 
     def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """End what `start_waiting` began; `wake` is called from now on."""
@@ -459,6 +469,7 @@ class Session(ClientState):
             if self.registry.deletes:
                 self.deletes.repeat(now)
             pause = self.heartbeat.beat(now)
+        self.watches.remove_idle(now)
         if pauses := [handoff.end_turn() for handoff in list(self.handoffs)]:
             pause = min(pause, *pauses)
         self.watches_handoffs = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)

@@ -27,8 +27,6 @@ from kazoo.protocol.serialization import (
     SetData,
     Sync,
     Transaction,
-    int_struct,
-    write_string,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -42,6 +40,7 @@ from .addresses import shown
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
+from .watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches, Watcher, Withdrawn, forget_watcher, has_watch
 
 # `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
 # on; on macOS the system's monotonic clock does.
@@ -56,12 +55,10 @@ EPHEMERAL = 1
 SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
-PERSISTENT_RECURSIVE = 1  # a mode of watches
 FORKED = (
     "the client was opened before fork(), so it belongs to the parent process: open one in each child after the fork, "
     "as in the start-up hook of a worker (Celery: worker_process_init, gunicorn: post_worker_init)"
 )
-
 TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
 
 __all__ = [
@@ -82,23 +79,6 @@ class CreateContainer(Create2):  # type: ignore[misc]
     """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
 
     type = 19
-
-
-class AddWatch:
-    """The request to watch a path and all nodes below it until the connection ends; kazoo has no call for it."""
-
-    type = 106
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def serialize(self) -> bytearray:
-        """Return the request's bytes."""
-        return bytearray(write_string(self.path) + int_struct.pack(PERSISTENT_RECURSIVE))
-
-    @classmethod
-    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
-        """Read the reply, which says no more than that it was done."""
 
 
 class CreatedStat(NamedTuple):
@@ -191,6 +171,8 @@ class Link:
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know containers; None until asked
         self._probes = 0
+        self._trees: tuple[int, ...] | None = None  # see `kinds_of_trees`; None until asked
+        self._keeps_watches = False  # the servers do not know how to remove one
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -277,6 +259,7 @@ class Link:
         session, handshake = self.session(), self.transport.handshake
         if session is None or handshake is None:
             return None
+        self._trees = None  # this server may be a newer one
         lease = self._leases.setdefault(session, self._new_lease(session))
         lease.opened(*handshake)
         return lease
@@ -529,6 +512,55 @@ class Link:
                 reply.set_exception(done.error)
 
         self.transport.send(AddWatch(self.full(path)), HandledReply(on_reply))
+
+    @property
+    def can_remove_watches(self) -> bool | None:
+        """Whether the servers know how to remove a watch, as those do that know containers; None until asked."""
+        return False if self._keeps_watches else self.containers
+
+    def watches(self, path: str, watcher: Watcher) -> list[int]:
+        """Return which kinds of watches a watcher has on a path, or has asked for."""
+        full = self.full(path)
+        return [kind for kind in (CHILDREN, DATA) if has_watch(self.client, full, kind, watcher)]
+
+    def kinds_of_trees(self) -> tuple[int, ...]:
+        """Return which kinds of watches are to be removed for the watch of a tree; none if that is being asked.
+
+        A server before 3.9 refuses the kind `TREE`, and writes an error into its log: one is enough.
+        """
+        if self._trees is not None:
+            return self._trees
+        self._trees = ()
+        return (TREE,)
+
+    def remove_watch(self, path: str, kind: int, reply: Reply, watcher: Watcher | None = None) -> None:
+        """Remove a watch, unless the program has a watcher there, too.
+
+        Args:
+            path: the path.
+            kind: one of the `watches`, or of the `kinds_of_trees`.
+            reply: takes the reply: `Withdrawn` if the removal is to be tried again later.
+            watcher: whose watch it is; None if it is that of a tree.
+        """
+        request = RemoveWatches(self.full(path), kind, watcher)
+
+        def on_reply(done: HandledReply) -> None:
+            error = done.error
+            if kind == TREE:
+                older = isinstance(error, kazoo_errors.MarshallingError)
+                self._trees = (DATA, CHILDREN) if older else None if error is not None else (TREE,)
+                error = Withdrawn() if older else error
+            if error is None or isinstance(error, kazoo_errors.NoWatcherError):
+                forget_watcher(self.client, request)  # before the next reply, which may be that of a new watch
+                reply.set()
+                return
+            if isinstance(error, kazoo_errors.UnimplementedError):
+                self._keeps_watches = True
+            elif isinstance(error, kazoo_errors.ThrottledOpError):
+                error = Withdrawn()
+            reply.set_exception(error)
+
+        self.transport.send_by_kazoo(request, HandledReply(on_reply))
 
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""

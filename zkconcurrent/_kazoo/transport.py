@@ -41,6 +41,7 @@ from kazoo.protocol.states import KeeperState
 from .addresses import Addresses
 from .private_parts import check_kazoo
 from .sockets import FairHandler, Waiter, WakeupSocket, raise_interrupt, wait_for_files
+from .watches import withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
 
@@ -182,7 +183,7 @@ class Transport:
         if len(body) > self.max_request:
             reply.set_exception(TooLarge(len(body), self.max_request))
         elif self._turn is None or not self._send_directly(request, body, reply):
-            self._queue(request, reply)
+            self.send_by_kazoo(request, reply)
 
     def nudge(self) -> None:
         """Wake kazoo's connection thread if requests wait.
@@ -252,7 +253,7 @@ class Transport:
 
     # -- by kazoo's queue ----------------------------------------------------------------------------------------
 
-    def _queue(self, request: Any, reply: Any) -> None:
+    def send_by_kazoo(self, request: Any, reply: Any) -> None:
         """Queue a request as kazoo's `_call` does, whose bare `except` would take a Ctrl-C for a closed connection."""
         pipe = self._wakeup_socket()
         refusal = _REFUSALS.get(self._client._state)
@@ -380,6 +381,8 @@ class Transport:
         try:
             self._renew_if_idle()
             self._send_unsent(turn, connect_timeout)
+            if withdraw_removals(client):
+                return  # what follows is looked at anew: it may be the last request of all
             connection._xid = next(self._xids) % XIDS
             self._kazoo.send_request(read_timeout, connect_timeout)
             pending = client._pending

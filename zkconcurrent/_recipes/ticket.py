@@ -55,6 +55,7 @@ class Ticket:
         awaits: the watched paths, while it waits.
         shown: the nodes for whose end it waits, as the present server shows them.
         changed: a watched node may be gone, or changed: look again.
+        spent: the watch that it awaits has fired, or is about to.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
         doubted: how far its lease was proved when that wait began; infinite before.
@@ -74,6 +75,7 @@ class Ticket:
     awaits: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     changed = False
+    spent = False
     handed_over = False
     proving = False
     doubted = math.inf

@@ -1,0 +1,99 @@
+"""Background removals: a wait that ends without its event leaves a watch, which the server and kazoo would keep.
+
+A watch that nobody has needed for `LINGER` seconds is removed. So a loop of short waits at one path, which sets
+the same watch again and again, sends no request more. The keeper sends the removals of many watches together.
+
+The registry notes the paths, and knows who waits: a wait registers, with the session's lock held, before it sends the
+request that sets its watch. So a removal that is sent with the lock held, while nobody waits, comes before that request
+on the connection, and takes no watch of a later wait along. Whether the program has a watcher of its own at the path is
+decided as the removal goes out: see `_kazoo/watches.py`.
+
+A lost connection ends all watches, so nothing is left to be removed.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+from .._kazoo.replies import HandledReply
+from .._kazoo.watches import Watcher, Withdrawn
+from .client_state import ClientState
+
+LINGER = 2.0  # seconds, at least
+MOST_LINGERING = 1_000  # paths: if there are more, none lingers
+TOGETHER = 100  # paths
+
+
+class Watches:
+    """The removals of one session. All methods are called with its lock held.
+
+    Args:
+        client: the session.
+        watcher: the one watcher of all its waits.
+    """
+
+    def __init__(self, client: ClientState, watcher: Watcher) -> None:
+        self._client = client
+        self._watcher = watcher
+        self._idle: dict[str, bool] = {}  # the paths that linger, as in `Registry.left`
+        self._due: dict[str, bool] = {}  # those whose watches are to be removed
+        self._looked_at = self._sent_at = -math.inf
+        self._unanswered: set[HandledReply] = set()
+
+    def begin_anew(self) -> None:
+        """Forget all watches: they ended with the old connection."""
+        self._idle, self._due, self._unanswered = {}, {}, set()
+
+    def remove_idle(self, now: float) -> None:
+        """Remove the watches that nobody has needed for a while. For the keeper."""
+        link, registry = self._client.link, self._client.registry
+        if not link.connected or link.can_remove_watches is False:
+            registry.left.clear()
+            self.begin_anew()
+            return
+        if now >= self._looked_at + LINGER or len(registry.left) > MOST_LINGERING:
+            self._looked_at = now
+            self._due.update(self._idle)
+            self._idle, registry.left = registry.left, {}
+        if (self._unanswered and now < self._sent_at + self._client.timeout) or not link.can_remove_watches:
+            return
+        self._unanswered.clear()  # their replies were lost inside kazoo
+        for path in list(islice(self._due, TOGETHER)):
+            self._sent_at = now
+            self._remove(path, tree=self._due.pop(path))
+
+    def _remove(self, path: str, *, tree: bool) -> None:
+        link, registry = self._client.link, self._client.registry
+        tree = tree and path not in registry.trees
+        for later in (registry.left, self._idle):
+            if path in later:  # it was in use since, and its turn comes
+                later[path] = tree or later[path]
+                return
+        if registry.is_awaited(path):
+            self._leave(path, tree)
+            return
+        for kind in link.watches(path, self._watcher):
+            link.remove_watch(path, kind, self._expected(path, False), self._watcher)
+        kinds = link.kinds_of_trees() if tree else ()
+        for kind in kinds:
+            link.remove_watch(path, kind, self._expected(path, True))
+        if tree and not kinds:
+            self._leave(path, True)
+
+    def _expected(self, path: str, tree: bool) -> HandledReply:
+        def on_reply(reply: HandledReply) -> None:
+            if isinstance(reply.error, Withdrawn):
+                self._leave(path, tree)
+            self._unanswered.discard(reply)
+            if self._due and not self._unanswered:
+                self._client.wake_keeper()
+
+        reply = HandledReply(on_reply, post=self._client.post)
+        self._unanswered.add(reply)
+        return reply
+
+    def _leave(self, path: str, tree: bool) -> None:
+        """Look again later."""
+        left = self._client.registry.left
+        left[path] = tree or left.get(path, False)

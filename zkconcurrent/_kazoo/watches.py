@@ -1,0 +1,119 @@
+"""The requests for watches that kazoo has no calls for, and how to remove a watch that the program has no use for.
+
+A server keeps one watch for each client, path and kind, which all watchers of the client share. So the library may
+remove it only if no watcher of the program is there, too. The program's requests go through kazoo's queue, and kazoo
+notes the watcher of a request when the reply comes. So kazoo's connection thread decides, as it takes the removal off
+the queue: the watchers of all earlier requests are noted, or pending, and each later request sets the watch anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData, int_struct, write_string
+
+Watcher: TypeAlias = Callable[[Any], None]
+PERSISTENT_RECURSIVE = 1  # a mode of watches
+CHILDREN, DATA, TREE = 1, 2, 5  # the kinds of watches; servers know the last one since 3.9
+_OF_CHILDREN = (GetChildren.type, GetChildren2.type)
+_OF_DATA = (Exists.type, GetData.type)
+
+
+class AddWatch:
+    """The request to watch a path and all nodes below it until the connection ends."""
+
+    type = 106
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def serialize(self) -> bytearray:
+        """Return the request's bytes."""
+        return bytearray(write_string(self.path) + int_struct.pack(PERSISTENT_RECURSIVE))
+
+    @classmethod
+    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
+        """Read the reply, which says no more than that it was done."""
+
+
+class RemoveWatches:
+    """The request to remove this client's watch of one kind on a path.
+
+    Attributes:
+        path: the path.
+        kind: which watch. Servers before 3.9 keep that of a tree as one of `DATA` and one of `CHILDREN`.
+        ours: the watcher that has no use for it any more; None for a tree, of which kazoo notes no watcher.
+    """
+
+    type = 18
+
+    def __init__(self, path: str, kind: int, ours: Watcher | None) -> None:
+        self.path = path
+        self.kind = kind
+        self.ours = ours
+
+    def serialize(self) -> bytearray:
+        """Return the request's bytes."""
+        return bytearray(write_string(self.path) + int_struct.pack(self.kind))
+
+    @classmethod
+    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
+        """Read the reply, which says no more than that it was done."""
+
+
+class Withdrawn(Exception):
+    """A removal was not sent, as another request is about to set the same watch."""
+
+
+def withdraw_removals(client: KazooClient) -> bool:
+    """Take those removals off the head of the client's queue that must not be sent; return whether there were any.
+
+    To be called just before the head is sent.
+    """
+    queue, withdrawn = client._queue, False
+    while queue and isinstance(queue[0][0], RemoveWatches):
+        request, reply = queue[0]
+        pending = set(_asked_for(request.path, request.kind, client._pending))
+        users = {*pending, *noted_watchers(client, request.kind).get(request.path, ())}
+        if request.kind == TREE or users == {request.ours} - {None}:
+            break
+        queue.popleft()
+        withdrawn = True
+        if pending or request.ours is None:
+            reply.set_exception(Withdrawn())
+        else:  # the watch has fired, or is the program's
+            forget_watcher(client, request)
+            reply.set()
+    return withdrawn
+
+
+def noted_watchers(client: KazooClient, kind: int) -> dict[str, set[Watcher]]:
+    """Return kazoo's watchers of one kind of watch, by path."""
+    return client._child_watchers if kind == CHILDREN else client._data_watchers  # type: ignore[no-any-return]
+
+
+def forget_watcher(client: KazooClient, request: RemoveWatches) -> None:
+    """Have kazoo forget the watcher of a removal; on its connection thread."""
+    noted = noted_watchers(client, request.kind)
+    users = noted.get(request.path)
+    if users is not None:
+        users.discard(request.ours)
+        if not users:
+            del noted[request.path]
+
+
+def has_watch(client: KazooClient, path: str, kind: int, ours: Watcher) -> bool:
+    """Return whether a watcher is on a path, or is asked for by a request without a reply."""
+    return ours in noted_watchers(client, kind).get(path, ()) or ours in _asked_for(
+        path, kind, [*client._queue, *client._pending]
+    )
+
+
+def _asked_for(path: str, kind: int, requests: Iterable[tuple[Any, ...]]) -> Iterator[Watcher]:
+    """Yield the watchers of the requests that will set a watch of one kind on a path."""
+    types = _OF_CHILDREN if kind == CHILDREN else _OF_DATA
+    for request, *_ in list(requests):
+        if getattr(request, "type", None) in types and request.watcher is not None and request.path == path:
+            yield request.watcher
