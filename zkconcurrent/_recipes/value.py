@@ -333,8 +333,18 @@ def settle(batch: Batch) -> Recipe[bool]:
     return True
 
 
+def read(at: Layout) -> Recipe[Seen]:
+    """Return the value, read behind a `sync`; a node that is missing is made."""
+    while True:
+        _, node = yield Sync(at.path), Get(at.path)
+        if node is not None:
+            at.check(node)
+            return Seen(node.data, node.version)
+        yield from make(at.path, at.initial)
+
+
 def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
-    """Wait until the value is accepted; return it. A node that is missing is made."""
+    """Wait until the value is accepted; return it. A node that is missing is made before the wait."""
     last: Seen | None = None
     while True:
         ticket: Ticket = yield NewTicket(at.path)
@@ -342,17 +352,18 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
             _, node = yield Sync(at.path, ticket), Get(at.path, ticket)
             watched = False
             while True:
+                if node is not None:
+                    at.check(node)
+                # A value that was never set is what its node will have.
+                if (seen := Seen(at.initial, 0) if node is None else Seen(node.data, node.version)) != last:
+                    last = seen
+                    if accepts(seen):
+                        yield Discard(ticket)
+                        return seen
                 if node is None:
                     yield from make(at.path, at.initial)  # a missing node can't be watched
-                else:
-                    at.check(node)
-                    if (seen := Seen(node.data, node.version)) != last:
-                        last = seen
-                        if accepts(seen):
-                            yield Discard(ticket)
-                            return seen
-                    if watched:
-                        yield Wait(ticket)
+                elif watched:
+                    yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(at.path, ticket),))
                 watched = True
         except Requeue:
