@@ -71,8 +71,8 @@ MUTANTS = [
     bug(
         "a claimed item is taken: get makes no claim",
         SEIZE,
-        "parts = own, Delete(claim), remove(at, taken)",
-        "parts = Check(item), Check(item), remove(at, taken)",
+        "parts = own, Delete(claim), remove(at, taken), *leaving",
+        "parts = remove(at, taken), *leaving",
     ),
     bug("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
     bug("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
