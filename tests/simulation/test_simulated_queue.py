@@ -47,6 +47,7 @@ MUTANTS = [
         "(Check(member.node),)",
         "(Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
+        ("_recipes.taking:remove", "Delete(item, version=taken.version)", "Delete(item)"),  # which each claim changes
     ),
     bug(
         "an error that a signal handler raises is taken for a refusal",

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .._paths import ancestors
+from .destroy import Users, there
 from .nodes import foreign_child, foreign_data, make, with_child
 from .operations import (
     BadVersion,
@@ -381,8 +382,8 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
             raise foreign_child(at.path, name, at.kind)
 
 
-def destroy(register: Register) -> Recipe[list[str]]:
-    """Remove the value and its receipts, unless clients queue for it; return these.
+def destroy(register: Register) -> Recipe[Users]:
+    """Remove the value and its receipts, unless clients queue for it; return these clients' nodes.
 
     Raises:
         ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
@@ -397,8 +398,12 @@ def destroy(register: Register) -> Recipe[list[str]]:
             Children(at.receipts),
             Children(at.queue),
         )
-        if node is None or queue:
-            return list(queue)
+        if node is None:
+            return []
+        if queue:
+            if using := (yield from there([f"{at.queue}/{name}" for name in queue])):
+                return using
+            continue
         at.check(node)
         check_children(at, inside)
         register.laid_out = False
