@@ -269,6 +269,22 @@ def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: S
         queue.get_nowait()
 
 
+def test_the_size_of_a_large_queue(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
+    """Fault 246: what is no item does not take a place, though only the number of children is read at first."""
+    monkeypatch.setattr("zkconcurrent._recipes.putting.LISTED", 0)
+    mine, theirs = (Queue[bytes](each, zk_path, 2) for each in (zk, connect()))
+    mine.put(b"1")
+    for name in ("x", "y"):
+        zk.create(f"{zk_path}/items/{name}")
+    theirs.put(b"2", timeout=5)
+    for put in (lambda: mine.put_nowait(b"3"), lambda: theirs.put(b"3", timeout=0.1)):
+        with pytest.raises(Full):
+            put()
+    assert mine.get() == b"1"
+    theirs.put_nowait(b"3")
+    assert [mine.get(), mine.get()] == [b"2", b"3"]
+
+
 def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """`join` waits until every item is taken and done, by any process; each is done once."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)

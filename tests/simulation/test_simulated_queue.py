@@ -81,7 +81,7 @@ MUTANTS = [
     bug(
         "maxsize is counted from a listing from before it was first",
         PUT,
-        "queue, names, node = seen or (yield reads)",
+        "queue, inside, node = seen or (yield reads)",
         "queue, _, node = seen or (yield reads)",
     ),
     bug(
