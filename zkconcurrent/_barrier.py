@@ -193,12 +193,7 @@ class Barrier(Primitive):
             ForeignNodeError: the path has other nodes or data; none of them is deleted.
             ClientError: the client can't be used here.
         """
-
-        def done(destroyed: bool) -> None:
-            if not destroyed:
-                raise RuntimeError(f"the barrier {self._path!r} is in use: destroy it after all parties have left")
-
-        return self._run(destroy(self._view), done)
+        return self._run(destroy(self._view), self._check_unused)
 
     @property
     def parties(self) -> int:

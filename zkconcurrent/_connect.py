@@ -179,6 +179,12 @@ class Client(KazooClient):  # type: ignore[misc]
                 self.start_async()
                 self._opens_at_use = False
 
+    def stop(self) -> None:
+        """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted before."""
+        if (session := vars(self).get("_zkconcurrent_session")) is not None:
+            session.delete_receipts()
+        super().stop()
+
     def __enter__(self) -> Self:
         return self
 

@@ -22,6 +22,7 @@ from ._engine.waiting import Steps, wait
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._paths import check_path
+from ._recipes.destroy import Users, named
 from ._recipes.operations import Recipe
 
 T = TypeVar("T")
@@ -179,15 +180,15 @@ class Primitive(ByName, Waiter):
 
         return self._run(recipe, looked, deadline, late=False)
 
-    def _check_unused(self, users: list[str]) -> None:
+    def _check_unused(self, using: Users) -> None:
         """Refuse a `destroy` that has found users.
 
         Raises:
-            RuntimeError: there are any; the error names their nodes.
+            RuntimeError: there are any; the error names them.
         """
-        if users:
+        if using:
             raise RuntimeError(
-                f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {users[:5]}"
+                f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {named(using)}"
             )
 
     def _note(self, seen: object) -> None:

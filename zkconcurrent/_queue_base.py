@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._codec import BYTES, Codec, check_codec, encoded
 from ._engine.driver import Call
@@ -222,9 +222,10 @@ class QueueBase(Primitive, Generic[T]):
             Empty: no item came in time, or ZooKeeper was out of reach.
             ShutDown: the queue is shut down, and no item is left.
             ClientError: the client can't be used here; or the caller is a signal handler or finalizer: see `put`.
-            ForeignNodeError: the path belongs to something else.
+            ForeignNodeError: the codec can't decode the item, which the error names: the item is moved to `<path>/dead`
+                or, with `max_attempts`, stays until so many calls have failed. Or the path belongs to something else.
         """
-        return self._taking("get", block, timeout, self._item)
+        return self._taking("get", block, timeout, _item)  # type: ignore[no-any-return]
 
     def put_nowait(self, item: T) -> None:
         """Put an item without waiting for a free place: `put(item, block=False)`."""
@@ -268,7 +269,7 @@ class QueueBase(Primitive, Generic[T]):
     def dead(self) -> list[T | bytes]:
         """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
 
-        An item that the codec can't decode, which may be why it failed, is returned as bytes.
+        They include the items that the codec could not decode. Such an item is returned as bytes.
         """
 
         def decoded(payload: bytes) -> T | bytes:
@@ -306,7 +307,8 @@ class QueueBase(Primitive, Generic[T]):
 
     def _errand(self, purpose: str) -> Errand:
         label = node_data(self._identity())
-        return Errand(self._desk, purpose, label, most=self._most, counts=self._counts)
+        decode = self._codec.decode
+        return Errand(self._desk, purpose, label, most=self._most, counts=self._counts, decode=decode)
 
     def _do(self, errand: Errand, make: Callable[[Call], Steps[R]]) -> R:
         """Run the steps of an errand; if they do not come to their end, it is settled."""
@@ -348,9 +350,6 @@ class QueueBase(Primitive, Generic[T]):
 
         return self._do(errand, steps)
 
-    def _item(self, taken: Taken) -> T:
-        return self._codec.decode(taken.payloads[0])  # type: ignore[no-any-return]
-
     def _ask(self, then: Callable[[Sight], R]) -> R:
         return self._run(look(self._desk), then)
 
@@ -366,8 +365,8 @@ class Claim(Generic[T]):
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed, this time included. Without `max_attempts`, claims are not counted, and this
-            is 1.
+        attempts: how often it was claimed, this time included, also by consumers that were killed. A `get` whose codec
+            could not decode the item counts, too.
         token: the claim's fencing token: a later claim of the same item has a greater one.
     """
 
@@ -381,6 +380,11 @@ class Claim(Generic[T]):
         self._timeout = timeout
         self._taken: Taken | None = None
         self._giving_back: Errand | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):  # only of what is missing
+            raise outside(self, name)
 
     def __enter__(self) -> Claim[T]:
         claim: Claim[T] = self._enter()
@@ -401,8 +405,8 @@ class Claim(Generic[T]):
             raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
 
         def entered(taken: Taken) -> Claim[T]:
-            self.item = self._queue._item(taken)
-            self.attempts, self.token, self._taken = taken.attempts, taken.token, taken
+            self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
+            self._taken = taken
             return self
 
         return self._queue._taking("claim", self._block, self._timeout, entered)
@@ -455,3 +459,17 @@ class Claim(Generic[T]):
     def __repr__(self) -> str:
         state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"
         return f"<zkconcurrent.Claim {state} path={self._queue.path!r}>"
+
+
+def _item(taken: Taken) -> Any:
+    return taken.item
+
+
+def outside(claim: object, name: str) -> AttributeError:
+    """Return the error for a name that a claim does not have, as of an item outside the block."""
+    if name not in ("item", "attempts", "token"):
+        return AttributeError(f"{type(claim).__name__!r} object has no attribute {name!r}")
+    return AttributeError(
+        f"a claim has its {name} only once its block has begun: `with queue.claim() as claim:`, in a coroutine `async "
+        f"with`; then `claim.{name}`"
+    )

@@ -272,8 +272,7 @@ class Semaphore(LockBase):
         """
 
         def done(using: Users) -> None:
-            if using:
-                raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
+            self._check_unused(using)
             self._note(None)
 
         at = self._layout

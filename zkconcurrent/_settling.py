@@ -38,10 +38,15 @@ class SettlingState(PathState):
         So a program that makes an object for each use does not leave a node each time.
         """
         session = self.session
-        ledger.spares = session.spare_receipts
+        self._ledger = ledger
+        ledger.spares = session.spares.left
         # Not the ledger, which may refer to the session by its clock.
         containers = session.dropped, ledger.receipts, ledger.idle, ledger.spares
         weakref.finalize(self, _drop_receipts, *containers).atexit = False
+
+    def leave_receipts(self) -> None:
+        """Leave the nodes of the receipts that no call uses to later objects."""
+        _leave(self._ledger.idle, self._ledger.spares)
 
     @abstractmethod
     def _settling_of(self, errand: Any) -> Recipe[bool]:
@@ -118,6 +123,10 @@ def _drop_receipts(
 ) -> None:
     """Finalize the state, by single steps alone, as a finalizer may run anywhere."""
     dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
+    _leave(idle, spares)
+
+
+def _leave(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
     with suppress(IndexError):
         while True:
             # Taken away, as garbage that is finalized later may still settle a call, with a receipt of the ledger.

@@ -11,7 +11,7 @@ from ._engine.waiting import Steps
 from ._errors import ForeignNodeError
 from ._kazoo.link import KazooClient
 from ._paths import check_path
-from ._recipes.value import Layout, Seen, wait_until
+from ._recipes.value import Layout, Seen, read, wait_until
 from ._value import BaseValue, check_callable
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class SharedValue(BaseValue, Generic[T]):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not persistent, or the codec can't decode its data.
         """
-        return self._run(wait_until(self._at, lambda _: True), self._decode)
+        return self._run(read(self._at), self._decode)
 
     def set(self, value: T) -> None:
         """Set the value.

@@ -25,6 +25,7 @@ from ._errors import ClientError, OutcomeUnknownError, RefusedError
 from ._kazoo.link import KazooClient
 from ._limits import REQUEST_OVERHEAD
 from ._primitive import Primitive, node_data
+from ._recipes.destroy import Users
 from ._recipes.operations import Recipe
 from ._recipes.receipts import Unknown
 from ._recipes.value import Batch, Change, Decide, Layout, Register, apply, destroy, settle
@@ -279,7 +280,7 @@ class BaseValue(Primitive):
                 nodes has children, some of the others may be gone.
         """
 
-        def destroyed(using: list[str]) -> None:
+        def destroyed(using: Users) -> None:
             self._check_unused(using)
             self._note(None)
 

@@ -16,6 +16,7 @@ from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._engine.session import Session
 from zkconcurrent._recipes import desk
 from zkconcurrent._recipes.orders import frame
+from zkconcurrent._recipes.putting import LISTED
 
 
 @pytest.fixture
@@ -121,6 +122,19 @@ def test_a_queue_with_a_size(counted: KazooClient, proxy: Proxy, zk_path: str) -
         queue.put_nowait(b"z")
     assert refused.requests == {"sync": 1, "getData": 1, "getChildren": 2}
     assert refused.flights == 1
+
+
+def test_a_queue_of_many(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Fault 246: a producer lists the items of a large queue only if they may be too many."""
+    queue = Queue[bytes](counted, zk_path, LISTED + 1)
+    warm(queue)
+    with proxy.counting() as putting:
+        queue.put(b"x")
+    assert putting.requests == {"create2": 1, "getChildren": 2, "getData": 2, "multi": 1}
+    assert putting.flights == 3
+    with proxy.counting() as trying:
+        queue.put_nowait(b"x")
+    assert trying.requests == {"sync": 1, "create2": 1, "getChildren": 3, "getData": 4, "multi": 1}
 
 
 def test_other_calls(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:

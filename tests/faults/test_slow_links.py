@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from threading import BrokenBarrierError
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
+import zkconcurrent.aio
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.lock_types import Kind, against, every
 from tests.helpers.proxy import Proxy
@@ -280,6 +284,135 @@ def taken(queue: Queue[bytes], timeout: float) -> bool:
     except Empty:
         return False
     return True
+
+
+def first_value(shared: Any, timeout: float) -> list[bytes]:
+    """Return what `watch` shows first."""
+    if isinstance(shared, SharedValue):
+        return [each.value for each in shared.watch(timeout)][:1]
+
+    async def seen() -> list[bytes]:
+        return [each.value async for each in shared.watch(timeout)][:1]
+
+    return asyncio.run(seen())
+
+
+def first_members(group: Any, timeout: float) -> list[str]:
+    """Return the ids that `observe` shows first."""
+    if isinstance(group, Group):
+        return list(next(group.observe(timeout)))
+
+    async def seen() -> list[str]:
+        async for members in group.observe(timeout):
+            return list(members)
+        return []
+
+    return asyncio.run(seen())
+
+
+def done(made: Any) -> Any:
+    """Return a call's result; that of a task's call is awaited."""
+
+    async def awaited() -> Any:
+        return await made
+
+    return asyncio.run(awaited()) if inspect.isawaitable(made) else made
+
+
+def set_flag(of: Any, client: KazooClient, path: str) -> None:
+    """Set an event."""
+    done(of.Event(client, path).set())
+
+
+def count_down(of: Any, client: KazooClient, path: str) -> None:
+    """Open a latch of one."""
+    done(of.CountDownLatch(client, path, 1).count_down())
+
+
+def put_item(of: Any, client: KazooClient, path: str) -> None:
+    """Put an item."""
+    done(of.Queue(client, path).put(b"x"))
+
+
+def nothing(*_: object) -> None:
+    """Leave the path as it is: no client has used it."""
+
+
+def acquired(lock: Any, timeout: float) -> bool:
+    """Acquire a lock or permit, and release it."""
+    got = done(lock.acquire(timeout=timeout))
+    if got:
+        done(lock.release())
+    return bool(got)
+
+
+def led(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
+    """Lead, if that is possible in time."""
+    election = of.Election(client, path)
+    if of is zkconcurrent:
+        return elected(election, timeout)
+
+    async def lead() -> bool:
+        async with election.lead(timeout):
+            return True
+
+    return asyncio.run(lead())
+
+
+def passed(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
+    """Enter a double barrier of one, and leave it."""
+    barrier = of.DoubleBarrier(client, path, 1)
+    if of is zkconcurrent:
+        return bool(barrier.enter(timeout) and barrier.leave(timeout))
+
+    async def enter() -> bool:
+        return bool(await barrier.enter(timeout) and await barrier.leave(timeout))
+
+    return asyncio.run(enter())
+
+
+# What is true at the service when the call begins: how it came about, and the call that must see it.
+TRUE: dict[str, tuple[Callable[[Any, KazooClient, str], None], Callable[[Any, KazooClient, str, float], Any]]] = {
+    "the first value": (nothing, lambda of, zk, at, t: done(of.SharedValue(zk, at, b"x").wait_for(bool, t))),
+    "the first value, watched": (nothing, lambda of, zk, at, t: first_value(of.SharedValue(zk, at, b"x"), t) == [b"x"]),
+    "nobody is there": (nothing, lambda of, zk, at, t: first_members(of.Group(zk, at), t) == []),
+    "a barrier of one": (nothing, lambda of, zk, at, t: done(of.Barrier(zk, at, 1).wait(t)) == 0),
+    "a double barrier of one": (nothing, passed),
+    "a latch of none": (nothing, lambda of, zk, at, t: done(of.CountDownLatch(zk, at, 0).wait(t))),
+    "a place": (nothing, lambda of, zk, at, t: done(of.Queue(zk, at, 1).put(b"x", timeout=max(t, 0.0))) is None),
+    "a free lock": (nothing, lambda of, zk, at, t: acquired(of.Lock(zk, at), max(t, 0.0))),
+    "a free detached lock": (nothing, lambda of, zk, at, t: acquired(of.DetachedLock(zk, at, "me"), max(t, 0.0))),
+    "a permit": (nothing, lambda of, zk, at, t: acquired(of.Semaphore(zk, at), t)),
+    "no leader": (nothing, led),
+    "a flag": (set_flag, lambda of, zk, at, t: done(of.Event(zk, at).wait(t))),
+    "an open latch": (count_down, lambda of, zk, at, t: done(of.CountDownLatch(zk, at, 1).wait(t))),
+    "an item": (put_item, lambda of, zk, at, t: done(of.Queue(zk, at).get(timeout=max(t, 0.0))) == b"x"),
+}
+
+
+@pytest.mark.parametrize("of", [zkconcurrent, zkconcurrent.aio], ids=["threads", "tasks"])
+@pytest.mark.parametrize("what", TRUE)
+def test_a_first_look(of: Any, what: str, connect: Connect, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Fault 238: a call sees what is true when it begins, also at a path that its client, or any, has never used."""
+    client = connect(hosts=proxy.hosts, timeout=TIMEOUT)
+    make, sees = TRUE[what]
+    proxy.delay(0.03)
+    for n, timeout in enumerate((0, -1, 0.001)):
+        path = f"{zk_path}/{n}"
+        make(zkconcurrent, zk, path)
+        assert sees(of, client, path, timeout), timeout
+    proxy.resume()
+
+
+@pytest.mark.parametrize("of", [zkconcurrent, zkconcurrent.aio], ids=["threads", "tasks"])
+def test_a_look_at_a_value_makes_no_node(of: Any, zk: KazooClient, zk_path: str) -> None:
+    """Fault 238: a wait sees the first value before any node is made."""
+    shared = of.SharedValue(zk, zk_path, b"x")
+    assert done(shared.wait_for(bool, 0))
+    assert zk.exists(zk_path) is None
+    assert first_value(shared, 0) == [b"x"]
+    assert done(shared.compare_and_set((b"x", 0), b"y"))
+    assert done(shared.get()) == (b"y", 1)
 
 
 CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {

@@ -27,8 +27,9 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
     zk = KazooClient(hosts, timeout=float(session))
     zk.start()
     if job == "claim":
-        with Queue[bytes](zk, path, max_attempts=5).claim() as claim:
-            say(claim.item.decode())
+        limit = None if arguments else 5
+        with Queue[bytes](zk, path, max_attempts=limit).claim() as claim:
+            say(f"{claim.item.decode()} {claim.attempts}" if arguments else claim.item.decode())
             sys.stdin.readline()
     elif job == "delayed":
         with DelayQueue[bytes](zk, path, max_attempts=5).claim() as claim:

@@ -13,13 +13,16 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import FAST, PATIENCE, Connect, Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.interrupts import at_every_line
+from tests.helpers.on_tasks import OnTasks
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -27,6 +30,7 @@ from zkconcurrent import (
     JSON,
     MSGPACK,
     TEXT,
+    DelayQueue,
     Empty,
     ForeignNodeError,
     Full,
@@ -44,7 +48,7 @@ from zkconcurrent import (
 from zkconcurrent._queue_base import Claim
 from zkconcurrent._recipes import claims, desk, items, receipts, taking
 from zkconcurrent._recipes.desk import Taken
-from zkconcurrent._recipes.orders import frame, unframe
+from zkconcurrent._recipes.orders import frame, number, unframe
 from zkconcurrent.testing import Server
 
 ALL = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, SimpleQueue])
@@ -55,6 +59,17 @@ def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
     """Start processes that use the queue."""
     with parties("tests.integration.queue_party", zookeeper.hosts, zk_path, 2.0) as spawn:
         yield spawn
+
+
+class Alarm(Exception):
+    """The error of a signal handler."""
+
+
+@contextmanager
+def alarm() -> Iterator[None]:
+    """Have a signal handler raise an error in each `get` that has taken an item, before it returns the item."""
+    with patch("zkconcurrent._queue_base._item", side_effect=Alarm):
+        yield
 
 
 def names(zk: KazooClient, path: str, folder: str) -> list[str]:
@@ -252,6 +267,22 @@ def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: S
         assert line_from(each) == "done"
     with pytest.raises(Empty):
         queue.get_nowait()
+
+
+def test_the_size_of_a_large_queue(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
+    """Fault 246: what is no item does not take a place, though only the number of children is read at first."""
+    monkeypatch.setattr("zkconcurrent._recipes.putting.LISTED", 0)
+    mine, theirs = (Queue[bytes](each, zk_path, 2) for each in (zk, connect()))
+    mine.put(b"1")
+    for name in ("x", "y"):
+        zk.create(f"{zk_path}/items/{name}")
+    theirs.put(b"2", timeout=5)
+    for put in (lambda: mine.put_nowait(b"3"), lambda: theirs.put(b"3", timeout=0.1)):
+        with pytest.raises(Full):
+            put()
+    assert mine.get() == b"1"
+    theirs.put_nowait(b"3")
+    assert [mine.get(), mine.get()] == [b"2", b"3"]
 
 
 def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -763,18 +794,19 @@ def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, con
 def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 169: one that is put back comes before those behind it, and keeps its attempts."""
     raw, jobs = Queue[bytes](zk, zk_path), Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
+    other = Queue[bytes](jobs.client, zk_path, max_attempts=3)
     raw.put(b"warm")
     raw.get()
     node = zk.create(f"{zk_path}/items/queue-", frame([b"1", b"{", b"2"]), sequence=True)
     assert jobs.get() == 1
     for _ in range(2):
-        with pytest.raises(ValueError), jobs.claim():  # noqa: PT011 - json's own
+        with pytest.raises(ForeignNodeError), jobs.claim():
             pytest.fail("the block ran")
-        with pytest.raises(ValueError):  # noqa: PT011 - json's own
-            jobs.get()
+        with alarm(), pytest.raises(Alarm):
+            other.get()
     payloads, base = unframe(node, zk.get(node)[0])
     assert (payloads, zk.get(node)[1].version - base) == ([b"{", b"2"], 2)
-    with pytest.raises(ValueError), jobs.claim():  # noqa: PT011 - json's own
+    with pytest.raises(ForeignNodeError), jobs.claim():
         pytest.fail("the block ran")
     assert jobs.get_nowait() == 2
     assert jobs.dead() == [b"{"]
@@ -832,54 +864,53 @@ def test_an_interrupted_program_stops_its_client(zk: KazooClient, connect: Conne
     assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
 
 
-def test_a_codec_that_fails_takes_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_an_error_of_a_handler_takes_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The item is back in its place before the error goes on, even if the client is stopped at once."""
     client = connect()
     Queue[bytes](zk, zk_path).put(b"{")
-    with pytest.raises(ValueError, match="Expecting"):
-        Queue[Any](client, zk_path, codec=JSON).get()
+    with alarm(), pytest.raises(Alarm):
+        Queue[bytes](client, zk_path).get()
     client.stop()
     assert Queue[bytes](zk, zk_path).get_nowait() == b"{"
 
 
 def test_an_item_that_is_put_back_comes_first_again(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Also for the client that had taken it, which goes on with it, and not with the next one that it has listed."""
-    queue = Queue[Any](connect(), zk_path, codec=JSON)
-    raw = Queue[bytes](zk, zk_path)
-    for item in (b"0", b"{", b"2", b"3"):
+    queue, raw = Queue[bytes](connect(), zk_path), Queue[bytes](zk, zk_path)
+    for item in (b"0", b"1", b"2", b"3"):
         raw.put(item)
-    assert queue.get() == 0
+    assert queue.get() == b"0"
     for _ in range(2):
-        with pytest.raises(ValueError, match="Expecting"):
+        with alarm(), pytest.raises(Alarm):
             queue.get()
-    assert raw.get() == b"{"
-    assert [queue.get(), queue.get()] == [2, 3]
+    assert raw.get() == b"1"
+    assert [queue.get(), queue.get()] == [b"2", b"3"]
 
 
 def test_no_thread_can_be_started(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 166: the item of a `get` that failed is put back as soon as a thread can be started again."""
-    queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
-    other.put(b"no JSON")
+    queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    other.put(b"one")
 
     def start(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        with pytest.raises(RuntimeError, match="new thread"):
+        with alarm(), pytest.raises(RuntimeError, match="new thread"):
             queue.get(timeout=5)
         assert other.empty()
-    assert other.get(timeout=20) == b"no JSON"
+    assert other.get(timeout=20) == b"one"
 
 
 def test_an_interrupt_as_the_settling_thread_has_begun(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 196: no second thread settles the same at the same time; the item is put back once."""
-    queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
-    other.put(b"no JSON")
+    queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    other.put(b"one")
     state, begin, strikes = queue._path_state, threading.Thread.start, [KeyboardInterrupt]
     settle, second = state._settle, threading.Event()
     inside: list[Any] = []
@@ -901,9 +932,9 @@ def test_an_interrupt_as_the_settling_thread_has_begun(
 
     monkeypatch.setattr(threading.Thread, "start", start)
     monkeypatch.setattr(state, "_settle", settled)
-    with pytest.raises(KeyboardInterrupt):
+    with alarm(), pytest.raises(KeyboardInterrupt):
         queue.get(timeout=5)
-    assert other.get(timeout=20) == b"no JSON"
+    assert other.get(timeout=20) == b"one"
     assert other.empty()
     assert max(most) == 1
 
@@ -912,8 +943,8 @@ def test_an_interrupt_before_the_settling_thread_is_started(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 206: the end of the interrupted call starts it, and the item is put back."""
-    queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
-    other.put(b"no JSON")
+    queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    other.put(b"one")
     state, strikes = queue._path_state, [KeyboardInterrupt]
     begin = state._start
 
@@ -923,9 +954,9 @@ def test_an_interrupt_before_the_settling_thread_is_started(
         begin()
 
     monkeypatch.setattr(state, "_start", start)
-    with pytest.raises(KeyboardInterrupt):
+    with alarm(), pytest.raises(KeyboardInterrupt):
         queue.get(timeout=5)
-    assert other.get(timeout=20) == b"no JSON"
+    assert other.get(timeout=20) == b"one"
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -1205,13 +1236,158 @@ def test_items_that_do_not_decode_are_buried_as_bytes(zk: KazooClient, connect: 
     raw, jobs = Queue(zk, zk_path), Queue(connect(), zk_path, codec=JSON, max_attempts=1)
     raw.put(b"{")
     raw.put(b"[1]")
-    with pytest.raises(ValueError), jobs.claim(timeout=5):  # noqa: PT011 - json's own
+    with pytest.raises(ForeignNodeError), jobs.claim(timeout=5):
         pytest.fail("the block ran")
     with pytest.raises(KeyError), jobs.claim(timeout=5):
         raise KeyError
     with pytest.raises(Empty):
         jobs.get(block=False)
     assert jobs.dead() == [b"{", [1]]
+
+
+def reads(queue: Any, how: str) -> Any:
+    """Take the next item."""
+    if how == "claim":
+        with queue.claim(timeout=5) as claim:
+            return claim.item
+    return queue.get_nowait() if how == "get_nowait" else queue.get(timeout=5)
+
+
+def of_tasks(kind: Any) -> Any:
+    """Return the class whose calls a task makes."""
+    return type(kind.__name__, (OnTasks,), {"_twin": getattr(aio, kind.__name__)})
+
+
+KINDS = (Queue, LifoQueue, PriorityQueue, DelayQueue)
+
+
+@pytest.mark.parametrize("how", ["get", "get_nowait", "claim"])
+@pytest.mark.parametrize("kind", [*KINDS, *map(of_tasks, KINDS)])
+def test_an_item_that_does_not_decode(kind: Any, how: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 249: the error names the item, which is set aside among the dead, and the next call takes the next."""
+    if how == "claim" and issubclass(kind, OnTasks):
+        how = "get"  # a task's claim is an async block: see `test_claims_that_do_not_decode`
+    real = getattr(zkconcurrent, kind.__name__)
+    ranked = {"priority": len} if real is PriorityQueue else {}
+    raw, jobs = real(zk, zk_path, codec=BYTES, **ranked), kind(connect(), zk_path, codec=JSON)
+    first, last = (b"{", b"123") if real is not LifoQueue else (b"123", b"{")
+    raw.put(first)
+    time.sleep(0.002)  # a `DelayQueue` orders by milliseconds
+    raw.put(last)
+    bad = sorted(names(zk, zk_path, "items"), key=number)[real is LifoQueue]
+    with pytest.raises(ForeignNodeError, match="JSONDecodeError") as told:
+        reads(jobs, how)
+    assert told.value.path == f"{zk_path}/items/{bad}"
+    assert reads(jobs, how) == 123
+    assert raw.dead() == jobs.dead() == [b"{"]
+    assert raw.empty()
+    assert names(zk, zk_path, "claims") == []
+
+
+def test_claims_that_do_not_decode(zk: KazooClient, zk_path: str) -> None:
+    """Fault 249: an async block does not run, and the next one has the next item."""
+
+    async def work() -> tuple[str, Any, list[Any]]:
+        queue: aio.Queue[Any] = aio.Queue(zk, zk_path, codec=JSON)
+        with pytest.raises(ForeignNodeError) as told:
+            async with queue.claim(timeout=5):
+                pytest.fail("the block ran")
+        async with queue.claim(timeout=5) as claim:
+            item = claim.item
+        return told.value.path, item, await queue.dead()
+
+    raw = Queue(zk, zk_path)
+    raw.put(b"{")
+    raw.put(b"1")
+    (bad, _) = names(zk, zk_path, "items")
+    assert asyncio.run(work()) == (f"{zk_path}/items/{bad}", 1, [b"{"])
+
+
+def test_attempts_to_decode(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 249: with `max_attempts`, each call counts, and a consumer with another codec may take the item."""
+    jobs = Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
+    raw = Queue[bytes](zk, zk_path, max_attempts=3)
+    for item in (b"{", b"{}", b"[", b"[]"):
+        raw.put(item)
+    for attempt in (1, 2):
+        with pytest.raises(ForeignNodeError, match=f"attempt {attempt} of 3"):
+            jobs.get(timeout=5)
+    with raw.claim(timeout=5) as claim:
+        assert (claim.item, claim.attempts) == (b"{", 3)
+    assert jobs.get() == {}
+    for how in ("get", "claim", "get_nowait"):
+        with pytest.raises(ForeignNodeError):
+            reads(jobs, how)
+    assert jobs.get_nowait() == []
+    assert jobs.dead() == [b"["]
+
+
+def test_a_waiting_get_of_an_item_that_does_not_decode(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 249: a consumer that has waited leaves the queue of consumers as it raises; the next one is served."""
+    raw = Queue(zk, zk_path)
+    jobs = [Queue[Any](connect(), zk_path, codec=JSON) for _ in range(2)]
+    getting = []
+    for n, each in enumerate(jobs, 1):
+        getting.append(in_thread(each.get, timeout=20))
+        eventually(lambda n=n: len(names(zk, zk_path, "consumers")) == n)
+    raw.put(b"{")
+    raw.put(b"1")
+    with pytest.raises(ForeignNodeError):
+        getting[0].result(20)
+    assert getting[1].result(20) == 1
+    eventually(lambda: names(zk, zk_path, "consumers") == [])
+
+
+def test_errors_that_are_not_the_items(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 249: an error of a signal handler, and a package that is missing, leave the item where it is."""
+
+    class Once:
+        """A codec into which a signal handler strikes once, or whose package is missing."""
+
+        def __init__(self, error: Exception, times: int) -> None:
+            self.errors = [error] * times
+
+        def encode(self, item: bytes) -> bytes:
+            return item
+
+        def decode(self, data: bytes) -> bytes:
+            if self.errors:
+                raise self.errors.pop()
+            return data
+
+    queue = Queue(zk, zk_path)
+    queue.put(b"one")
+    for codec in (Once(Alarm(), 1), Once(ImportError("msgpack"), 9)):
+        other = Queue(connect(), zk_path, codec=codec)
+        with pytest.raises((Alarm, ImportError)):
+            other.get(timeout=5)
+    assert queue.dead() == []
+    assert queue.get_nowait() == b"one"
+
+
+def test_a_claim_outside_its_block(zk: KazooClient, zk_path: str) -> None:
+    """It says that the item is there only within the block, and how to write one."""
+    for claim in (Queue(zk, zk_path).claim(), aio.Queue(zk, zk_path).claim()):
+        for name in ("item", "attempts", "token"):
+            with pytest.raises(AttributeError, match="once its block has begun"):
+                getattr(claim, name)
+        with pytest.raises(AttributeError, match="no attribute 'items'"):
+            _ = claim.items
+
+
+def test_attempts_count_a_killed_worker(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
+    """Fault 250: each claim counts, also without `max_attempts`, and also that of a worker that was killed."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    for attempt in (1, 2):
+        process = spawn("claim", "no limit")
+        assert line_from(process) == f"one {attempt}"
+        process.send_signal(signal.SIGKILL)
+    with queue.claim(timeout=20) as claim:
+        assert (claim.item, claim.attempts) == (b"one", 3)
+    assert queue.empty()
 
 
 def test_an_acknowledgement_that_a_node_prevents(zk: KazooClient, zk_path: str) -> None:
@@ -1253,14 +1429,14 @@ def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
 def test_an_item_that_is_put_back_keeps_its_attempts(
     maxsize: int, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """A `get` that fails has put the item back when it raises; it counts no attempt, and forgets none."""
-    raw, jobs = Queue(zk, zk_path, maxsize), Queue(connect(), zk_path, maxsize, codec=JSON, max_attempts=3)
+    """A `get` that is interrupted has put the item back when it raises; it counts no attempt, and forgets none."""
+    raw, jobs = Queue(zk, zk_path, maxsize), Queue(connect(), zk_path, maxsize, max_attempts=3)
     raw.put(b"{")
     for attempt in (1, 2):
-        with pytest.raises(ValueError), jobs.claim(timeout=5):  # noqa: PT011 - json's own
-            pytest.fail("the block ran")
+        with pytest.raises(KeyError), jobs.claim(timeout=5):
+            raise KeyError
         (item,) = names(zk, zk_path, "items")
-        with pytest.raises(ValueError):  # noqa: PT011 - json's own
+        with alarm(), pytest.raises(Alarm):
             jobs.get(timeout=5)
         data, stat = zk.get(f"{zk_path}/items/{item}")
         assert (data, stat.version) == (frame([b"{"], -attempt), 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -28,6 +30,7 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
+from zkconcurrent._engine import spares
 from zkconcurrent._recipes import receipts
 from zkconcurrent.testing import Server
 
@@ -204,6 +207,73 @@ def test_a_lost_reply_of_a_later_object(
         fault.wait()
     assert AtomicLong(zk, zk_path).get() == 4
     assert len(receipts_of(zk, zk_path)) == 1
+
+
+def all_receipts(zk: KazooClient, path: str) -> int:
+    """Return how many receipts there are at all paths below one."""
+    return sum("/receipts/" in each for each in nodes(zk, path))
+
+
+@pytest.mark.parametrize("spare_for", [0.2, 1e9], ids=["unused for a while", "too many"])
+@SOME
+def test_each_path_is_used_once(
+    kind: Any,
+    spare_for: float,
+    connect: Connect,
+    zk: KazooClient,
+    zk_path: str,
+    eventually: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 242: no receipt stays of any number of paths, but for the last ones, which later objects may still use."""
+    monkeypatch.setattr(spares, "SPARES", 10)
+    monkeypatch.setattr(spares, "SPARE_FOR", spare_for)
+    monkeypatch.setattr(spares, "TOGETHER", 7)
+    client = connect()
+    for n in range(60):
+        use_and_drop(kind, client, f"{zk_path}/{n}", eventually)
+    left = 0 if spare_for < 1 else 10
+    eventually(lambda: all_receipts(zk, zk_path) <= left)
+    assert all_receipts(zk, zk_path) == left
+    for n in range(60):
+        use_and_drop(kind, client, f"{zk_path}/{n}", eventually)
+    eventually(lambda: all_receipts(zk, zk_path) <= left)
+
+
+def test_a_receipt_that_goes_while_disconnected(
+    connect: Connect, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 242: a delete whose reply is lost is sent again."""
+    client = connect(hosts=proxy.hosts, **FAST)
+    for n in range(5):
+        use_and_drop(AtomicLong, client, f"{zk_path}/{n}", eventually)
+    with proxy.lose_request("delete") as fault:
+        monkeypatch.setattr(spares, "SPARES", 0)
+        client._zkconcurrent_session.wake_keeper()
+        fault.wait()
+    eventually(lambda: all_receipts(zk, zk_path) == 0)
+
+
+@pytest.mark.parametrize("ends", ["by stop()", "with its block", "at its exit"])
+def test_short_lived_processes(ends: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """Fault 246: a process that ends leaves no receipt, whether it stops its client or not."""
+    code = """if True:
+        import sys, zkconcurrent
+        hosts, path, ends = sys.argv[1:]
+        zk = zkconcurrent.connect(f"zk://{hosts}")
+        number, queue = zkconcurrent.AtomicLong(zk, f"{path}/number"), zkconcurrent.Queue(zk, f"{path}/queue")
+        number.add()
+        zkconcurrent.AtomicLong(zk, f"{path}/other").add()
+        queue.put(b"x")
+        if ends == "by stop()":
+            zk.stop()
+        elif ends == "with its block":
+            with zk:
+                pass
+    """
+    subprocess.run([sys.executable, "-c", code, zookeeper.hosts, zk_path, ends], check=True, timeout=60)
+    assert all_receipts(zk, zk_path) == 0
+    assert AtomicLong(zk, f"{zk_path}/number").get() == 1
 
 
 def test_another_kind_of_value(connect: Connect, zk_path: str, eventually: Any) -> None:

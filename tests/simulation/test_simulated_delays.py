@@ -57,8 +57,8 @@ MUTANTS = [
     bug(
         "the order is that of the puts",
         "_recipes.orders:items",
-        "key=lambda name: (due(name), number(name))",
-        "key=number",
+        "sorted(sorted(found), key=len)",
+        "sorted(found, key=number)",
     ),
     bug(
         "no item is due before all earlier puts are",

@@ -47,6 +47,7 @@ MUTANTS = [
         "(Check(member.node),)",
         "(Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
+        ("_recipes.taking:remove", "Delete(item, version=taken.version)", "Delete(item)"),  # which each claim changes
     ),
     bug(
         "an error that a signal handler raises is taken for a refusal",
@@ -71,8 +72,8 @@ MUTANTS = [
     bug(
         "a claimed item is taken: get makes no claim",
         SEIZE,
-        "parts = own, Delete(claim), remove(at, taken)",
-        "parts = Check(item), Check(item), remove(at, taken)",
+        "parts = own, Delete(claim), remove(at, taken), *leaving",
+        "parts = remove(at, taken), *leaving",
     ),
     bug("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
     bug("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
@@ -80,7 +81,7 @@ MUTANTS = [
     bug(
         "maxsize is counted from a listing from before it was first",
         PUT,
-        "queue, names, node = seen or (yield reads)",
+        "queue, inside, node = seen or (yield reads)",
         "queue, _, node = seen or (yield reads)",
     ),
     bug(

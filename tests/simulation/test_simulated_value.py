@@ -127,7 +127,7 @@ MUTANTS = [
     ),
     bug(
         "values: an earlier object's receipt is taken for a new one",
-        "_settling:_drop_receipts",
+        "_settling:_leave",
         "spares.append((receipt.path, receipt.version))",
         "spares.append((receipt.path, 0))",
     ),

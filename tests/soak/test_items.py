@@ -199,7 +199,8 @@ def test_attempts() -> None:
     assert rules(*claimed(1, 3), stock=stock) == []  # of a killed process one has not heard
     assert rules(*claimed(1, 1), stock=stock) == ["attempts"]
     assert rules(*claimed(1, 2, 3, 4), stock=stock) == ["attempts"]
-    assert rules(*claimed(1, 2)) == ["attempts"]
+    assert rules(*claimed(1, 2)) == []
+    assert rules(*claimed(2, 1)) == ["attempts"]
 
 
 def test_an_overfull_queue() -> None:

@@ -36,7 +36,7 @@ LAYERS = [
     {"_kazoo.replies", "_kazoo.session_timeout"},
     {"_kazoo.link"},
     {"_engine.client_state"},
-    {"_engine.heartbeat", "_engine.deletes", "_engine.keeper", "_engine.watches"},
+    {"_engine.heartbeat", "_engine.deletes", "_engine.keeper", "_engine.spares", "_engine.watches"},
     {"_engine.session"},
     {"_engine.driver"},
     {"_engine.calls", "_engine.loss"},

@@ -130,6 +130,9 @@ class PathState:
         self._observer = weakref.WeakMethod(self.tell_lost)
         weakref.finalize(self, _drop_collected, session.dropped, path, self.holds).atexit = False
 
+    def leave_receipts(self) -> None:
+        """Leave the receipts that no call uses to be deleted, if it has any: the client is about to end."""
+
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
         hold = self.holds[role].get(owner)

@@ -39,6 +39,7 @@ from .lease import Lease
 from .path_directory import PathDirectory, PathStateT
 from .process_exit import end_with_process
 from .registry import Registry
+from .spares import Spares
 from .watches import Watches
 
 log = logging.getLogger("zkconcurrent")
@@ -47,7 +48,7 @@ ADOPT_INTERVAL = 0.01  # seconds
 UNSEEN = 4  # the part of a session timeout after which a connection that can't be adopted is reported
 HINT_AFTER = 0.9  # seconds; the keeper looks once a second, so it comes within two
 EXIT_POLL_INTERVAL = 0.005  # seconds
-SPARE_RECEIPTS = 1_000
+STOP_PATIENCE = 1.0  # seconds
 
 
 class Dropped(NamedTuple):
@@ -79,7 +80,7 @@ class Session(ClientState):
     Attributes:
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
-        spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
+        spares: the receipts that no object uses.
         deletes: the background deletes.
         watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
@@ -104,7 +105,7 @@ class Session(ClientState):
         self.directory = PathDirectory()
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
-        self.spare_receipts: deque[tuple[str, int]] = deque(maxlen=SPARE_RECEIPTS)
+        self.spares = Spares(self)
         self.forked = False
         self.exiting = False
         self.deletes = Deletes(self)
@@ -468,6 +469,7 @@ class Session(ClientState):
         elif self.link.connected:
             if self.registry.deletes:
                 self.deletes.repeat(now)
+            self.spares.delete_unused(now)
             pause = self.heartbeat.beat(now)
         self.watches.remove_idle(now)
         if pauses := [handoff.end_turn() for handoff in list(self.handoffs)]:
@@ -520,17 +522,44 @@ class Session(ClientState):
         self.sweep()
         with self.lock:
             self.exiting = True
+            self._delete_receipts()
             # Waiters first: a hold discarded here must not be handed to one of them.
             for ticket in sorted(self.registry.tickets.values(), key=lambda ticket: ticket.state is State.HELD):
                 self.discard(ticket)
 
         def wait(until: float) -> None:
             # Not by the wake of a delete: that may be for a thread that releases just now.
-            while (self.keeper.to_start or (self.registry.deletes and self.link.connected)) and self.now() < until:
+            while (self.keeper.to_start or (self._deletes and self.link.connected)) and self.now() < until:
                 self.run_posted()
                 self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
         return wait
+
+    def delete_receipts(self) -> None:
+        """Delete the receipts that no call uses, as the client is about to be stopped; wait for that for a moment.
+
+        Otherwise each short-lived process would leave one.
+        """
+        link = self.link
+        if self.forked or not link.connected or link.on_own_thread() or self.has_lock():
+            return
+        self.sweep()
+        with self.lock:
+            self._delete_receipts()
+        until = self.now() + STOP_PATIENCE
+        while self.spares.leaving and link.connected and self.now() < until:
+            self.run_posted()
+            link.handler.sleep_func(EXIT_POLL_INTERVAL)
+
+    def _delete_receipts(self) -> None:
+        for state in list(self.directory.values()):
+            state.leave_receipts()
+        self.spares.delete_all(self.clock())
+
+    @property
+    def _deletes(self) -> bool:
+        """Whether a node of this client is being deleted."""
+        return bool(self.registry.deletes or self.spares.leaving)
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""

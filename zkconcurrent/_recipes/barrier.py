@@ -22,6 +22,7 @@ from typing import NamedTuple
 from .._errors import RefusedError
 from .._limits import CHECK_BYTES
 from .._paths import ancestors
+from .destroy import Users, users
 from .nodes import foreign_child, foreign_data
 from .operations import (
     MALFORMED,
@@ -755,8 +756,8 @@ def _write(view: View, state: State, changed: State) -> Recipe[bool]:
     return False
 
 
-def destroy(view: View) -> Recipe[bool]:
-    """Remove the barrier; return whether it is gone. It stays while a party is there.
+def destroy(view: View) -> Recipe[Users]:
+    """Remove the barrier; return no node if it is gone. It stays while a party is there, whose node is returned.
 
     Raises:
         ForeignNodeError: the path has other nodes; they are left alone.
@@ -765,7 +766,7 @@ def destroy(view: View) -> Recipe[bool]:
         _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
         if node is None:
             view.note(State(view.parties))
-            return True
+            return []
         State.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
         if foreign:
@@ -775,9 +776,11 @@ def destroy(view: View) -> Recipe[bool]:
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
             yield Delete(view.path, version=node.version)
             view.note(State(view.parties))
-            return True
+            return []
         except NotEmpty:
-            return False
+            inside = yield from users(view.path, [f"{view.path}/{name}" for name in names])
+            if using := [each for found in inside for each in found]:
+                return using
         except BadVersion:
             pass  # another client used it meanwhile
 

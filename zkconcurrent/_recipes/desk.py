@@ -213,9 +213,10 @@ class Taken(NamedTuple):
             the others.
         version: the version of its node.
         base: that version, less the counted claims of the item, this one included.
-        attempts: how often the item was claimed, this time included; 1 if its consumer does not count claims.
+        attempts: how often the item was claimed, this time included.
         session: the session of the claim.
         token: the claim's fencing token.
+        item: the item, as the codec has decoded it.
     """
 
     name: str
@@ -225,6 +226,7 @@ class Taken(NamedTuple):
     attempts: int = 1
     session: int = 0
     token: int = 0
+    item: Any = None
 
 
 class Errand(Undertaking):
@@ -236,6 +238,7 @@ class Errand(Undertaking):
             "count".
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
+        decode: turns an item's bytes into the item.
         taken: the item in question.
         names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
         owes: the call had taken an item for certain when it ended.
@@ -243,14 +246,41 @@ class Errand(Undertaking):
 
     desk: Desk
 
-    def __init__(self, desk: Desk, purpose: str, label: bytes, *, most: int = 0, counts: bool = False) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        purpose: str,
+        label: bytes,
+        *,
+        most: int = 0,
+        counts: bool = False,
+        decode: Callable[[bytes], Any] = bytes,
+    ) -> None:
         super().__init__(desk, label)
         self.purpose = purpose
+        self.decode = decode
         self.most = most
         self.counts = counts
         self.taken: Taken | None = None
         self.names: list[str] = []
         self.owes = False
+
+    def decoded(self, payload: bytes) -> tuple[Any, Exception | None]:
+        """Return the item, or the error of the codec if it can't decode these bytes.
+
+        Only a second error shows that: a signal handler may have raised the first. A missing package is no item's
+        fault, either. Both are raised.
+        """
+        try:
+            return self.decode(payload), None
+        except ImportError:
+            raise
+        except Exception:
+            try:
+                self.decode(payload)
+            except Exception as error:
+                return None, error
+            raise
 
     def next_name(self) -> str | None:
         """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""

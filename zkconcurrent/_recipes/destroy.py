@@ -1,7 +1,8 @@
-"""Destroy the persistent nodes of a primitive, and nothing else; list the clients that still use it."""
+"""Destroy the persistent nodes of a primitive, and nothing else; list the clients that still use it, and name them."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 
@@ -9,6 +10,7 @@ from .._errors import ForeignNodeError
 from .._limits import most_together
 from .nodes import with_child
 from .operations import (
+    MALFORMED,
     BadVersion,
     Check,
     Children,
@@ -28,6 +30,7 @@ from .operations import (
 )
 from .ticket import Ticket
 
+NAMED = 5
 Users = list[tuple[str, Node]]  # nodes by their paths
 
 
@@ -36,10 +39,29 @@ def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
     _, *listings = yield (Sync(path), *map(Children, folders))
     found: list[Users] = []
     for folder, names in zip(folders, listings, strict=True):
-        paths = [f"{folder}/{name}" for name in names]
-        nodes = (yield tuple(map(Get, paths))) if paths else []
-        found.append([(each, node) for each, node in zip(paths, nodes, strict=True) if node is not None])
+        found.append((yield from there([f"{folder}/{name}" for name in names])))
     return found
+
+
+def there(paths: Sequence[str]) -> Recipe[Users]:
+    """Return those of the nodes that exist."""
+    nodes = (yield tuple(map(Get, paths))) if paths else []
+    return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]
+
+
+def named(found: Users) -> str:
+    """Return the words of an error for the clients that these nodes belong to: each thread, process and host."""
+    words = [_name(path, node) for path, node in found[:NAMED]]
+    more = len(found) - len(words)
+    return ", ".join([*words, f"and {more:,} more"] if more else words)
+
+
+def _name(path: str, node: Node) -> str:
+    try:
+        said = json.loads(node.data)
+        return f"thread {said['thread']!r} of process {said['pid']} on host {said['host']!r} ({path})"
+    except MALFORMED:  # another program's, such as one on Curator
+        return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
 
 
 def destroy(

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from .._errors import ForeignNodeError
 from .._paths import ancestors
+from .destroy import Users, there
 from .nodes import foreign_child
 from .operations import (
     BadVersion,
@@ -288,16 +289,18 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
     return (yield listing)  # type: ignore[no-any-return]
 
 
-def destroy(path: str) -> Recipe[list[str]]:
-    """Remove `ready`, if parties that died have left it; return the parties that are there, if any.
+def destroy(path: str) -> Recipe[Users]:
+    """Remove `ready`, if parties that died have left it; return the nodes of the parties that are there, if any.
 
     Raises:
         ForeignNodeError: `ready` is no double barrier's; it is left alone.
     """
     while True:
         _, node, names = yield Sync(path), Get(path), Children(path)
-        if node is None or list(names) != [READY]:
-            return sorted(name for name in names if name != READY)
+        if using := (yield from there([f"{path}/{name}" for name in sorted(names) if name != READY])):
+            return using
+        if node is None or not names:
+            return []
         ticket: Ticket = yield NewTicket(path)
         try:
             yield Multi(ticket, (Set(path, node.data, node.version), Delete(f"{path}/{READY}")))

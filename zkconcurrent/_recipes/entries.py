@@ -18,6 +18,7 @@ from typing import Any
 
 from .._errors import ForeignNodeError, RefusedError
 from .._paths import ancestors, unescape
+from .destroy import Users, there
 from .mirror import Layout, Mirror
 from .nodes import foreign_child, with_child
 from .operations import (
@@ -235,8 +236,8 @@ def clear(flight: Flight) -> Recipe[None]:
             yield from _note(mirror, key, None, results)
 
 
-def destroy(mirror: Mirror) -> Recipe[list[str]]:
-    """Remove all nodes of the map, unless other clients write to it; return the names of their nodes."""
+def destroy(mirror: Mirror) -> Recipe[Users]:
+    """Remove all nodes of the map, unless other clients write to it; return their nodes."""
     at = mirror.at
     while True:
         with suppress(IndexError):
@@ -249,8 +250,12 @@ def destroy(mirror: Mirror) -> Recipe[list[str]]:
             Children(at.entries),
             Children(at.writers),
         )
-        if node is None or others:
-            return list(others)
+        if node is None:
+            return []
+        if others:
+            if using := (yield from there([f"{at.writers}/{name}" for name in others])):
+                return using
+            continue
         if node.data:
             at.check(node)
         for name in inside:
@@ -314,7 +319,7 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
                 return None
         flight.doubt = True
         try:
-            results = yield Multi(writer.ticket, (Set(node, b"", writer.version), *parts))
+            results = yield Multi(writer.ticket, (Set(node, flight.label, writer.version), *parts))
         except ConnectionLost:
             continue
         except Requeue:  # it was not sent, or in a later session, which our writer may live to see

@@ -11,6 +11,7 @@ from contextlib import suppress
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .desk import Desk, Errand, Layout, check_folders, look
+from .destroy import Users, there
 from .nodes import foreign_child, with_child
 from .operations import (
     Children,
@@ -165,8 +166,8 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     return found
 
 
-def destroy(desk: Desk) -> Recipe[list[str]]:
-    """Remove the queue, with its items, unless other clients use it; return the names of these clients' nodes.
+def destroy(desk: Desk) -> Recipe[Users]:
+    """Remove the queue, with its items, unless other clients use it; return these clients' nodes.
 
     The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
     client that comes after this step makes the folders again; then the items that it has put are removed, too.
@@ -194,9 +195,13 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
         if not begun:
             mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
             # One that waits may have no member; it would make the nodes again, forever.
-            users = set(contents[at.members]) - mine
-            if others := sorted(users.union(contents[at.consumers], contents[at.producers])):
-                return others
+            users = [f"{at.members}/{name}" for name in contents[at.members] if name not in mine]
+            for folder in (at.consumers, at.producers):
+                users += (f"{folder}/{name}" for name in contents[folder])
+            if users:
+                if using := (yield from there(sorted(users))):
+                    return using
+                continue
             begun = yield from _begin_to_destroy(at, inside, contents[at.members])
             continue
         yield from _forget_idle(desk)

@@ -74,7 +74,10 @@ class OutOfReach(BaseException):
 
 
 class Node(NamedTuple):
-    """A znode as a `Get` reads it; `created` counts the children ever created in it; times are the servers'."""
+    """A znode as a `Get` reads it; times are the servers'.
+
+    `created` counts the children ever created in it, and `children` those that are there.
+    """
 
     data: bytes
     czxid: int
@@ -84,6 +87,7 @@ class Node(NamedTuple):
     created: int = 0
     mtime: float = 0.0
     mzxid: int = 0
+    children: int = 0
 
 
 BEFORE_ANY = -2
@@ -361,7 +365,17 @@ def _node(_step: object, value: tuple[bytes | None, Any]) -> Node:
     data, stat = value
     created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
     times = stat.ctime / 1000.0, stat.mtime / 1000.0
-    return Node(data or b"", stat.czxid, times[0], stat.ephemeralOwner, stat.version, created, times[1], stat.mzxid)
+    return Node(
+        data or b"",
+        stat.czxid,
+        times[0],
+        stat.ephemeralOwner,
+        stat.version,
+        created,
+        times[1],
+        stat.mzxid,
+        stat.numChildren,
+    )
 
 
 class Policy(NamedTuple):

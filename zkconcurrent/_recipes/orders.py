@@ -55,8 +55,13 @@ LIFO = Order("lifo", FIFO.pattern, newest_first=True)
 # Curator's consumers put an item that they fail to process back without its priority, or its time.
 PRIORITY = Order("priority", re.compile(r"queue-(?:[01][0-9A-F]{8})?\d{10}"))
 FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
-# Up to the largest 64-bit number of milliseconds: Java reads a larger one as 0.
-DELAY = Order("delay", re.compile(r"queue-(?:\|(?:[0-9A-F]{8,15}|[0-7][0-9A-F]{15})\|)?\d{10}"), timed=True)
+# Eight digits or, without a zero in front, more. So of two names, the longer one is due later. Up to the largest 64-bit
+# number: Java reads a larger one as 0.
+DELAY = Order(
+    "delay",
+    re.compile(r"queue-(?:\|(?:[0-9A-F]{8}|[1-9A-F][0-9A-F]{8,14}|[1-7][0-9A-F]{15})\|)?\d{10}"),
+    timed=True,
+)
 
 
 def item_prefix(priority: int | None) -> str:
@@ -155,7 +160,7 @@ def items(path: str, names: Sequence[str], order: Order) -> list[str]:
                 "path, or delete the item if something else left it behind",
             )
     if order.timed:
-        return sorted(found, key=lambda name: (due(name), number(name)))
+        return sorted(sorted(found), key=len)  # by when they are due, and by number
     return sorted(found, reverse=order.newest_first)
 
 

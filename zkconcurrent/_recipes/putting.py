@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from .._errors import SequenceExhaustedError
@@ -32,6 +33,8 @@ from .queue import join
 from .receipts import write
 from .rules import MUTEX, blockers
 from .ticket import Ticket
+
+LISTED = 1_000  # the size of a queue whose items are listed to be counted
 
 
 def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
@@ -102,41 +105,57 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
     """
     desk, at = errand.desk, errand.desk.at
     if not wait:
-        _, node, queue, names = yield Sync(at.path), Get(at.path), Children(at.producers), Children(at.items)
+        _, node, queue, inside = yield Sync(at.path), Get(at.path), Children(at.producers), sizing(at)
         yield from check_open(desk, node)
-        if len(items(at.path, names, at.order)) + len(queue) >= at.maxsize:
+        if (yield from size(at, inside, at.maxsize - len(queue))) + len(queue) >= at.maxsize:
             return False
     while True:
         ticket: Ticket = yield NewTicket(at.producers)
-        reads = Children(at.producers, ticket), Children(at.items, ticket), Get(at.path, ticket)
+        reads = Children(at.producers, ticket), sizing(at, ticket), Get(at.path, ticket)
         try:
             yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.producers))
-            queue, names, node = yield reads
+            queue, inside, node = yield reads
             while True:
                 yield from check_open(desk, node)
                 if ticket.name is None or ticket.name not in queue:
                     raise NodeGone
                 ahead = blockers(ticket.name, queue, MUTEX)
-                there = len(items(at.path, names, at.order))
                 position = sum(MUTEX.key(name) < MUTEX.key(ticket.name) for name in queue)
+                there = yield from size(at, inside, at.maxsize - position)
                 if not wait and there + position >= at.maxsize:
                     yield Discard(ticket)
                     return False
                 if ahead:
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
-                    queue, names, node = seen or (yield reads)
+                    queue, inside, node = seen or (yield reads)
                 elif there < at.maxsize:
                     if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
                         return True
-                    queue, names, node = yield reads
+                    queue, inside, node = yield reads
                 else:
-                    names, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
-                    if len(items(at.path, names, at.order)) >= at.maxsize and is_open(at, node):
+                    listed, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
+                    if len(items(at.path, listed, at.order)) >= at.maxsize and is_open(at, node):
                         yield Wait(ticket)
-                    queue, names, node = yield reads
+                    queue, inside, node = yield reads
         except Requeue:
             yield Discard(ticket)
+
+
+def sizing(at: Layout, ticket: Ticket | None = None) -> Get | Children:
+    """Return the operation by which a producer learns how many items there are: to list very many takes long."""
+    return Children(at.items, ticket) if at.maxsize <= LISTED else Get(at.items, ticket)
+
+
+def size(at: Layout, seen: Node | Sequence[str] | None, most: int) -> Recipe[int]:
+    """Return how many items there are, from what `sizing` has read; at least, whether they are as many as `most`.
+
+    The parent's node counts its children. Only if these are too many are they listed, as some may be no items.
+    """
+    if isinstance(seen, Node) and seen.children < most:
+        return seen.children
+    names: Sequence[str] = (yield Children(at.items)) if isinstance(seen, Node) else seen or ()
+    return len(items(at.path, names, at.order))
 
 
 def is_open(at: Layout, node: Node | None) -> bool:

@@ -51,6 +51,7 @@ from .queue import find
 from .ticket import State, Ticket
 
 BURNT = b"burnt"  # a receipt that was used up so that no `multi` can use it
+FEW = 500
 UNTOUCHED = 86_400.0  # seconds after which a receipt is of a client that is gone
 
 
@@ -334,13 +335,13 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
         yield Discard(ticket)  # only its unique name is needed: a receipt belongs to no session
         path = f"{desk.folder}/{ticket.prefix[len('_c_') : -1]}"
         try:
-            yield CreatePersistent(path, b"")
+            _, folder, node = yield CreatePersistent(path, b""), Get(desk.folder), Get(path)
         except NoNode:
             yield from desk.lay_out()
             continue
         receipt.version, receipt.seen, receipt.path = 0, None, path
-        if len(desk.receipts) == 1:
-            yield from sweep(path)
+        if len(desk.receipts) == 1 and folder is not None and node is not None:
+            yield from sweep(path, folder, node)
     while receipt.member is None or receipt.member.changed or receipt.member.state is not State.QUEUED:
         if receipt.member is not None:
             yield Discard(receipt.member)
@@ -365,17 +366,31 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
     return receipt
 
 
-def sweep(mine: str) -> Recipe[None]:
-    """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone."""
+def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
+    """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone.
+
+    A call looks at a piece of them, which begins at its own receipt's name; names are random, so each client looks at
+    another piece. To list very many takes long. So of many receipts, one new client in so many lists: on average, each
+    new client lists, reads and deletes as many as `FEW`, however many there are.
+
+    Args:
+        mine: the path of a receipt that was just made.
+        folder: the parent's node.
+        node: the receipt's node.
+    """
+    if node.czxid % max(1, folder.children // FEW):
+        return
     above = mine.rpartition("/")[0]
-    names, mine_is = yield Children(above), Get(mine)
+    names = yield Children(above)
     paths = sorted(f"{above}/{name}" for name in names)
-    at = bisect(paths, mine)  # names are random, so each client looks at others
+    at = bisect(paths, mine)
     paths = [path for path in (paths[at:] + paths[:at])[: most_together(above)] if path != mine]
-    nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths and mine_is is not None else ()
-    for path, node in zip(paths, nodes, strict=False):
-        if node is not None and node.mtime < mine_is.ctime - UNTOUCHED:
-            try:
-                yield Delete(path, version=node.version)
-            except (BadVersion, NotEmpty):
-                continue  # it is in use
+    nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths else ()
+    old = [
+        Delete(path, version=each.version)
+        for path, each in zip(paths, nodes, strict=True)
+        if each is not None and each.mtime < node.ctime - UNTOUCHED
+    ]
+    with suppress(BadVersion, NotEmpty):  # one of them is in use; the others are deleted
+        if old:
+            yield tuple(old)

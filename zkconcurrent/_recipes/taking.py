@@ -12,10 +12,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from .._errors import ForeignNodeError
 from .desk import Closed, Desk, Errand, Layout, Sight, Taken, look, reads, sight_of
 from .operations import (
     BadVersion,
-    Check,
     Children,
     Create,
     CreatePersistent,
@@ -35,6 +35,7 @@ from .operations import (
     Sync,
     Wait,
     WaitGone,
+    next_version,
 )
 from .orders import due, frame, milliseconds, unframe
 from .queue import join
@@ -140,7 +141,12 @@ def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | N
 def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Taken | None]:
     """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
 
+    The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried, and
+    an error of another cause, which a signal handler has raised, say, takes nothing.
+
     Raises:
+        ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
+            buried the item. Or its node is no item's.
         NodeGone: our node in that queue is gone.
     """
     desk, at, wanted = errand.desk, errand.desk.at, errand.purpose
@@ -153,21 +159,26 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             return None
         payloads, base = unframe(item, node.data)
         attempts = max(0, node.version - base)
-        spent = 0 < errand.most <= attempts
-        counted = wanted == "claim" and errand.most and not spent
-        taken = Taken(name, payloads, node.version + bool(counted), base, attempts + 1 if errand.most else 1)
+        content, error = None, None
+        if not (spent := 0 < errand.most <= attempts):
+            content, error = errand.decoded(payloads[0])
+        buried = spent or (error is not None and not errand.most)
+        taken = Taken(name, payloads, node.version, base, attempts + 1, item=content)
         own = Create(claim, errand.label, ephemeral=True)
         parts: tuple[Part, ...]
-        if wanted == "get" or spent:
-            parts = own, Delete(claim), remove(at, taken)
-        elif counted:
-            parts = own, Set(item, node.data, node.version)
+        if buried:
+            parts = own, Delete(claim), remove(at, taken), (yield from bury(at, taken))
+        elif error is not None:  # to be counted, while no other consumer has it
+            parts = own, Delete(claim), Set(item, node.data, node.version)
+        elif wanted == "get":
+            parts = own, Delete(claim), remove(at, taken), *leaving
         else:
-            parts = own, Check(item, node.version)
-        parts = (*parts, (yield from bury(at, taken))) if spent else (*parts, *leaving)
-        errand.taken, errand.purpose = taken, "bury" if spent else wanted
+            parts = own, Set(item, node.data, node.version), *leaving
+            taken = taken._replace(version=next_version(node.version))
+        fails = buried or error is not None
+        errand.taken, errand.purpose = taken, "bury" if fails else wanted
         try:
-            results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not spent))
+            results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not fails))
         except NodeExists as failed:
             errand.purpose = wanted
             desk.meet_rivals()
@@ -191,10 +202,14 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             else:
                 return None  # gone
             continue
-        errand.purpose = wanted
-        if spent:
-            errand.applied = False
+        if fails:
+            errand.applied = False  # first: an interrupt must not have the item put back
             errand.put_down()
+            errand.purpose = wanted
+            if len(payloads) == 1 and buried:
+                errand.names.clear()
+            if error is not None:
+                raise undecodable(errand, taken, error) from error
             if len(payloads) > 1:
                 continue
             return None
@@ -211,6 +226,19 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
                 errand.leave_name()
                 return None
         return taken
+
+
+def undecodable(errand: Errand, taken: Taken, error: Exception) -> ForeignNodeError:
+    """Return the error for an item that the codec can't decode, which was counted as an attempt or buried."""
+    at = errand.desk.at
+    outcome = f"the item was moved to {at.dead}, where dead() returns its bytes"
+    if errand.most:
+        outcome = f"that was attempt {taken.attempts} of {errand.most}, after which the item is moved to {at.dead}"
+    return ForeignNodeError(
+        f"{at.items}/{taken.name}",
+        f"the codec can't decode the item {taken.payloads[0][:100]!r}: {type(error).__name__}: {error}; {outcome}; "
+        "give all clients of the queue the same codec",
+    )
 
 
 def fetch(desk: Desk, name: str) -> Recipe[Node | None]:

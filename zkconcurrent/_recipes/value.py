@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .._paths import ancestors
+from .destroy import Users, there
 from .nodes import foreign_child, foreign_data, make, with_child
 from .operations import (
     BadVersion,
@@ -333,8 +334,18 @@ def settle(batch: Batch) -> Recipe[bool]:
     return True
 
 
+def read(at: Layout) -> Recipe[Seen]:
+    """Return the value, read behind a `sync`; a node that is missing is made."""
+    while True:
+        _, node = yield Sync(at.path), Get(at.path)
+        if node is not None:
+            at.check(node)
+            return Seen(node.data, node.version)
+        yield from make(at.path, at.initial)
+
+
 def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
-    """Wait until the value is accepted; return it. A node that is missing is made."""
+    """Wait until the value is accepted; return it. A node that is missing is made before the wait."""
     last: Seen | None = None
     while True:
         ticket: Ticket = yield NewTicket(at.path)
@@ -342,17 +353,18 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
             _, node = yield Sync(at.path, ticket), Get(at.path, ticket)
             watched = False
             while True:
+                if node is not None:
+                    at.check(node)
+                # A value that was never set is what its node will have.
+                if (seen := Seen(at.initial, 0) if node is None else Seen(node.data, node.version)) != last:
+                    last = seen
+                    if accepts(seen):
+                        yield Discard(ticket)
+                        return seen
                 if node is None:
                     yield from make(at.path, at.initial)  # a missing node can't be watched
-                else:
-                    at.check(node)
-                    if (seen := Seen(node.data, node.version)) != last:
-                        last = seen
-                        if accepts(seen):
-                            yield Discard(ticket)
-                            return seen
-                    if watched:
-                        yield Wait(ticket)
+                elif watched:
+                    yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(at.path, ticket),))
                 watched = True
         except Requeue:
@@ -370,8 +382,8 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
             raise foreign_child(at.path, name, at.kind)
 
 
-def destroy(register: Register) -> Recipe[list[str]]:
-    """Remove the value and its receipts, unless clients queue for it; return these.
+def destroy(register: Register) -> Recipe[Users]:
+    """Remove the value and its receipts, unless clients queue for it; return these clients' nodes.
 
     Raises:
         ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
@@ -386,8 +398,12 @@ def destroy(register: Register) -> Recipe[list[str]]:
             Children(at.receipts),
             Children(at.queue),
         )
-        if node is None or queue:
-            return list(queue)
+        if node is None:
+            return []
+        if queue:
+            if using := (yield from there([f"{at.queue}/{name}" for name in queue])):
+                return using
+            continue
         at.check(node)
         check_children(at, inside)
         register.laid_out = False

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _queue, _queue_base
 from .._codec import BYTES, JSON, Codec
@@ -193,7 +193,7 @@ class Queue(PrimitiveTwin, Generic[T]):
     async def dead(self) -> list[T | bytes]:
         """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
 
-        An item that the codec can't decode is returned as bytes.
+        They include the items that the codec could not decode. Such an item is returned as bytes.
         """
         found: list[T | bytes] = await self._core.dead()
         return found
@@ -274,8 +274,7 @@ class Claim(Generic[T]):
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed, this time included. Without `max_attempts`, claims are not counted, and this
-            is 1.
+        attempts: how often it was claimed, this time included, also by consumers that were killed.
         token: the claim's fencing token: a later claim of the same item has a greater one.
     """
 
@@ -285,6 +284,11 @@ class Claim(Generic[T]):
 
     def __init__(self, core: _queue_base.Claim[T]) -> None:
         self._core = core
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):  # only of what is missing
+            raise _queue_base.outside(self, name)
 
     async def __aenter__(self) -> Claim[T]:
         claim: _queue_base.Claim[T] = await self._core._enter()

@@ -1,0 +1,86 @@
+"""Spare receipts: the nodes that a client's earlier objects have left for its later objects, until they are deleted.
+
+A program that makes an object for each use needs one receipt for each path, not one for each use: see `_settling`. A
+receipt that no later object takes within a minute is deleted, and so is the oldest of more than a thousand. So a
+program that uses each path once leaves no receipts behind, however many paths it uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from contextlib import suppress
+
+from .._kazoo.replies import HandledReply, failure
+from .._recipes.operations import ConnectionLost
+from .client_state import ClientState
+
+SPARES = 1_000
+SPARE_FOR = 60.0  # seconds
+TOGETHER = 100  # deleted in one flight: a heartbeat's reply comes behind it, and its lease may not wait
+
+Spare = tuple[str, int]
+"""A receipt's node, and the version in which the next `multi` writes it."""
+
+
+class Spares:
+    """The spare receipts of one client. All methods are called with the session's lock held.
+
+    Attributes:
+        left: the receipts that no object uses, the last one left at the end. Finalizers add to it, and objects take
+            from it, at any time and without the lock: by single steps alone.
+        leaving: when the delete of each receipt that is to go was sent; before it is sent, minus infinity.
+    """
+
+    def __init__(self, client: ClientState) -> None:
+        self._client = client
+        self.left: deque[Spare] = deque()
+        self.leaving: dict[Spare, float] = {}
+        self._seen: set[Spare] = set()
+        self._seen_at = -math.inf
+
+    def delete_unused(self, now: float) -> None:
+        """Delete the receipts that were left a while ago, and the oldest of too many. For the keeper."""
+        there = list(self.left) if self.left else []
+        too_many = there[: max(0, len(there) - SPARES)]
+        old: list[Spare] = []
+        if now >= self._seen_at + SPARE_FOR:
+            old = [each for each in there if each in self._seen]
+            if len(old) <= TOGETHER:
+                self._seen, self._seen_at = set(there), now
+        for spare in (*too_many, *old)[: TOGETHER - len(self.leaving)]:
+            self._give_up(spare)
+        self._send(now)
+
+    def delete_all(self, now: float) -> None:
+        """Delete all of them: the client is about to end."""
+        for spare in list(self.left):
+            self._give_up(spare)
+        self._send(now)
+
+    def _give_up(self, spare: Spare) -> None:
+        with suppress(ValueError):  # an object has just taken it
+            self.left.remove(spare)
+            self.leaving[spare] = -math.inf
+
+    def _send(self, now: float) -> None:
+        """Send the deletes, and again each whose reply is overdue or was lost."""
+        for spare, sent in list(self.leaving.items()):
+            if now - sent >= self._client.longest_reply and self._client.link.connected:
+                self.leaving[spare] = now
+                self._delete(spare)
+
+    def _delete(self, spare: Spare) -> None:
+        path, version = spare
+
+        def on_reply(reply: HandledReply) -> None:
+            # A refused delete is not repeated: the receipt is as good as one of a client that is gone.
+            if reply.error is not None and isinstance(failure(reply.error, path), ConnectionLost):
+                if spare in self.leaving:
+                    self.leaving[spare] = -math.inf
+                return
+            self.leaving.pop(spare, None)
+            if not self.leaving and len(self.left) > SPARES:
+                self._client.wake_keeper()
+
+        self._client.link.delete(path, HandledReply(on_reply, post=self._client.post), version)
