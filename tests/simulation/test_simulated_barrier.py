@@ -93,8 +93,8 @@ MUTANTS = [
     _one(
         "a party that came and went is not missed",
         "Party.misses_nobody",
-        "return all(",
-        "return (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(",
+        "or all(there)",
+        "or (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(there)",
     ),
     bug(
         "an action that is not announced",

@@ -123,8 +123,10 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
                     yield Discard(ticket)
                     return False
                 if ahead:
+                    queue = names = ()  # as in `queue.acquire`
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, names, node = seen or (yield reads)
+                    del seen
                 elif there < at.maxsize:
                     if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
@@ -132,7 +134,9 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
                     queue, names, node = yield reads
                 else:
                     names, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
-                    if len(items(at.path, names, at.order)) >= at.maxsize and is_open(at, node):
+                    there = len(items(at.path, names, at.order))
+                    queue = names = ()
+                    if there >= at.maxsize and is_open(at, node):
                         yield Wait(ticket)
                     queue, names, node = yield reads
         except Requeue:
