@@ -375,15 +375,5 @@ def fork_a_condition() -> None:
     zk.stop()
 
 
-def new_paths(n: str) -> None:
-    """Lock one new path after the other, until killed."""
-    zk = client()
-    say("ready")
-    sys.stdin.readline()
-    for number in range(10**6):
-        with Lock(zk, f"{PATH}/{n}-{number}"):
-            pass
-
-
 if __name__ == "__main__":
     globals()[sys.argv[4]](*sys.argv[5:])

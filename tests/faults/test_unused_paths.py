@@ -7,7 +7,6 @@ request.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,17 +15,14 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually
-from tests.helpers.processes import parties, tell
 from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")  # the dead let go of nothing
-CONTAINER = -(2**63)  # the owner of a container, in its stat
 PATHS = 200
 
 MAKES: dict[str, Callable[[KazooClient, str], object]] = {
@@ -39,14 +35,14 @@ MAKES: dict[str, Callable[[KazooClient, str], object]] = {
     "condition": lambda zk, path: _wait(zkconcurrent.Condition(zk, path)),
     "barrier": lambda zk, path: zkconcurrent.Barrier(zk, path, 2).wait(timeout=0.1),
     "double barrier": lambda zk, path: zkconcurrent.DoubleBarrier(zk, path, 2).enter(timeout=0.1),
-    "candidate": lambda zk, path: zkconcurrent.Election(zk, path, "me").stand(),
-    "observer of an election": lambda zk, path: [*zkconcurrent.Election(zk, path, "me").observe()],
+    "candidate": lambda zk, path: zkconcurrent.Election(zk, path, id="me").stand(),
+    "observer of an election": lambda zk, path: [*zkconcurrent.Election(zk, path, id="me").observe()],
     "member": lambda zk, path: zkconcurrent.Group(zk, path).join(b"", id="me"),
     "observer of a group": lambda zk, path: list(zkconcurrent.Group(zk, path).observe(timeout=0.1)),
     "event": lambda zk, path: zkconcurrent.Event(zk, path).set(),
     "latch": lambda zk, path: zkconcurrent.CountDownLatch(zk, path, 1).wait(0.1),
-    "number": lambda zk, path: zkconcurrent.AtomicLong(zk, path).increment_and_get(),
-    "value": lambda zk, path: zkconcurrent.SharedValue(zk, path).set(b"x"),
+    "number": lambda zk, path: zkconcurrent.AtomicLong(zk, path).add(),
+    "value": lambda zk, path: zkconcurrent.SharedValue(zk, path, b"").set(b"x"),
     "queue": lambda zk, path: zkconcurrent.Queue(zk, path).put(b""),
     "dict": lambda zk, path: zkconcurrent.Dict(zk, path).update(a=b""),
 }
@@ -65,22 +61,21 @@ def tidy() -> Iterator[Server]:
         yield server
 
 
-def stay_for_good(zk: KazooClient, path: str = "/") -> list[str]:
-    """Return the containers that nobody removes: empty, never used, and not beside or below a persistent node.
+STATE = {"semaphore": "/permits", "added permit": "/permits", "resized": "/permits"}
+STATE |= dict.fromkeys(("barrier", "event", "latch", "number", "value", "queue", "dict"), "")
+"""The persistent node of each kind that has one, below its path: until `destroy()`, the path stays with it."""
 
-    One that is has that node's life: `destroy()` removes both.
-    """
-    found: list[str] = []
-    inside = [f"{path.rstrip('/')}/{name}" for name in zk.get_children(path)] if path != "/zookeeper" else []
-    stats = {each: zk.exists(each) for each in inside}
-    keeps = any(stat is not None and stat.ephemeralOwner == 0 for stat in stats.values())
-    for each, stat in stats.items():
-        if stat is None or stat.ephemeralOwner != CONTAINER:
-            continue  # what lies below a persistent node stays with it
-        if not stat.numChildren and not stat.cversion and not (keeps and path != "/"):
-            found.append(each)
-        with suppress(NoNodeError):
-            found += stay_for_good(zk, each)
+
+def stay(zk: KazooClient, kind: str, folder: str) -> list[str]:
+    """Return the paths in a folder that stay, and have neither the state of their kind nor a holder's node."""
+    found = []
+    for name in zk.get_children(folder) if zk.exists(folder) else ():
+        path = f"{folder}/{name}/x"
+        there = zk.exists(path)
+        if not (there and (there.numChildren if kind == "detached lock" else kind in STATE)) or (
+            kind in STATE and not zk.exists(path + STATE[kind])
+        ):
+            found.append(f"{folder}/{name}")
     return found
 
 
@@ -89,10 +84,15 @@ def empty(zk: KazooClient, paths: list[str]) -> list[str]:
     return [path for path in paths if zk.exists(path)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MAKES)
-def test_a_process_that_dies_after_any_request(kind: str, tidy: Server, connect: Connect) -> None:
+def test_a_process_that_dies_after_any_request(
+    kind: str, tidy: Server, connect: Connect, eventually: Eventually
+) -> None:
     """However many of its requests were sent before it died, the containers go; the table has all that make any."""
     zk = connect(tidy.hosts)
+    folder = f"/{kind.replace(' ', '-')}"
+    wrong: list[Exception] = []
     after, done = 0, False
     while not done:
         client = connect(tidy.hosts, timeout=2)
@@ -109,7 +109,7 @@ def test_a_process_that_dies_after_any_request(kind: str, tidy: Server, connect:
             send(request, reply)
 
         transport.send = limited  # type: ignore[method-assign]
-        caller = threading.Thread(target=_call, args=(MAKES[kind], client, f"/new/{kind.replace(' ', '-')}/{after}/x"))
+        caller = threading.Thread(target=_call, args=(MAKES[kind], client, f"{folder}/{after}/x", wrong))
         caller.start()
         until = time.monotonic() + 2.0  # longer than each of these takes; an observer waits on
         while caller.is_alive() and time.monotonic() < until and not dead.wait(0.01):
@@ -118,13 +118,18 @@ def test_a_process_that_dies_after_any_request(kind: str, tidy: Server, connect:
         client.stop()
         caller.join(30)
         assert not caller.is_alive()
+        assert not wrong
         after += 1
-    assert stay_for_good(zk) == []
+    eventually(lambda: not stay(zk, kind, folder), f"of a {kind}, only what has its state stays")
 
 
-def _call(make: Callable[[KazooClient, str], object], client: KazooClient, path: str) -> None:
-    with suppress(Exception):
+def _call(make: Callable[[KazooClient, str], object], client: KazooClient, path: str, wrong: list[Exception]) -> None:
+    try:
         make(client, path)
+    except (TypeError, AttributeError, NameError, ValueError) as error:  # the scene's own
+        wrong.append(error)
+    except Exception:  # the client was stopped
+        pass
 
 
 def test_cancelled_at_any_moment(tidy: Server, connect: Connect, eventually: Eventually) -> None:
@@ -146,18 +151,3 @@ def test_cancelled_at_any_moment(tidy: Server, connect: Connect, eventually: Eve
 
     asyncio.run(main())
     eventually(lambda: not empty(zk, paths), "the paths go")
-
-
-def test_killed_at_any_moment(tidy: Server, connect: Connect, eventually: Eventually) -> None:
-    """A process that is killed in a loop over new paths leaves none of them once the server has looked."""
-    zk = connect(tidy.hosts)
-    with parties("tests.faults.party", tidy.hosts, "/killed", 2.0) as spawn:
-        loops = [spawn("new_paths", n) for n in range(6)]
-        for n, loop in enumerate(loops):
-            assert loop.stdout is not None
-            assert loop.stdout.readline() == "ready\n"
-            tell(loop)
-            threading.Event().wait(0.2 + random.Random(n).random() / 50)  # whenever it strikes
-            loop.kill()
-            loop.wait()
-    eventually(lambda: not zk.exists("/killed"), "the paths go")
