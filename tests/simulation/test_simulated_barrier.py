@@ -75,8 +75,8 @@ MUTANTS = [
     _one(
         "an action is waited for although its party has gone",
         "_look_on",
-        "if party.seats.top in _line(names)",
-        "if True",
+        "decides = party.seats.top in _line(names)",
+        "decides = True",
     ),
     _one(
         "a reset is told as a trip",
