@@ -218,12 +218,12 @@ def test_one_release_wakes_one(
 
 
 def test_a_first_use_makes_the_parents(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """On a path never used, the parents are made in one more round trip, as containers."""
+    """On a path never used, the parents are made together with the node, as containers, two round trips later."""
     lock = Lock(counted, f"{zk_path}/lock")
     with proxy.counting() as count:
         lock.acquire()
     lock.release()
-    assert count.requests == {"create2": 2, "getChildren": 2, "createContainer": 2}
+    assert count.requests == {"create2": 1, "getChildren": 2, "sync": 1, "exists": 2, "multi": 1}
     assert count.flights == 3
 
 
@@ -366,7 +366,7 @@ def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy,
     latch = CountDownLatch(counted, f"{zk_path}/latch", 2)
     with proxy.counting() as count:
         latch.count_down()
-    assert count.requests == {"sync": 1, "getData": 1, "getChildren": 1, "create": 3, "createContainer": 1}
+    assert count.requests == {"sync": 2, "getData": 1, "getChildren": 1, "create": 2, "exists": 2, "multi": 1}
     with proxy.counting() as destroying:
         latch.destroy()
     assert destroying.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}

@@ -53,8 +53,8 @@ def test_a_group(
     assert len(next(seen)) == 3
     with proxy.counting() as until_waiting:
         change = in_thread(next, seen)
-        eventually(lambda: until_waiting.requests.get("getData") == 4 and waits(group))
-    assert until_waiting.requests == {"getChildren": 1, "getData": 4}
+        eventually(lambda: until_waiting.requests.get("getData") == 3 and waits(group))
+    assert until_waiting.requests == {"exists": 1, "getChildren": 1, "getData": 3}
     with proxy.counting() as woken:
         members[0].leave()
         assert len(change.result(10)) == 2

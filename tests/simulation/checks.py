@@ -208,6 +208,11 @@ class Checks:
         if wire not in wire.server.watches.get(self.chroot + ticket.awaits[0], ()):
             raise Violation(f"{ticket} waits for {awaited} without a watch")
 
+    def _is_watched(self, process: Process, path: str) -> bool:
+        """Whether the process's server has a watch of it at a node."""
+        wire = process.connection.wire
+        return wire is not None and wire in wire.server.watches.get(path, ())
+
     # -- at the end ----------------------------------------------------------------------------------------------
 
     def end(self) -> None:
@@ -230,11 +235,13 @@ class Checks:
                 "waiting": registry._awaiting,
                 "parked": session.calls,
                 "dropped": session.dropped,
-                # One is left at a node that outlives its watcher, until that changes; on the same path, no second.
+                # One is left at a node that outlives its watcher, until that changes; on the same path, no second. And
+                # one for the creation of a missing node: then the server has it, too.
                 "watchers": [
                     path
                     for path, watchers in client._data_watchers.items()
-                    if len(watchers) > 1 or (watchers and path not in self.ensemble.leader.nodes)
+                    if len(watchers) > 1
+                    or (watchers and path not in self.ensemble.leader.nodes and not self._is_watched(process, path))
                 ],
                 "in flight": session.deletes.in_flight,
             }

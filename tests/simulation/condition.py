@@ -137,7 +137,7 @@ class CondChecks(Checks):
             made = [node for node, each in zip(value, request.operations, strict=True) if isinstance(each, Create)]
             for each in request.operations:
                 if isinstance(each, Delete) and made:
-                    self._queued(each.path, made[0])
+                    self._queued(each.path, made[-1])  # behind the nodes above it
         self._springs(wire, request, applied=True)
 
     def _gave_up(self, lock: str) -> None:

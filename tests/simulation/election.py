@@ -15,6 +15,7 @@ from zkconcurrent._candidacy import Seat
 from zkconcurrent._election import Candidate, Election, Term
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError
+from zkconcurrent._paths import ancestors
 from zkconcurrent._recipes.rules import SELECTOR
 from zkconcurrent._recipes.ticket import State
 
@@ -118,7 +119,9 @@ class ElectionChecks(CallChecks):
 
     def _watched(self, worker: ElectionWorker, wire: Transport) -> None:
         leader = leader_of(self.states(len(self.ensemble.log))[-1])
-        if leader is None:
+        if self.path not in wire.server.nodes:
+            watched = wire.server.watches.get(self.path, ())
+        elif leader is None:
             watched = wire.server.child_watches.get(self.path, ())
         else:
             watched = wire.server.watches.get(leader[0], ())
@@ -297,8 +300,11 @@ class ElectionRun(CallRun):
         publishing = any(
             each.call is not None and each.call.what == "publish" and each.process.alive for each in self.workers
         )
-        if CHROOT + PATH not in nodes or publishing:
+        if publishing:
             return
+        for above in (*ancestors(CHROOT + PATH), CHROOT + PATH):  # an observer alone makes no node
+            if above not in nodes:
+                self.ensemble._commit(("create", above, b"", self.world.now, 0, True, None))
         leader = leader_of(self.checks.states(len(self.ensemble.log))[-1])
         if STRANGER in nodes:
             self.ensemble._commit(("delete", STRANGER))

@@ -24,6 +24,7 @@ from kazoo.protocol.serialization import (
     Create,
     Create2,
     Delete,
+    Exists,
     GetChildren,
     GetData,
     SetData,
@@ -40,7 +41,7 @@ EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, AddWatch, RemoveWatches)  # the requests that a server answers by itself
+LOCAL = (GetData, GetChildren, Exists, AddWatch, RemoveWatches)  # the requests that a server answers by itself
 
 
 def _incremented(version: int) -> int:
@@ -435,6 +436,10 @@ class Ensemble:
             if request.watcher is not None:
                 server.watches.setdefault(path, {})[wire] = None
             return node.data, node.stat()
+        if isinstance(request, Exists):
+            if request.watcher is not None:
+                server.watches.setdefault(path, {})[wire] = None
+            return server.nodes[path].stat() if path in server.nodes else None
         if isinstance(request, GetChildren):
             if path not in server.nodes:
                 raise kazoo_errors.NoNodeError
@@ -453,7 +458,7 @@ class Ensemble:
                 rest = [kazoo_errors.RuntimeInconsistency() for _ in request.operations[1:]]
                 return [kazoo_errors.SessionExpiredError(), *rest]
             raise kazoo_errors.SessionExpiredError
-        if isinstance(request, Create2 | CreateContainer):
+        if isinstance(request, Create2):
             made = self._create(session, request)
             self._catch_up(server)
             return made, self.leader.nodes[made].stat()
@@ -488,11 +493,12 @@ class Ensemble:
         gone: set[str] = set()
         made: set[str] = set()
         for n, each in enumerate(operations):
-            wanted = _above(each.path) if isinstance(each, Create) else each.path
+            creates = isinstance(each, Create | Create2)
+            wanted = _above(each.path) if creates else each.path
             error = None
             if (wanted not in nodes or wanted in gone) and wanted not in made:
                 error = kazoo_errors.NoNodeError()
-            elif isinstance(each, Create):
+            elif creates:
                 if each.path in nodes and each.path not in gone and not each.flags & SEQUENTIAL:
                     error = kazoo_errors.NodeExistsError()
                 made.add(each.path)
@@ -509,7 +515,7 @@ class Ensemble:
                 return [*(kazoo_errors.RolledBackError() for _ in operations[:n]), error, *rest]
         results: list[Any] = []
         for each in operations:
-            if isinstance(each, Create):
+            if isinstance(each, Create | Create2):
                 results.append(self._create(session, each))
                 continue
             if isinstance(each, SetData):
@@ -695,6 +701,7 @@ class Ensemble:
             if owner:
                 server.ephemerals.setdefault(owner, {})[path] = None
             self._tell_trees(server, path, EventType.CREATED)
+            self._tell(server.watches, path, EventType.CREATED)
             self._tell(server.child_watches, _above(path), EventType.CHILD)
         elif change[0] == "restore":
             _, path, old = change

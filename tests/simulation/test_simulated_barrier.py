@@ -75,8 +75,8 @@ MUTANTS = [
     _one(
         "an action is waited for although its party has gone",
         "_look_on",
-        "if party.seats.top in _line(names)",
-        "if True",
+        "decides = party.seats.top in _line(names)",
+        "decides = True",
     ),
     _one(
         "a reset is told as a trip",
@@ -93,8 +93,8 @@ MUTANTS = [
     _one(
         "a party that came and went is not missed",
         "Party.misses_nobody",
-        "return all(",
-        "return (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(",
+        "or all(there)",
+        "or (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(there)",
     ),
     bug(
         "an action that is not announced",

@@ -21,8 +21,9 @@ WITHDRAW = "_recipes.condition:withdraw"
 NOTIFY = "_recipes.condition:notify"
 WAIT = "_condition:Condition.wait"
 TAKE_BACK, GIVEN_UP = "_condition_wait:ConditionWait.reacquire", "_condition_wait:ConditionWait.end"
-MULTI = "yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
-RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticket, WAITER.role, data)"
+MULTI = "yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
+RELEASE = "yield Delete(held.node, held)"
+ENQUEUE = "yield Multi(ticket, (*lacking, CreateEphemeral(ticket, WAITER.role, data)))"
 AGAIN = "self._take_back(wait, error)  # also after an interrupt in `_take_back` itself"
 
 

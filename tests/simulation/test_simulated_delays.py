@@ -32,7 +32,7 @@ MUTANTS = [
     bug(
         "a consumer sleeps until something changes",
         TAKE,
-        "yield Wait(ticket, until_due(desk, sight))",
+        "yield Wait(ticket, left)",
         "yield Wait(ticket)",
     ),
     bug("a consumer sleeps until the last item is due", UNTIL_DUE, "due(sight.free[0])", "due(sight.free[-1])"),

@@ -70,7 +70,7 @@ MUTANTS = [
     bug(
         "an owner that waits does not look for its own hold",
         ACQUIRE,
-        "held, _ = yield from adopt(path, names, owner, unique, data, mine)",
+        "held = (yield from adopt(path, names, owner, unique, data, mine))[0]",
         "held = None",
     ),
     bug("every holder is the owner", HELD, "held.owner == owner", "True"),

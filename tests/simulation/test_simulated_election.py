@@ -57,13 +57,12 @@ MUTANTS = [
         "one[1].data == other[1].data",
     ),
     bug(
-        "a node that is not there is watched",
+        "the watch on an election that is not there sees no creation",
         FOLLOW,
-        "yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])",
-        "pass",
-        (FOLLOW, "there is not None and not names", "not names"),
+        "Watch(ticket, (Exists(path, ticket), listing))",
+        "Watch(ticket, (Get(path, ticket), listing))",
     ),
-    bug("an observer waits although a candidate has come", FOLLOW, "there is not None and not names", "True"),
+    bug("an observer waits although a candidate has come", FOLLOW, "if first is not None or not names:", "if True:"),
     bug(
         "an observer keeps its ticket",
         FOLLOW,

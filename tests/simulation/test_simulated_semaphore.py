@@ -40,7 +40,7 @@ MUTANTS = [
     bug(
         "the permits out when the watch is left are not looked at",
         ACQUIRE,
-        "if size(at, node, added) - len(out) < permits:",
+        "if free < permits:",
         "if True:",
     ),
     bug(
@@ -83,8 +83,8 @@ MUTANTS = [
     bug(
         "permits are taken without being first",
         ACQUIRE,
-        "if ahead:\n                    seen =",
-        "if ahead and sight.free < permits:\n                    seen =",
+        "if ahead:\n                    del sight",
+        "if ahead and sight.free < permits:\n                    del sight",
     ),
     bug(
         "a lost permit is turned into an added one",

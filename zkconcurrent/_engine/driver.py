@@ -31,13 +31,17 @@ from .._recipes.operations import (
     Check,
     Children,
     ConnectionLost,
+    Container,
+    Create,
     CreateEphemeral,
     CreatePersistent,
+    CreateTogether,
     DeadlinePassed,
     Delete,
     Discard,
     EnsureContainer,
     Entrust,
+    Exists,
     Get,
     Grant,
     Keep,
@@ -392,6 +396,10 @@ class Call:
     def _persistent_failure(self, step: CreatePersistent, _: Exception, failed: Exception) -> Exception:
         return self._no_chroot() if isinstance(failed, NoNode) and step.path.count("/") == 1 else failed
 
+    def _together_failure(self, step: Multi | CreateTogether, _: Exception, failed: Exception) -> Exception:
+        part = step.operations[failed.part or 0] if isinstance(failed, NoNode) else None
+        return self._no_chroot() if isinstance(part, Container | Create) and part.path.count("/") == 1 else failed
+
     def _no_chroot(self) -> RefusedError:
         return RefusedError(
             self.path,
@@ -477,7 +485,8 @@ class Call:
         listings = [
             (read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is Children
         ]
-        step.ticket.shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
+        shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
+        step.ticket.shown = self.session.shared(step.ticket, shown) if shown else ()
         return replies
 
     def _watch_tree(self, step: WatchTree) -> Steps[object]:
@@ -658,6 +667,12 @@ def _children(call: Call, step: Children, wake: Callable[[], None], watcher: Wat
     return reply
 
 
+def _exists(call: Call, step: Exists, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
+    reply = Reply(wake)
+    call.session.link.exists(step.path, reply, watcher)
+    return reply
+
+
 def _plain(send: Callable[[Session, Any, Reply], None]) -> Callable[..., Reply]:
     """Return the function that sends any other request whose reply concerns the recipe alone."""
 
@@ -695,20 +710,20 @@ _REQUESTS: dict[type, Callable[..., Reply]] = {
     Multi: Call._multi,
     Get: _get,
     Children: _children,
+    Exists: _exists,
     Sync: _plain(lambda session, step, reply: session.link.sync(step.path, reply)),
     Look: _plain(lambda session, step, reply: session.link.look(step.path, reply)),
     WatchTree: _plain(lambda session, step, reply: session.link.watch_tree(step.path, reply)),
     CreatePersistent: _plain(lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply)),
     Set: _plain(lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply)),
     Delete: _plain(lambda session, step, reply: session.link.delete(step.path, reply, step.version)),
-    EnsureContainer: _plain(
-        lambda session, step, reply: session.link.make_container(
-            step.path, reply, directory=session.directory.is_directory(step.path)
-        )
-    ),
+    CreateTogether: _plain(lambda session, step, reply: session.link.multi(step.operations, reply)),
+    EnsureContainer: _plain(lambda session, step, reply: session.link.make_container(step.path, reply)),
 }
 # What the failure of a request means, where that depends on more than its error.
 _FAILURES: dict[type, Callable[[Call, Any, Exception, Exception], Exception]] = {
     EnsureContainer: Call._container_failure,
     CreatePersistent: Call._persistent_failure,
+    CreateTogether: Call._together_failure,
+    Multi: Call._together_failure,
 }

@@ -236,6 +236,11 @@ class Registry:
         """Return the tickets whose nodes must be on the server."""
         return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
 
+    def shared(self, ticket: Ticket, shown: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `shown`, or the equal tuple of another waiter of the same nodes: a crowd then keeps only one."""
+        others = self._awaiting.get(ticket.awaits[-1], ()) if ticket.awaits else ()
+        return next((other.shown for other in others if other.shown == shown), shown)
+
     def shown(self) -> list[str]:
         """Return the nodes whose end this client's waiters wait for.
 

@@ -103,6 +103,7 @@ class Session(ClientState):
         super().__init__(link or Link(client), clock, now)
         self.wall_clock = wall_clock
         self.directory = PathDirectory()
+        self.link.is_directory = self.directory.is_directory
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.spares = Spares(self)
@@ -330,6 +331,11 @@ class Session(ClientState):
         with self.lock:  # both: a read from before the wait would pass for one made after it
             self.registry.start_waiting(ticket, *nodes)
             ticket.wake = wake
+
+    def shared(self, ticket: Ticket, shown: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `shown`, or the equal tuple of another waiter; see `Registry.shared`."""
+        with self.lock:
+            return self.registry.shared(ticket, shown)
 
     def watch_tree(self, path: str, changes: deque[str]) -> None:
         """Have each node that changes below a path added to `changes`."""

@@ -22,11 +22,17 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create2,
+    Exists,
     GetChildren,
     GetData,
+    MultiHeader,
     SetData,
     Sync,
     Transaction,
+    int_struct,
+    multiheader_struct,
+    read_string,
+    stat_struct,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -35,7 +41,17 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import BEFORE_ANY, Check, Create, CreateEphemeral, Delete, Part, Set, makes_ephemerals
+from .._recipes.operations import (
+    BEFORE_ANY,
+    Check,
+    Container,
+    Create,
+    CreateEphemeral,
+    Delete,
+    Part,
+    Set,
+    makes_ephemerals,
+)
 from .addresses import shown
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
@@ -79,6 +95,33 @@ class CreateContainer(Create2):  # type: ignore[misc]
     """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
 
     type = 19
+
+
+class MultiWithContainers(Transaction):  # type: ignore[misc]
+    """A multi with creates of containers, whose results kazoo can't read: of each, its path and its stat."""
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
+        """Read the results as kazoo does; of a container, the path alone."""
+        results: list[Any] = []
+        while True:
+            header, after = MultiHeader.deserialize(buffer, offset)
+            if header.done:
+                return results
+            if header.type == Create2.type:
+                made, after = read_string(buffer, after)
+                results.append(made)
+                offset = after + stat_struct.size
+            else:  # kazoo reads on to the end: one result, and the mark of the end behind it
+                size = _SIZES.get(header.type, 0)
+                if header.type == CreateRequest.type:
+                    size = read_string(buffer, after)[1] - after
+                results += Transaction.deserialize(buffer[offset : after + size] + _END, 0)
+                offset = after + size
+
+
+_SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}  # of results in a multi
+_END = multiheader_struct.pack(-1, True, -1)
 
 
 class CreatedStat(NamedTuple):
@@ -170,6 +213,7 @@ class Link:
         self.sleep_event = AutoResetEvent if of_threads else client.handler.event_object
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know containers; None until asked
+        self.is_directory: Callable[[str], bool] = lambda _: False  # whether others may have primitives below a path
         self._probes = 0
         self._trees: tuple[int, ...] | None = None  # see `kinds_of_trees`; None until asked
         self._keeps_watches = False  # the servers do not know how to remove one
@@ -411,7 +455,8 @@ class Link:
     def _transact(self, parts: list[Any], reply: HandledReply) -> None:
         """Send a multi, whose reply counts as a success even if its parts failed."""
         reply.sent = self._clock()
-        self.transport.send(Transaction(parts), reply)
+        made = any(type(part) is CreateContainer for part in parts)
+        self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
 
     def _leave_if_over(self, result: object) -> None:
         """Cut the connection if the leader has refused a request as the session is over; the next server tells it.
@@ -422,18 +467,15 @@ class Link:
         if isinstance(result, kazoo_errors.SessionExpiredError):
             self.transport.drop()
 
-    def make_container(self, path: str, reply: Reply, *, directory: bool = False) -> None:
-        """Make a container, or a persistent node if the server has no containers.
-
-        Args:
-            path: the node.
-            reply: takes the reply.
-            directory: others may have primitives of their own below it.
-        """
-        acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
+    def _container(self, path: str) -> CreateRequest | Create2:
+        """Return the request that makes a container, or a persistent node if the server has no containers."""
+        acl = (getattr(self.client, "directory_acl", None) if self.is_directory(path) else None) or self._acl()
         if self.containers is False:
-            self.transport.send(Create2(self.full(path), b"", acl, 0), self._as_write(reply))
-            return
+            return CreateRequest(self.full(path), b"", acl, 0)
+        return CreateContainer(self.full(path), b"", acl, CONTAINER)
+
+    def make_container(self, path: str, reply: Reply) -> None:
+        """Make a container, or a persistent node if the server has no containers."""
 
         def on_reply(first: HandledReply) -> None:
             if isinstance(first.error, kazoo_errors.UnimplementedError):
@@ -444,9 +486,7 @@ class Link:
             else:
                 reply.set(first.value)
 
-        self.transport.send(
-            CreateContainer(self.full(path), b"", acl, CONTAINER), self._as_write(HandledReply(on_reply))
-        )
+        self.transport.send(self._container(path), self._as_write(HandledReply(on_reply)))
 
     def probe(self) -> None:
         """Ask whether the servers know containers, before any other request: others may close the connection.
@@ -490,6 +530,10 @@ class Link:
     def get(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat; with a watcher, also leave a watch there, if the node exists."""
         self.transport.send(GetData(self.full(path), watcher), reply)
+
+    def exists(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
+        """Read a node's stat; None if there is no node. With a watcher, also leave a watch there in either case."""
+        self.transport.send(Exists(self.full(path), watcher), reply)
 
     def look(self, path: str, reply: Reply) -> None:
         """Read a node's data and stat. The reply has both, or None if there is no node; and the zxid of that state."""
@@ -575,6 +619,7 @@ _PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
     Create: lambda link, path, step: CreateRequest(
         path, step.data, link._acl(), EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
     ),
+    Container: lambda link, _, step: link._container(step.path),
     Set: lambda _, path, step: SetData(path, step.data, step.version),
     Delete: lambda _, path, step: DeleteRequest(path, step.version),
     Check: lambda _, path, step: CheckVersion(path, step.version),

@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 from .._errors import RefusedError
 from .._limits import CHECK_BYTES
-from .._paths import ancestors
 from .destroy import Users, users
-from .nodes import foreign_child, foreign_data
+from .nodes import foreign_child, foreign_data, make
 from .operations import (
     MALFORMED,
     BadVersion,
@@ -35,7 +34,6 @@ from .operations import (
     DeadlinePassed,
     Delete,
     Discard,
-    EnsureContainer,
     Entrust,
     Get,
     MarkDeleted,
@@ -301,6 +299,8 @@ class Party:
             cancelled wait breaks the barrier.
         late: its deadline has passed.
         line: the nodes of its generation that the party watches, by number.
+        trusts_first: it has seen all parties before it there, and has left it to the first to watch them: `line` has
+            only that one.
         highest: the highest number that the party has seen.
         seats: the seats of its generation, as the party last read them.
     """
@@ -316,6 +316,7 @@ class Party:
         self.withdraw = withdraw
         self.late = False
         self.line: dict[int, str] = {}
+        self.trusts_first = False
         self.highest = 0
         self.seats = Seats(view.parties)
 
@@ -381,12 +382,23 @@ class Party:
 
     def note_line(self, names: Iterable[str], created: int = 0) -> None:
         """Record the parties that are there, and how many have arrived."""
-        self.line = _line(names)
+        self.line, self.trusts_first = _line(names), False
         self.highest = max([self.highest, self.number, created - 1, *self.line])
 
     def misses_nobody(self) -> bool:
         """Return whether every party that has arrived is still there, or has withdrawn."""
-        return all(number in self.line for number in self.seats.counted() if number <= self.highest)
+        there = (number in self.line for number in self.seats.counted() if number <= self.highest)
+        return self.trusts_first or all(there)
+
+    def trust_first(self) -> str:
+        """Leave it to the first party to watch all nodes, and return its name: n parties would keep n lists of n."""
+        first = min(self.line)
+        self.line, self.trusts_first = {first: self.line[first]}, True
+        return self.line[first]
+
+    def look_at_all(self) -> None:
+        """Look at the nodes of all again, as the first party may be gone."""
+        self.line, self.trusts_first = {}, False
 
     def outcome(self) -> int | None:
         """Return the arrival index if the party's generation, which is over, has tripped; None if it failed.
@@ -536,6 +548,7 @@ def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
     except ConnectionLost:
         names = yield from find(ticket)
     party.note_line(names)
+    del names  # as in `queue.acquire`
     if party.number == 0:
         yield from _tidy_up(party)
     return (yield from _wait(party))
@@ -578,7 +591,7 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
             yield Wait(ticket)
         others: tuple[Get | Children, ...] = (Get(ticket.path, ticket), Children(ticket.path, ticket))
         if not party.watches_all:
-            others = (Get(f"{ticket.path}/{party.line[min(party.line)]}", ticket),)
+            others = (Get(f"{ticket.path}/{party.trust_first()}", ticket),)
         node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))
         watching = True
         if not party.see(node):
@@ -587,8 +600,9 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
             party.see_seats(there)
             party.note_line(names[0], 0 if there is None else there.created)
             view.note(party.state, party.line, party.highest)
+            names.clear()
         elif there is None:
-            party.line.clear()  # look at all of them again
+            party.look_at_all()
 
 
 def _look_around(party: Party) -> Recipe[None]:
@@ -685,7 +699,9 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
         party.see_seats(there)
         if not party.others_decide():
             return party
-        if party.seats.top in _line(names):
+        decides = party.seats.top in _line(names)
+        del names  # as in `queue.acquire`
+        if decides:
             with suppress(DeadlinePassed):
                 yield Wait(party.ticket)
             return party
@@ -702,10 +718,7 @@ def look(view: View) -> Recipe[State]:
         state = view.see(node)
         if state is not None:
             return state
-        try:
-            yield CreatePersistent(view.path, State(view.parties).data)
-        except NoNode:
-            yield tuple(EnsureContainer(above) for above in ancestors(view.path))
+        yield from make(view.path, State(view.parties).data)
 
 
 def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:

@@ -7,20 +7,21 @@ notifier, and to a waiter that withdraws at its deadline. So no notification is 
 from __future__ import annotations
 
 from .._errors import RefusedError
-from .._paths import ancestors
+from .nodes import Lacking, missing
 from .operations import (
     Children,
     ConnectionLost,
+    Container,
     CreateEphemeral,
     Delete,
     Discard,
-    EnsureContainer,
     Get,
     Grant,
     MarkDeleted,
     MarkMissing,
     Multi,
     NewTicket,
+    NodeExists,
     NoNode,
     Prove,
     Recipe,
@@ -47,6 +48,7 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
     """
     ticket: Ticket = yield NewTicket(path)
     in_doubt = False
+    lacking: Lacking = ()
     try:
         if not (yield SuspendHold(held)):  # from here on a missing lock node is no loss
             yield Discard(ticket)
@@ -54,9 +56,9 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
         while True:
             unmade = False
             try:
-                yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))
+                yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))
                 return ticket
-            except NoNode:  # the waiters' parent, or the lock's node
+            except (NoNode, NodeExists):  # the waiters' parent, or the lock's node; or another client made the parent
                 unmade = True
             except ConnectionLost:
                 in_doubt = True
@@ -64,7 +66,7 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
             if node is None:
                 return (yield from (queued(held, ticket, names) if in_doubt else lost(held, ticket)))
             if unmade:
-                yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+                lacking, _ = yield from missing([Container(path)])
     except Requeue:
         yield Discard(ticket)
         return None

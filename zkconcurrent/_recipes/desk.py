@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._paths import ancestors
-from .nodes import foreign_child
+from .nodes import foreign_child, missing
 from .operations import (
     NOWHERE,
     Children,
     ConnectionLost,
-    CreatePersistent,
-    EnsureContainer,
+    Container,
+    Create,
+    CreateTogether,
     Get,
     Node,
     NoNode,
@@ -152,34 +152,26 @@ class Desk(Ledger):
             ValueError: the queue was made with another order or size.
         """
         at = self.at
+        parts: list[Container | Create] = [
+            Create(at.path, at.header.data),
+            Create(at.items, b""),
+            Create(at.claims, b""),
+        ]
+        parts += map(Container, (at.members, at.receipts, *also))
         while True:
-            try:
-                *_, node, inside = yield (
-                    *map(EnsureContainer, ancestors(at.path)),
-                    CreatePersistent(at.path, at.header.data),
-                    Get(at.path),
-                    Children(at.path),
-                )
-                if node is None:
-                    continue
-                header = Header.of(at.path, node)
-                if header is None:  # a program on Curator made it, as the parent of its items; or it is a lock's
-                    check_folders(at, inside)
-                    with suppress(ConnectionLost):
-                        yield Set(at.path, at.header.data, node.version)
-                    continue
+            lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
+            header = None if node is None else Header.of(at.path, node)
+            if header is not None:
                 header.check(at.path, at.header)
-                yield (
-                    CreatePersistent(at.items, b""),
-                    CreatePersistent(at.claims, b""),
-                    EnsureContainer(at.members),
-                    EnsureContainer(at.receipts),
-                    *map(EnsureContainer, also),
-                )
-            except NoNode:
-                continue  # a parent was just reaped, or the queue destroyed
-            self.laid_out = True
-            return
+            elif node is not None:  # a program on Curator made it, as the parent of its items; or it is a lock's
+                check_folders(at, inside)
+                with suppress(ConnectionLost):
+                    yield Set(at.path, at.header.data, node.version)
+                continue
+            with suppress(NoNode):  # a parent was just reaped, or the queue destroyed
+                if not lacking or (yield CreateTogether(lacking)):
+                    self.laid_out = True
+                    return
 
     @property
     def fresh(self) -> bool:

@@ -139,11 +139,11 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
         try:
             names = yield from join(ticket, MUTEX, data)
             while ahead := blockers(ticket.name, names, MUTEX):
-                held, _ = yield from adopt(path, names, owner, unique, data, mine)
+                held = (yield from adopt(path, names, owner, unique, data, mine))[0]
                 if held is not None or not wait:
                     yield Discard(ticket)
                     return held
-                names = ()
+                names = ()  # as in `queue.acquire`
                 found = yield WaitGone(ticket, ahead[0], (listing,))
                 (names,) = found or [(yield listing)]
                 del found

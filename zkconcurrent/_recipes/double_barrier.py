@@ -20,20 +20,19 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
-from .._paths import ancestors
 from .destroy import Users, there
-from .nodes import foreign_child
+from .nodes import foreign_child, missing
 from .operations import (
     BadVersion,
     Check,
     Children,
     ConnectionLost,
+    Container,
     Create,
     CreateEphemeral,
     DeadlinePassed,
     Delete,
     Discard,
-    EnsureContainer,
     Get,
     Multi,
     NewTicket,
@@ -99,6 +98,7 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool]]:
                     sight = yield from _open(ticket, sight)
                     continue
                 if watched:
+                    del sight  # as in `queue.acquire`
                     yield Wait(ticket)
                 sight = Sight.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
                 watched = True
@@ -112,11 +112,13 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool]]:
 def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:
     """Create the party's node; a listing behind that has all that came before."""
     path = ticket.path
+    own = CreateEphemeral(ticket, ROLE, data)
+    create: CreateEphemeral | Multi = own
     while True:
         try:
-            _, node, names = yield CreateEphemeral(ticket, ROLE, data), Get(path, ticket), Children(path, ticket)
-        except NoNode:  # never used, or reaped while idle
-            yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+            _, node, names = yield create, Get(path, ticket), Children(path, ticket)
+        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
+            create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
             continue
         except ConnectionLost:
             yield from find(ticket)
@@ -284,7 +286,9 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
     if node is not None:
         if not node.session:
             raise foreign_child(ticket.path, name, "party")
-        if not listed or READY in listed[0]:
+        goes_on = not listed or READY in listed[0]
+        listed.clear()  # as in `queue.acquire`
+        if goes_on:
             yield Wait(ticket)
     return (yield listing)  # type: ignore[no-any-return]
 

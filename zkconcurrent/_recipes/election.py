@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .._paths import ancestors
 from .operations import (
     Children,
     ConnectionLost,
     Discard,
-    EnsureContainer,
+    Exists,
     Get,
     MarkMissing,
     NewTicket,
@@ -78,11 +77,11 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
                 if seen is None or not is_same(leader, seen[0]):
                     yield Discard(ticket)
                     return leader
-                there: Node | None = None
+                names = ()  # as in `queue.acquire`
                 if first is None:
-                    yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
-                    names, there = yield Watch(ticket, (listing, Get(path, ticket)))
-                if first is not None or (there is not None and not names):  # a missing node is not watched
+                    # First whether the election exists: so no creation of its node is missed.
+                    _, names = yield Watch(ticket, (Exists(path, ticket), listing))
+                if first is not None or not names:
                     yield Wait(ticket)
                     names = yield listing
         except Requeue:

@@ -17,21 +17,21 @@ from contextlib import suppress
 from typing import Any
 
 from .._errors import ForeignNodeError, RefusedError
-from .._paths import ancestors, unescape
+from .._paths import unescape
 from .destroy import Users, there
 from .mirror import Layout, Mirror
-from .nodes import foreign_child, with_child
+from .nodes import foreign_child, missing, with_child
 from .operations import (
     BadVersion,
     Check,
     Children,
     ConnectionLost,
+    Container,
     Create,
     CreateEphemeral,
-    CreatePersistent,
+    CreateTogether,
     Delete,
     Discard,
-    EnsureContainer,
     Failure,
     Get,
     Keep,
@@ -446,23 +446,16 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
         ValueError: other clients use it in another way.
     """
     at, mirror.laid_out = mirror.at, False
+    parts = Create(at.path, at.header), Create(at.entries, b""), Container(at.writers)
     while True:
-        try:
-            *_, node, names = yield (
-                *map(EnsureContainer, ancestors(at.path)),
-                CreatePersistent(at.path, at.header),
-                Get(at.path),
-                Children(at.path),
-            )
-            if node is None:
-                continue
-            if not node.data and {f"{at.path}/{name}" for name in names} <= {at.entries, at.writers}:
-                with suppress(ConnectionLost):  # an operator has made it
-                    yield Set(at.path, at.header, node.version)
-                continue
+        lacking, (node, names) = yield from missing(parts, Get(at.path), Children(at.path))
+        if node is not None and not node.data and {f"{at.path}/{name}" for name in names} <= {at.entries, at.writers}:
+            with suppress(ConnectionLost):  # an operator has made it
+                yield Set(at.path, at.header, node.version)
+            continue
+        if node is not None:
             at.check(node)
-            yield CreatePersistent(at.entries, b""), EnsureContainer(at.writers)
-        except NoNode:
-            continue  # a parent was just reaped, or the map destroyed
-        mirror.laid_out = True
-        return
+        with suppress(NoNode):  # a parent was just reaped, or the map destroyed
+            if not lacking or (yield CreateTogether(lacking)):
+                mirror.laid_out = True
+                return

@@ -13,15 +13,16 @@ import math
 from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
-from .._paths import ancestors
+from .nodes import Lacking, missing
 from .operations import (
     Check,
     Children,
     ConnectionLost,
+    Container,
     Create,
     Delete,
     Discard,
-    EnsureContainer,
+    Exists,
     Get,
     Keep,
     MarkDeleted,
@@ -151,20 +152,24 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
     Raises:
         SessionExpired: the node was created in a later session than the ticket's.
     """
+    lacking: Lacking = ()
     while True:
         doubt, member.doubt = member.doubt, True
         member.sessions.add(ticket.session)
         try:
-            ((_, made),) = yield Multi(ticket, (Create(member.node, member.data, ephemeral=True),))
+            *_, (_, made) = yield Multi(ticket, (*lacking, Create(member.node, member.data, ephemeral=True)))
             if made.ephemeralOwner != ticket.session:
                 raise SessionExpired
             return made.czxid, made.ephemeralOwner, True
         except NoNode:  # never used, or reaped while idle
             member.doubt = doubt
-            yield tuple(EnsureContainer(above) for above in [*ancestors(member.path), member.path])
+            lacking, _ = yield from missing([Container(member.path)])
             continue
-        except NodeExists:
+        except NodeExists as exists:
             member.doubt = doubt
+            if (exists.part or 0) < len(lacking):  # another client has made a node above
+                lacking, _ = yield from missing([Container(member.path)])
+                continue
         except ConnectionLost:
             pass
         _, found = yield Sync(member.node, ticket), Get(member.node, ticket)
@@ -229,11 +234,9 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
             names: Sequence[str] = tuple(seen)
             listed_last = False  # `names` is what the last read has listed
             while True:
-                gets = [Get(each, ticket) for each in (path, *(f"{path}/{name}" for name in names))]
-                there, listed, *nodes = yield Watch(ticket, (gets[0], Children(path, ticket), *gets[1:]))
-                if there is None:  # what does not exist can't be watched
-                    yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
-                    continue
+                gets = [Get(f"{path}/{name}", ticket) for name in names]
+                # First whether the group exists: so no creation of its node is missed.
+                _, listed, *nodes = yield Watch(ticket, (Exists(path, ticket), Children(path, ticket), *gets))
                 complete = set(listed) == set(names)
                 if complete or listed_last:  # so members that come and go all the time do not delay an observer
                     found = _members(dict(zip(names, nodes, strict=True)))

@@ -81,7 +81,9 @@ def wait_until_done(desk: Desk) -> Recipe[bool]:
                 watched = [f"{at.items}/{max(names, key=number)}"] if names else _counting(paths, nodes)
                 seen = yield Watch(ticket, tuple(Get(path, ticket) for path in watched))
                 before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
-                if all(seen) and (names or list(seen) == before):
+                unchanged = all(seen) and (bool(names) or list(seen) == before)
+                del names, paths, nodes, before, watched, seen, listed, members  # as in `queue.acquire`
+                if unchanged:
                     yield Wait(ticket)
                 above, listed, members = yield look
         except Requeue:

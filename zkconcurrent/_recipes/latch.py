@@ -91,6 +91,7 @@ def wait(path: str, count: int) -> Recipe[int]:
             _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
             watched = False
             while remaining(path, count, node, names):
+                names = ()  # as in `queue.acquire`
                 if node is None:
                     yield from make(path, b"%d" % count)  # a missing node can't be watched
                 elif watched:

@@ -146,6 +146,18 @@ class Create(NamedTuple):
     sequential: bool = False
 
 
+class Container(NamedTuple):
+    """Create a container node; only in a `Multi` or a `CreateTogether`, with a child: see `nodes.missing`."""
+
+    path: str
+
+
+class CreateTogether(NamedTuple):
+    """Create PERSISTENT nodes and containers, all or none; True if this created them, False if any of them existed."""
+
+    operations: tuple[Container | Create, ...]
+
+
 class CreatePersistent(NamedTuple):
     """Create a PERSISTENT node; True if this created it, False if it existed, None if unknown (a reply was lost)."""
 
@@ -207,7 +219,10 @@ NOWHERE: Sequence[str] = ()
 
 
 class EnsureContainer(NamedTuple):
-    """Create a container node; succeed if it exists already."""
+    """Create a container node; succeed if it exists already.
+
+    Only below a persistent node, with which it is destroyed: see `nodes.missing`.
+    """
 
     path: str
 
@@ -228,6 +243,13 @@ class Sync(NamedTuple):
 
 class Get(NamedTuple):
     """Return the `Node`, or None if it does not exist."""
+
+    path: str
+    ticket: Ticket | None = None
+
+
+class Exists(NamedTuple):
+    """Return whether the node exists. A `Watch` of it also sees the creation of a missing node."""
 
     path: str
     ticket: Ticket | None = None
@@ -255,10 +277,13 @@ class WaitGone(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Read, and set watches for the ticket; return the results. A node that does not exist gets no watch."""
+    """Read, and set watches for the ticket; return the results.
+
+    A node that does not exist gets no watch, except by `Exists`.
+    """
 
     ticket: Ticket
-    reads: tuple[Get | Children, ...]
+    reads: tuple[Get | Children | Exists, ...]
 
 
 class WatchTree(NamedTuple):
@@ -401,15 +426,18 @@ class Policy(NamedTuple):
 POLICIES: Mapping[type, Policy] = {
     CreateEphemeral: Policy(repeats=False, result=lambda step, _: step.ticket.name, creates=True),
     Create: Policy(repeats=False),
+    Container: Policy(repeats=False),
     Check: Policy(repeats=False),
     Multi: Policy(repeats=False, creates=True),
     Set: Policy(repeats=False, answers={NoNode: False, BadVersion: False}, result=_true),
     # After a retry a False becomes None: our own first attempt may have made, or deleted, the node.
     CreatePersistent: Policy(repeats=True, answers={NodeExists: False}, result=_true),
+    CreateTogether: Policy(repeats=True, answers={NodeExists: False}, result=_true),
     Delete: Policy(repeats=True, answers={NoNode: False}, result=_true, deletes=True),
     EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),
     Children: Policy(repeats=True, answers={NoNode: NOWHERE}, reads=True),
     Get: Policy(repeats=True, answers={NoNode: None}, result=_node, reads=True),
+    Exists: Policy(repeats=True, result=lambda _, stat: stat is not None, reads=True),
     Look: Policy(
         repeats=True,
         result=lambda step, value: (None if value[0] is None else _node(step, value[0]), value[1]),
@@ -419,10 +447,11 @@ POLICIES: Mapping[type, Policy] = {
     Sync: Policy(repeats=True, answers={NoNode: None}),
 }
 
-Part: TypeAlias = CreateEphemeral | Create | Delete | Set | Check
+Part: TypeAlias = CreateEphemeral | Create | Container | Delete | Set | Check
 Request: TypeAlias = (
     CreateEphemeral
     | CreatePersistent
+    | CreateTogether
     | Set
     | Delete
     | Multi
@@ -430,6 +459,7 @@ Request: TypeAlias = (
     | Children
     | Sync
     | Get
+    | Exists
     | Look
     | WatchTree
 )

@@ -126,8 +126,10 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
                     yield Discard(ticket)
                     return False
                 if ahead:
+                    queue = inside = ()  # as in `queue.acquire`
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, inside, node = seen or (yield reads)
+                    del seen
                 elif there < at.maxsize:
                     if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
@@ -135,7 +137,9 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
                     queue, inside, node = yield reads
                 else:
                     listed, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
-                    if len(items(at.path, listed, at.order)) >= at.maxsize and is_open(at, node):
+                    there = len(items(at.path, listed, at.order))
+                    queue = inside = listed = ()
+                    if there >= at.maxsize and is_open(at, node):
                         yield Wait(ticket)
                     queue, inside, node = yield reads
         except Requeue:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .._paths import ancestors
+from .nodes import missing
 from .operations import (
     Check,
     Children,
     ConnectionLost,
+    Container,
     CreateEphemeral,
     Discard,
-    EnsureContainer,
     Get,
     Grant,
     MarkMissing,
     Multi,
     NewTicket,
     Node,
+    NodeExists,
     NodeGone,
     NoNode,
     Prove,
@@ -93,21 +94,24 @@ def join(
         ticket: the ticket.
         rule: the queue's rule.
         data: the content of the node.
-        lay_out: makes the queue, if it is missing; if not given, it and all nodes above it are made as containers.
+        lay_out: makes the queue, if it is missing; if not given, it and the missing nodes above it are made as
+            containers, together with the node.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
     """
     path = ticket.path
+    own = CreateEphemeral(ticket, rule.role, data)
+    create: CreateEphemeral | Multi = own
     while True:
         try:
-            _, names = yield CreateEphemeral(ticket, rule.role, data), Children(path, ticket)
+            _, names = yield create, Children(path, ticket)
             break
-        except NoNode:  # never used, or reaped while idle
+        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
             if lay_out is not None:
                 yield from lay_out()
-                continue
-            yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+            else:
+                create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
         except ConnectionLost:
             names = yield from find(ticket)
             break

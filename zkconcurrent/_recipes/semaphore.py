@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .nodes import foreign_data, lay_out
+from .nodes import foreign_data, lay_out, missing
 from .operations import (
     MALFORMED,
     Children,
     ConnectionLost,
+    Container,
+    Create,
     CreateEphemeral,
     CreatePersistent,
     Delete,
@@ -22,6 +24,7 @@ from .operations import (
     Multi,
     NewTicket,
     Node,
+    NodeExists,
     NodeGone,
     NoNode,
     Operation,
@@ -131,23 +134,27 @@ def acquire(
                     raise NodeGone
                 ahead = blockers(ticket.name, sight.queue, MUTEX)
                 if asks:
-                    line = line_up(sight.queue, MUTEX)
-                    asks = yield from is_room(at, line[: line.index(ticket.name or "")], sight.free, permits)
+                    asks = yield from is_room(at, before(ticket, sight.queue), sight.free, permits)
                     if not (asks or wait):
                         yield Discard(ticket)
                         return None
                 seen = None
                 if ahead:
+                    del sight  # while n wait, they would keep n listings of n names
                     seen = yield WaitGone(ticket, ahead[0], reads(at, ticket), asks)
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
                     return leases, sight.size
                 else:
+                    del sight
                     out, node, added = yield Watch(ticket, reads(at, ticket)[1:])  # not the queue
-                    if size(at, node, added) - len(out) < permits:
+                    free = size(at, node, added) - len(out)
+                    del out, added
+                    if free < permits:
                         yield Wait(ticket)
                 sight = yield from look(at, ticket, seen=seen)
+                del seen
         except Requeue:
             for each in (ticket, *leases):
                 yield Discard(each)
@@ -159,12 +166,14 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
     Raises:
         Requeue: the ticket's node was not created, or is gone.
     """
+    own = CreateEphemeral(ticket, MUTEX.role, data)
+    create: CreateEphemeral | Multi = own
     while True:
         try:
-            sight = yield from look(at, ticket, CreateEphemeral(ticket, MUTEX.role, data))
+            sight = yield from look(at, ticket, create)
             break
-        except NoNode:  # never used, or reaped while idle
-            yield from make(at)
+        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
+            create = Multi(ticket, (*(yield from missing(shared(at)))[0], own))
         except ConnectionLost:
             yield from find(ticket)
             sight = yield from look(at, ticket)
@@ -200,18 +209,18 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         if node is not None or ticket is None:
             return Sight(queue, leases, there)
         before, seen = (), None
-        yield from make(at)  # the first client sets the value
+        yield from lay_out(*shared(at))  # the first client sets the value
 
 
-def make(at: Layout) -> Recipe[None]:
-    """Create the nodes that every client shares.
+def shared(at: Layout) -> tuple[Container | Create, ...]:
+    """Return what creates the nodes that every client shares.
 
     Raises:
         ValueError: we have no value.
     """
     if at.value is None:
         raise _missing(at)
-    return lay_out((at.locks, at.leases), at.permits, str(at.value).encode())
+    return Container(at.locks), Container(at.leases), Create(at.permits, str(at.value).encode())
 
 
 def size(at: Layout, node: Node | None, added: Sequence[str]) -> int:
@@ -261,6 +270,12 @@ def read(at: Layout, node: Node) -> tuple[int, bool]:
 def count(added: Sequence[str]) -> int:
     """Return how many permits were added."""
     return sum(int(match[1]) for match in map(ADDED.fullmatch, added) if match is not None)
+
+
+def before(ticket: Ticket, queue: Sequence[str]) -> Sequence[str]:
+    """Return the names of the contenders ahead of the ticket, in their order."""
+    line = line_up(queue, MUTEX)
+    return line[: line.index(ticket.name or "")]
 
 
 def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:
@@ -326,7 +341,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         except ConnectionLost:
             pass
         except NoNode:  # the ticket's node, or the leases' parent
-            yield from make(at)
+            yield from lay_out(*shared(at))
         if (yield from find_leases(ticket, leases)):
             yield MarkDeleted(ticket)
             break
@@ -372,11 +387,14 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
     while True:
         node, added = yield Get(at.permits), Children(at.permits)
         there = size(at, node, added)
+        if node is None:
+            yield from lay_out(*shared(at))
+            continue
         try:
             yield CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
             return there + permits
         except NoNode:
-            yield from make(at)
+            continue  # destroyed meanwhile
 
 
 def resize(at: Layout, permits: int) -> Recipe[int]:
@@ -389,7 +407,7 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
         _, node, added = yield Sync(at.permits), Get(at.permits), Children(at.permits)
         size(at, node, added)
         if node is None:
-            yield from make(at)
+            yield from lay_out(*shared(at))
             continue
         written, seen = None, None
         try:

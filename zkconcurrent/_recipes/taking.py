@@ -43,6 +43,7 @@ from .receipts import ready, write
 from .rules import MUTEX, blockers
 from .ticket import Ticket
 
+_NOTHING_SEEN = Sight([], [], closed=False)
 AHEAD = 8  # items that are read together, while no other consumer is in the way
 
 
@@ -89,14 +90,18 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
         try:
             queue: Sequence[str] = yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
+                names, sight, queue = [], _NOTHING_SEEN, ()  # as in `queue.acquire`
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (queue,) = seen or [(yield listing)]
+                del seen
                 if ticket.name not in queue:
                     raise NodeGone
             sight = yield from look(desk, ticket)
             while not sight.over:
                 if not (names := takeable(desk, sight)):
-                    yield Wait(ticket, until_due(desk, sight))
+                    left = until_due(desk, sight)
+                    sight, queue = _NOTHING_SEEN, ()
+                    yield Wait(ticket, left)
                 elif (taken := (yield from seize_first(errand, names, ticket))) is not None:
                     return taken
                 # Read without watches first: those of a consumer that now takes an item would only cost events.
@@ -104,6 +109,7 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
                 if ticket.name not in queue:
                     raise NodeGone
                 sight = sight_of(at, seen)
+                del seen
                 if not takeable(desk, sight):
                     sight = yield from look(desk, ticket)
             yield Discard(ticket)

@@ -12,20 +12,21 @@ and at every conflict, and queue too if it is not empty. So other clients do not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
-from .._paths import ancestors
 from .destroy import Users, there
-from .nodes import foreign_child, foreign_data, make, with_child
+from .nodes import foreign_child, foreign_data, make, missing, with_child
 from .operations import (
     BadVersion,
     Children,
-    CreatePersistent,
+    Container,
+    Create,
+    CreateTogether,
     Delete,
     Discard,
-    EnsureContainer,
     Get,
     MarkDeleted,
     NewTicket,
@@ -119,23 +120,16 @@ class Register(Ledger):
             ForeignNodeError: the path belongs to something else.
         """
         at = self.at
+        parts = Create(at.path, at.initial), Container(at.receipts), Container(at.queue)
         while True:
-            try:
-                *_, node, inside = yield (
-                    *map(EnsureContainer, ancestors(at.path)),
-                    CreatePersistent(at.path, at.initial),
-                    Get(at.path),
-                    Children(at.path),
-                )
-                if node is None:
-                    continue
+            lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
+            if node is not None:
                 at.check(node)
                 check_children(at, inside)
-                yield EnsureContainer(at.receipts), EnsureContainer(at.queue)
-            except NoNode:
-                continue  # a parent was just reaped, or the value destroyed
-            self.laid_out = True
-            return
+            with suppress(NoNode):  # a parent was just reaped, or the value destroyed
+                if not lacking or (yield CreateTogether(lacking)):
+                    self.laid_out = True
+                    return
 
 
 def _nothing() -> None:
@@ -302,8 +296,10 @@ def apply_in_turn(batch: Batch) -> Recipe[bool]:
         try:
             names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.desk.lay_out)
             while ahead := blockers(ticket.name, names, MUTEX):
+                names = ()  # as in `queue.acquire`
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (names,) = seen or [(yield listing)]
+                del seen
                 if ticket.name not in names:
                     raise NodeGone
             while True:
