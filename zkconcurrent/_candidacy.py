@@ -23,11 +23,11 @@ from ._lock_base import LockBase
 from ._recipes.election import Leader, follow, look, publish
 from ._recipes.operations import Node, Recipe
 from ._recipes.queue import contenders, list_queue
-from ._recipes.rules import LATCH, SELECTOR
+from ._recipes.rules import LATCH, MUTEX
 from ._recipes.ticket import State, Ticket
 
 T = TypeVar("T")
-LAYOUTS = {"selector": SELECTOR, "latch": LATCH}
+LAYOUTS = {"selector": MUTEX, "latch": LATCH}
 
 
 def check_layout(layout: str) -> None:

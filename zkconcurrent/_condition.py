@@ -73,6 +73,9 @@ class Condition(Primitive):
                 "path the same lock, or a notifier would not exclude a waiter"
             )
         self._lock = lock or RLock(client, mine)
+        self._first = self._share_first_look()
+        if mine == f"{self._path}/{self._part}":
+            self._lock._first_look = self._first
 
     # -- the lock ------------------------------------------------------------------------------------------------
 
@@ -143,7 +146,7 @@ class Condition(Primitive):
         """Return the wait, and the steps of its first part."""
         hold = self._held("wait on")
         self._lock._check_may_wait()
-        wait = ConditionWait(self._lock, self._waiters, hold, self._identity())
+        wait = ConditionWait(self._lock, self._waiters, hold, self._identity(), self._first)
         return wait, wait.steps(self._until(timeout))
 
     def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:

@@ -22,6 +22,7 @@ from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import Primitive, Waiter, check_on_lost, node_data, not_held, reports_loss
+from ._recipes.nodes import FirstLook
 from ._recipes.operations import MALFORMED, Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -225,6 +226,7 @@ class LockBase(Line, Acquirable):
     """The methods of all locks, over the holds that a `PathState` keeps."""
 
     _not_held = "release unlocked lock"
+    _first_look: FirstLook | None = None  # of a condition's own lock
 
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Any], object] | None = None
@@ -302,7 +304,7 @@ class LockBase(Line, Acquirable):
 
     def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
         """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
-        return (acquire if wait else try_acquire)(self._path, self._rule, data)
+        return (acquire if wait else try_acquire)(self._path, self._rule, data, self._first_look)
 
     def _check(self, hold: Hold) -> None:
         """Refuse to go on with a lost hold. A hold is also lost if its lease has ended by this client's clock.

@@ -22,6 +22,7 @@ from ._engine.waiting import Steps, wait
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._paths import check_path
+from ._recipes.nodes import FirstLook
 from ._recipes.operations import Recipe
 
 T = TypeVar("T")
@@ -129,6 +130,12 @@ class Primitive(ByName, Waiter):
     def _new_state(self) -> PathState:
         """Return the state that all objects of this client and path share."""
         return PathState(self._session, self._path, self._kind)
+
+    def _share_first_look(self) -> FirstLook:
+        """Return the first look at the path, the same for all objects of this client and path."""
+        with self._session.lock:
+            first = self._path_state.first_look = self._path_state.first_look or FirstLook(self._path, self._kind)
+        return first
 
     @property
     def client(self) -> KazooClient:

@@ -198,6 +198,7 @@ REQUESTS = {
     "SetData": ("path", "data", "version"),
     "GetData": ("path", "watcher"),
     "GetChildren": ("path", "watcher"),
+    "GetChildren2": ("path", "watcher"),
     "CheckVersion": ("path", "version"),
     "Sync": ("path",),
     "Transaction": ("operations",),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -24,7 +24,7 @@ from kazoo.protocol.serialization import (
     Create,
     Create2,
     Delete,
-    GetChildren,
+    GetChildren2,
     GetData,
     SetData,
     Sync,
@@ -34,12 +34,13 @@ from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo.link import AddWatch, CreateContainer, ZnodeStat
+from zkconcurrent._recipes.operations import Names
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, AddWatch)  # the requests that a server answers by itself
+LOCAL = (GetData, GetChildren2, AddWatch)  # the requests that a server answers by itself
 
 
 def _incremented(version: int) -> int:
@@ -52,11 +53,12 @@ def only_checks(request: Any) -> bool:
     return isinstance(request, Transaction) and all(isinstance(each, CheckVersion) for each in request.operations)
 
 
-class Listing(list[str]):
+class Listing(Names):
     """The names of children, with how much of the log the server had applied."""
 
-    def __init__(self, names: Iterable[str], seen: int) -> None:
-        super().__init__(names)
+    def __init__(self, node: Znode, seen: int) -> None:
+        super().__init__(node.children)
+        self.data_length = len(node.data)
         self.seen = seen
 
 
@@ -424,12 +426,12 @@ class Ensemble:
             if request.watcher is not None:
                 server.watches.setdefault(path, {})[wire] = None
             return node.data, node.stat()
-        if isinstance(request, GetChildren):
+        if isinstance(request, GetChildren2):
             if path not in server.nodes:
                 raise kazoo_errors.NoNodeError
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
-            return Listing(server.nodes[path].children, server.applied)
+            return Listing(server.nodes[path], server.applied)
         if isinstance(request, AddWatch):
             server.tree_watches.setdefault(path, {})[wire] = None
             return None

@@ -103,6 +103,7 @@ class PathState:
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
+        first_look: this client's first look at the path, if the primitive needs one.
         observers: the objects to tell of losses, by role.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         notes: how often a call that changes that value, or waits for it, has noted it.
@@ -118,6 +119,7 @@ class PathState:
         self.handoff: Any = None  # a `LocalHandoff`, made by the layers above
         self.part = ""
         self.lock = ""
+        self.first_look: Any = None  # a `FirstLook`, made by the layers above
         self.last_seen: Any = None
         self.notes = 0
         self.elsewhere: dict[str, int] = {}

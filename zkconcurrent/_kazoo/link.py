@@ -22,6 +22,7 @@ from kazoo.protocol.serialization import (
     CheckVersion,
     Create2,
     GetChildren,
+    GetChildren2,
     GetData,
     SetData,
     Sync,
@@ -36,7 +37,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import BEFORE_ANY, Check, Create, CreateEphemeral, Delete, Part, Set, makes_ephemerals
+from .._recipes.operations import BEFORE_ANY, Check, Create, CreateEphemeral, Delete, Names, Part, Set, makes_ephemerals
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
@@ -91,6 +92,17 @@ class AddWatch:
     @classmethod
     def deserialize(cls, _buffer: bytes, _offset: int) -> None:
         """Read the reply, which says no more than that it was done."""
+
+
+class ListChildren(GetChildren2):  # type: ignore[misc]
+    """The request for the names of children, of whose reply the stat is read no further than needed."""
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> Names:
+        """Read the reply: the names, and the node's stat, which ends with dataLength, numChildren and pzxid."""
+        names = Names(GetChildren.deserialize(buffer, offset))
+        (names.data_length,) = int_struct.unpack_from(buffer, len(buffer) - 16)
+        return names
 
 
 class CreatedStat(NamedTuple):
@@ -457,7 +469,7 @@ class Link:
 
     def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names; with a watcher, also leave a watch there, if the node exists."""
-        self.transport.send(GetChildren(self.full(path), watcher), reply)
+        self.transport.send(ListChildren(self.full(path), watcher), reply)
 
     def sync(self, path: str, reply: Reply) -> None:
         """Have the server catch up with its leader."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .._errors import RefusedError
 from .._paths import ancestors
+from .nodes import FirstLook
 from .operations import (
     Children,
     ConnectionLost,
@@ -37,14 +38,25 @@ WAITER = Rule("waiter-", ("waiter-",))
 """The queue of waiters. The first has waited longest and is notified first. No contender holds."""
 
 
-def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | None]:
+def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) -> Recipe[Ticket | None]:
     """Release a lock and queue as a waiter under `path`, in one write; return the waiter's ticket, if it must wait.
 
     The call returns only once it is known whether the write was applied. The write deletes the lock's node, so it
     applies at most once; after a lost reply, that node shows whether the write was applied. If it was, `held` is
     released. Otherwise its state shows the outcome: still a hold, or lost, or to be discarded (the session is over, or
     an error is raised).
+
+    Args:
+        held: the lock's ticket.
+        path: the parent of the waiters.
+        data: the content of the waiter's node.
+        first: the client's first look at the condition's path. If that is another primitive's, nothing is released.
     """
+    if not first.done:
+        yield from first.look()
+        first.done = False
+        *_, names = yield (*(EnsureContainer(above) for above in [*ancestors(path), path]), *first.reads())
+        first.take([names])
     ticket: Ticket = yield NewTicket(path)
     in_doubt = False
     try:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .._errors import ForeignNodeError
 from .._paths import ancestors
-from .nodes import foreign_child
+from .nodes import FOLDERS, check_folders, give_back
 from .operations import (
     NOWHERE,
     Children,
@@ -88,7 +89,7 @@ class Layout(NamedTuple):
     @property
     def folders(self) -> tuple[str, ...]:
         """All children of the path; the members' last, as one that is not empty tells of a client."""
-        return self.items, self.claims, self.consumers, self.producers, self.receipts, self.dead, self.members
+        return tuple(f"{self.path}/{name}" for name in FOLDERS["Queue"])
 
     @property
     def header(self) -> Header:
@@ -151,7 +152,7 @@ class Desk(Ledger):
             ForeignNodeError: the path belongs to something else.
             ValueError: the queue was made with another order or size.
         """
-        at = self.at
+        at, claimed = self.at, False
         while True:
             try:
                 *_, node, inside = yield (
@@ -163,21 +164,29 @@ class Desk(Ledger):
                 if node is None:
                     continue
                 header = Header.of(at.path, node)
+                if header is not None:
+                    header.check(at.path, at.header)
+                check_folders(at.path, inside, "Queue")
                 if header is None:  # a program on Curator made it, as the parent of its items; or it is a lock's
-                    check_folders(at, inside)
+                    claimed = True
                     with suppress(ConnectionLost):
                         yield Set(at.path, at.header.data, node.version)
                     continue
-                header.check(at.path, at.header)
-                yield (
+                *_, inside = yield (
                     CreatePersistent(at.items, b""),
                     CreatePersistent(at.claims, b""),
                     EnsureContainer(at.members),
                     EnsureContainer(at.receipts),
                     *map(EnsureContainer, also),
+                    Children(at.path),
                 )
+                check_folders(at.path, inside, "Queue")  # again: another kind may have come at the same moment
             except NoNode:
                 continue  # a parent was just reaped, or the queue destroyed
+            except ForeignNodeError:
+                if claimed:
+                    yield from give_back(at.path, at.header.data)
+                raise
             self.laid_out = True
             return
 
@@ -346,14 +355,3 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
         header.check(at.path, at.header)
     names = items(at.path, listed, at.order)
     return Sight(names, free(names, claims), header is not None and header.state != "open")
-
-
-def check_folders(at: Layout, inside: Sequence[str]) -> None:
-    """Refuse a path that has a child which is no queue's.
-
-    Raises:
-        ForeignNodeError: it has one.
-    """
-    for name in inside:
-        if f"{at.path}/{name}" not in at.folders:
-            raise foreign_child(at.path, name, "queue")

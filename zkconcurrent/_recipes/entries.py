@@ -19,7 +19,7 @@ from typing import Any
 from .._errors import ForeignNodeError, RefusedError
 from .._paths import ancestors, unescape
 from .mirror import Layout, Mirror
-from .nodes import foreign_child, with_child
+from .nodes import check_folders, give_back, with_child
 from .operations import (
     BadVersion,
     Check,
@@ -253,9 +253,7 @@ def destroy(mirror: Mirror) -> Recipe[list[str]]:
             return list(others)
         if node.data:
             at.check(node)
-        for name in inside:
-            if f"{at.path}/{name}" not in (at.entries, at.writers):
-                raise foreign_child(at.path, name, at.kind)
+        check_folders(at.path, inside, "Dict")
         parts = [Delete(f"{at.entries}/{name}") for name in names]
         ticket: Ticket = yield NewTicket(at.path)
         try:
@@ -440,7 +438,7 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
         ForeignNodeError: the path belongs to something else.
         ValueError: other clients use it in another way.
     """
-    at, mirror.laid_out = mirror.at, False
+    at, mirror.laid_out, claimed = mirror.at, False, False
     while True:
         try:
             *_, node, names = yield (
@@ -451,13 +449,21 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
             )
             if node is None:
                 continue
-            if not node.data and {f"{at.path}/{name}" for name in names} <= {at.entries, at.writers}:
+            if node.data:
+                at.check(node)
+            check_folders(at.path, names, "Dict")
+            if not node.data:
+                claimed = True
                 with suppress(ConnectionLost):  # an operator has made it
                     yield Set(at.path, at.header, node.version)
                 continue
-            at.check(node)
-            yield CreatePersistent(at.entries, b""), EnsureContainer(at.writers)
+            *_, names = yield CreatePersistent(at.entries, b""), EnsureContainer(at.writers), Children(at.path)
+            check_folders(at.path, names, "Dict")  # again: another kind may have come at the same moment
         except NoNode:
             continue  # a parent was just reaped, or the map destroyed
+        except ForeignNodeError:
+            if claimed:
+                yield from give_back(at.path, at.header)
+            raise
         mirror.laid_out = True
         return

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
 from .._paths import ancestors
+from .nodes import FOLDERS, foreign_child
 from .operations import (
     Check,
     Children,
@@ -37,7 +38,10 @@ from .operations import (
     Wait,
     Watch,
 )
+from .rules import has_data, other_kind, role_of
 from .ticket import Ticket
+
+_FOLDERS = {name for names in FOLDERS.values() for name in names}  # of other kinds
 
 
 class Member:
@@ -100,6 +104,9 @@ def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
         if member.ticket is None:
             if not (yield from _join(member)):
                 break
+            if not member.joined:
+                yield from _check_alone(member)
+                member.joined = True
             joined()
         else:
             yield from _outlast(member, member.ticket)
@@ -123,7 +130,7 @@ def _join(member: Member) -> Recipe[bool]:
                     yield Keep(ticket)
                     ticket.queued_as(member.id, czxid)
                     ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
-                    member.ticket, member.doubt, member.joined = ticket, False, True
+                    member.ticket, member.doubt = ticket, False
                     return True
                 if not session:
                     raise ForeignNodeError(
@@ -143,6 +150,40 @@ def _join(member: Member) -> Recipe[bool]:
             pass
         yield Discard(ticket)
     return False
+
+
+def _check_alone(member: Member) -> Recipe[None]:
+    """Refuse a path that another kind of primitive uses, and leave it.
+
+    Raises:
+        ForeignNodeError: another kind uses it.
+    """
+    path = member.path
+    try:
+        names = yield Children(path)
+        if length := getattr(names, "data_length", 0):
+            raise ForeignNodeError(path, has_data(length))
+        check_members(path, names)
+        folders = [name for name in names if name in _FOLDERS]
+        nodes = (yield tuple(Get(f"{path}/{name}") for name in folders)) if folders else ()
+        for name, node in zip(folders, nodes, strict=True):
+            if node is not None and not node.session:
+                raise foreign_child(path, name, "group")
+    except ForeignNodeError:
+        member.wanted = False
+        yield from _leave(member)
+        raise
+
+
+def check_members(path: str, names: Sequence[str]) -> None:
+    """Refuse the nodes of other kinds' contenders, which would count as members.
+
+    Raises:
+        ForeignNodeError: there is one.
+    """
+    for name in names:
+        if name.startswith("_c_") and (role := role_of(name)) is not None:
+            raise ForeignNodeError(path, other_kind(name, role))
 
 
 def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
@@ -215,6 +256,7 @@ def _leave(member: Member) -> Recipe[None]:
 def members(path: str) -> Recipe[dict[str, bytes]]:
     """Return the data of all members by their ids, read behind a `sync`; the longest-standing member first."""
     names = (yield Sync(path), Children(path))[1]
+    check_members(path, names)
     nodes = (yield tuple(Get(f"{path}/{name}") for name in names)) if names else ()
     return _members(dict(zip(names, nodes, strict=True)))
 

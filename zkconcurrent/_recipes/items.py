@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
-from .desk import Desk, Errand, Layout, check_folders, look
-from .nodes import foreign_child, with_child
+from .desk import Desk, Errand, Layout, look
+from .nodes import check_folders, foreign_child, with_child
 from .operations import (
     Children,
     ConnectionLost,
@@ -187,7 +187,7 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
         contents = dict(zip(at.folders, listings, strict=True))
         if node is not None:
             Header.of(at.path, node)
-        check_folders(at, inside)
+        check_folders(at.path, inside, "Queue")
         for name in contents[at.items]:
             if not is_item(name):
                 raise foreign_child(at.path, f"items/{name}", "queue")

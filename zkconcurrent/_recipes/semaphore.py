@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .nodes import foreign_data, lay_out
+from .nodes import FirstLook, foreign_data, lay_out
 from .operations import (
     MALFORMED,
     Children,
@@ -47,10 +47,14 @@ _NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 
 class Layout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there."""
+    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there.
+
+    `first` is the client's first look at the path.
+    """
 
     path: str
     value: int | None
+    first: FirstLook
 
     @property
     def locks(self) -> str:
@@ -193,10 +197,14 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         ValueError: the semaphore has another value; or there is none, and we have no value.
     """
     while True:
+        if seen is None and not at.first.done:
+            results = yield (*before, *reads(at, ticket), *at.first.reads())
+            seen = results[len(before) : -1]
+            at.first.take(results[-1:])
         *_, queue, leases, node, added = seen or (yield (*before, *reads(at, ticket)))
         there = size(at, node, added)
         check_queue(at.locks, queue)
-        check_queue(at.leases, leases)
+        check_queue(at.leases, leases, PERMIT)
         if node is not None or ticket is None:
             return Sight(queue, leases, there)
         before, seen = (), None
@@ -207,11 +215,14 @@ def make(at: Layout) -> Recipe[None]:
     """Create the nodes that every client shares.
 
     Raises:
+        ForeignNodeError: another kind of primitive uses the path.
         ValueError: we have no value.
     """
     if at.value is None:
         raise _missing(at)
-    return lay_out((at.locks, at.leases), at.permits, str(at.value).encode())
+    yield from at.first.look()  # a refused semaphore leaves no nodes
+    at.first.done = False
+    yield from lay_out((at.locks, at.leases), at.permits, str(at.value).encode())
 
 
 def size(at: Layout, node: Node | None, added: Sequence[str]) -> int:

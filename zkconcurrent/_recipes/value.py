@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .._paths import ancestors
-from .nodes import foreign_child, foreign_data, make, with_child
+from .nodes import FOLDERS, check_folders, foreign_child, foreign_data, kind_of, make, with_child
 from .operations import (
     BadVersion,
     Children,
@@ -47,6 +47,7 @@ from .rules import MUTEX, blockers
 from .ticket import Ticket
 
 PATIENCE = 3  # conflicts
+RECEIPTS, QUEUE = FOLDERS["SharedValue"]
 LOOK_AFTER = 8  # changes in a row that were decided without a look
 
 Decide = Callable[[bytes, int], "tuple[bytes | None, Any]"]
@@ -71,12 +72,12 @@ class Layout(NamedTuple):
     @property
     def receipts(self) -> str:
         """The parent of the receipts."""
-        return f"{self.path}/receipts"
+        return f"{self.path}/{RECEIPTS}"
 
     @property
     def queue(self) -> str:
         """The queue of the clients that have met conflicts; a path for Curator's `PromotedToLock`, too."""
-        return f"{self.path}/lock"
+        return f"{self.path}/{QUEUE}"
 
     def check(self, node: Node) -> None:
         """Refuse a node that is no value's.
@@ -88,6 +89,8 @@ class Layout(NamedTuple):
             raise ForeignNodeError(
                 self.path, "the node is not persistent, so the value would be lost; delete it, or use another path"
             )
+        if not node.created and kind_of(node.data) is not None:  # no client of a value has used it
+            raise foreign_data(self.path, node.data, f"the path is used as that of an {self.kind}")
         if self.size and node.data and len(node.data) != self.size:  # empty is 0, as for Curator
             raise foreign_data(self.path, node.data, f"that of an {self.kind} has {self.size} bytes")
 
@@ -120,7 +123,7 @@ class Register(Ledger):
         at = self.at
         while True:
             try:
-                *_, node, inside = yield (
+                *_, made, node, inside = yield (
                     *map(EnsureContainer, ancestors(at.path)),
                     CreatePersistent(at.path, at.initial),
                     Get(at.path),
@@ -130,7 +133,13 @@ class Register(Ledger):
                     continue
                 at.check(node)
                 check_children(at, inside)
-                yield EnsureContainer(at.receipts), EnsureContainer(at.queue)
+                if made is False and RECEIPTS not in inside:  # perhaps another kind of primitive was first
+                    if kind_of(node.data) is not None:
+                        raise foreign_data(at.path, node.data, f"the path is used as that of an {at.kind}")
+                    if not node.data and QUEUE in inside and (yield Children(at.queue)):
+                        raise foreign_child(at.path, QUEUE, at.kind)  # a condition's lock
+                *_, inside = yield EnsureContainer(at.receipts), EnsureContainer(at.queue), Children(at.path)
+                check_children(at, inside)  # again: another kind may have come at the same moment
             except NoNode:
                 continue  # a parent was just reaped, or the value destroyed
             self.laid_out = True
@@ -365,9 +374,7 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
     Raises:
         ForeignNodeError: it has one.
     """
-    for name in names:
-        if f"{at.path}/{name}" not in (at.receipts, at.queue):
-            raise foreign_child(at.path, name, at.kind)
+    check_folders(at.path, names, "SharedValue")
 
 
 def destroy(register: Register) -> Recipe[list[str]]:
