@@ -73,7 +73,7 @@ class Condition(Primitive):
                 "path the same lock, or a notifier would not exclude a waiter"
             )
         self._lock = lock or RLock(client, mine)
-        self._first = self._share_first_look()
+        self._first = self._share_first_look("Condition")
         if mine == f"{self._path}/{self._part}":
             self._lock._first_look = self._first
 

@@ -131,10 +131,10 @@ class Primitive(ByName, Waiter):
         """Return the state that all objects of this client and path share."""
         return PathState(self._session, self._path, self._kind)
 
-    def _share_first_look(self) -> FirstLook:
+    def _share_first_look(self, kind: str) -> FirstLook:
         """Return the first look at the path, the same for all objects of this client and path."""
         with self._session.lock:
-            first = self._path_state.first_look = self._path_state.first_look or FirstLook(self._path, self._kind)
+            first = self._path_state.first_look = self._path_state.first_look or FirstLook(self._path, kind)
         return first
 
     @property

@@ -70,7 +70,7 @@ class Semaphore(LockBase):
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
         self._value = value
-        self._layout = Layout(self._path, value, self._share_first_look())
+        self._layout = Layout(self._path, value, self._share_first_look("Semaphore"))
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
