@@ -391,6 +391,18 @@ class Call:
     def _persistent_failure(self, step: CreatePersistent, _: Exception, failed: Exception) -> Exception:
         return self._no_chroot() if isinstance(failed, NoNode) and step.path.count("/") == 1 else failed
 
+    def _tree_failure(self, _step: WatchTree, error: Exception, failed: Exception) -> Exception:
+        """Return why a tree is not watched, as only a Dict or Set asks for that."""
+        if isinstance(error, kazoo_errors.UnimplementedError):
+            return RefusedError(self.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")
+        if isinstance(error, kazoo_errors.MarshallingError):
+            return RefusedError(
+                self.path,
+                "ZooKeeper refused the watch: a Dict or Set needs servers whose watchManagerName is not "
+                "WatchManagerOptimized",
+            )
+        return failed
+
     def _no_chroot(self) -> RefusedError:
         return RefusedError(
             self.path,
@@ -705,4 +717,5 @@ _REQUESTS: dict[type, Callable[..., Reply]] = {
 _FAILURES: dict[type, Callable[[Call, Any, Exception, Exception], Exception]] = {
     EnsureContainer: Call._container_failure,
     CreatePersistent: Call._persistent_failure,
+    WatchTree: Call._tree_failure,
 }

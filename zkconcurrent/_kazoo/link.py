@@ -336,7 +336,27 @@ class Link:
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
-        self.transport.send(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), self._as_write(reply))
+        if self.containers:
+            self.transport.send(
+                Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), self._as_write(reply)
+            )
+            return
+        # ZooKeeper 3.4 has neither containers nor create2, whose reply has the stat.
+        kind = CreateRequest if self.containers is False else Create2
+
+        def on_reply(made: HandledReply) -> None:
+            if isinstance(made.error, kazoo_errors.UnimplementedError):
+                self.containers = False
+                reply.set_exception(kazoo_errors.ConnectionLoss())  # repeat it as the other request
+            elif made.error is not None:
+                reply.set_exception(made.error)
+            elif kind is CreateRequest:  # on the connection thread, these two belong to the reply that is being read
+                reply.set((made.value, CreatedStat(self.client.last_zxid, self.session() or 0)))
+            else:
+                reply.set(made.value)
+
+        create = kind(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL)
+        self.transport.send(create, self._as_write(HandledReply(on_reply)))
 
     def multi(self, operations: Sequence[Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
@@ -422,7 +442,7 @@ class Link:
         """
         acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
         if self.containers is False:
-            self.transport.send(Create2(self.full(path), b"", acl, 0), self._as_write(reply))
+            self.transport.send(CreateRequest(self.full(path), b"", acl, 0), self._as_write(reply))
             return
 
         def on_reply(first: HandledReply) -> None:
