@@ -257,7 +257,7 @@ class Seat(LockBase):
             pass  # so that the context of what is raised next is the block's own error
         raise self._lost_error(hold)
 
-    def _lost_error(self, hold: Hold) -> LockLostError:  # noqa: ARG002
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
         return LockLostError(
             self._path,
             "the term was lost (the session expired, its lease ran out, or the leader's node was deleted), and another "

@@ -306,18 +306,22 @@ class LockBase(Line, Acquirable):
         """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
         return (acquire if wait else try_acquire)(self._path, self._rule, data, self._first_look)
 
-    def _check(self, hold: Hold) -> None:
+    def _check(self, hold: Hold, owed: int | None = None) -> None:
         """Refuse to go on with a lost hold. A hold is also lost if its lease has ended by this client's clock.
+
+        Args:
+            hold: the hold.
+            owed: how many levels the caller has yet to settle if it is lost; all, unless given.
 
         Raises:
             LockLostError: the hold is lost.
         """
         self._session.check_lease()
         if hold.ticket.state is State.LOST:
-            raise self._lost_error(hold)
+            raise self._lost_error(hold, owed)
 
-    def _lost_error(self, hold: Hold) -> LockLostError:
-        return lost_error(hold)
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:
+        return lost_error(hold, owed)
 
     def _hold_to_release(self) -> Hold:
         """Return the hold that `release` applies to.
@@ -346,7 +350,7 @@ class LockBase(Line, Acquirable):
             RuntimeError: another thread is releasing it.
         """
         try:
-            self._check(hold)
+            self._check(hold, hold.depth - 1)
         except LockLostError:
             if hold.depth > 1:
                 hold.depth -= 1

@@ -129,7 +129,7 @@ class QuorumLock(Several):
         owner = self._identity()
         held = self._mine()
         if held is not None and self._is_lost(held):
-            raise held.error()
+            raise held.error(len(self._held.get(owner, ())))
         wait = blocking and timeout != 0
         if wait and owner in self._acquiring:
             raise ClientError(
@@ -274,7 +274,8 @@ class QuorumLock(Several):
         quorum = self._mine()
         if quorum is None:
             raise RuntimeError(f"cannot release un-acquired lock: {self!r}")
-        errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
+        owed = len(self._held.get(quorum.owner, ())) - 1
+        errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
         left = levels(reversed(quorum.parts))
         # Before the first delete: from then on, another thread may tell of a loss at any moment.
@@ -423,9 +424,9 @@ class _Quorum:
         """How many of its locks are held."""
         return sum(hold.alive for _, hold in self.parts)
 
-    def error(self) -> LockLostError:
-        """Return the error for the loss."""
-        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]))
+    def error(self, owed: int) -> LockLostError:
+        """Return the error for the loss; `owed` is how many acquires its thread has yet to settle after it."""
+        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]), owed)
 
     def listen(self, lock: QuorumLock) -> None:
         """Listen to the loss of each hold; a loss that has come already counts, too."""

@@ -34,7 +34,7 @@ def test_the_second_kind_is_refused(
         check_pair(zkconcurrent, first, second, zk, other, f"{zk_path}/{second}", eventually)
 
 
-def check_pair(  # noqa: PLR0917
+def check_pair(
     of: object, first: str, second: str, zk: KazooClient, other: KazooClient, path: str, eventually: Eventually
 ) -> None:
     """Check one ordered pair, on a path of its own."""

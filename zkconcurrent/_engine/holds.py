@@ -277,7 +277,7 @@ class PathState:
             except BaseException:
                 self._tell(hold)  # again, after an interrupt: nobody else would
                 raise
-            raise lost_error(hold)
+            raise lost_error(hold, 0)
         if refusal is not None:
             raise refusal
 
@@ -345,10 +345,25 @@ def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 
 
-def lost_error(hold: Hold) -> LockLostError:
-    """Return the error for a thread whose hold is lost and not settled."""
+def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
+    """Return the error for a thread whose hold is lost.
+
+    Args:
+        hold: the hold.
+        owed: how many levels the thread has yet to settle after this error; those of the hold, unless given.
+    """
+    owed = hold.depth if owed is None else owed
+    if not owed:
+        advice = "nothing is left to release: acquire again"
+    elif owed == 1:
+        advice = "leave its `with` block or, if it has none, call release(); then acquire again"
+    else:
+        advice = (
+            f"{owed} levels are left: leave the `with` block of each or, for one that has none, call release(); then "
+            "acquire again"
+        )
     return LockLostError(
         hold.path,
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
-        f"held the lock since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
+        f"held the lock since; {advice}",
     )
