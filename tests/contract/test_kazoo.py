@@ -430,7 +430,7 @@ def test_zookeeper_3_4(manner: Manner, zookeeper: Server, zk_path: str) -> None:
             queue.put(b"item")
             assert queue.get(timeout=30) == b"item"
             for kind in (Dict, Set):
-                with pytest.raises(RefusedError, match="a Dict or Set needs ZooKeeper 3.6"):
+                with pytest.raises(RefusedError, match=r"a Dict or Set needs ZooKeeper 3\.6"):
                     len(kind(client, f"{zk_path}/{kind.__name__}"))
         finally:
             client.stop()

@@ -57,7 +57,8 @@ class Member:
         ticket: the node's ticket, while the node exists as far as is known.
         doubt: a create was sent, and it is unknown whether it was applied.
         sessions: the sessions in which a create was sent.
-        joined: the client was a member once.
+        joined: the client was a member once, and no other kind of primitive used the path then.
+        beside: the names of all nodes, as listed behind the create.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
@@ -71,6 +72,7 @@ class Member:
         self.doubt = False
         self.sessions: set[int] = set()
         self.joined = False
+        self.beside: Sequence[str] | None = None
         self._until: float | None = None
 
     @property
@@ -160,7 +162,8 @@ def _check_alone(member: Member) -> Recipe[None]:
     """
     path = member.path
     try:
-        names = yield Children(path)
+        names = (yield Children(path)) if member.beside is None else member.beside
+        member.beside = None
         if length := getattr(names, "data_length", 0):
             raise ForeignNodeError(path, has_data(length))
         check_members(path, names)
@@ -196,7 +199,11 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
         doubt, member.doubt = member.doubt, True
         member.sessions.add(ticket.session)
         try:
-            ((_, made),) = yield Multi(ticket, (Create(member.node, member.data, ephemeral=True),))
+            create = Multi(ticket, (Create(member.node, member.data, ephemeral=True),))
+            if member.joined:
+                ((_, made),) = yield create
+            else:
+                ((_, made),), member.beside = yield create, Children(member.path)
             if made.ephemeralOwner != ticket.session:
                 raise SessionExpired
             return made.czxid, made.ephemeralOwner, True
