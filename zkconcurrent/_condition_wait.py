@@ -43,7 +43,7 @@ class ConditionWait:
         """
         call, hold, path_state = self.call, self.hold, self._lock._path_state
         if not path_state.claim(hold, self._owner):
-            raise RuntimeError(f"cannot wait on un-acquired lock: {self._lock.path}")
+            raise RuntimeError(self._lock._why_not_held("cannot wait on un-acquired lock"))
         call.given_up = hold.ticket
         path_state.drop(hold)
         # No deadline: the caller must know the outcome before it goes on.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ._cancel import cancel_waits
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.identity import task_of
+from ._engine.identity import name, task_of
 from ._engine.local_handoff import LocalHandoff
 from ._engine.loss import Loss
 from ._engine.session import log
@@ -334,8 +334,16 @@ class LockBase(Line, Acquirable):
         hold = self._own()
         if hold is None:
             self._session.check_not_forked(self._path)
-            raise RuntimeError(f"{self._not_held}: {self._path}")
+            raise RuntimeError(self._why_not_held(self._not_held))
         return hold
+
+    def _why_not_held(self, why: str) -> str:
+        """Return why the caller can't use a hold: it has none, as `why` says in `threading`'s words, or others have."""
+        other = self._newest()
+        if other is not None and other.alive:
+            wanted = why.replace("un-acquired lock", "lock").replace("unlocked lock", "lock")
+            return f"{wanted} that another thread or task has acquired ({name(other.owner)!r}): {self._path}"
+        return f"{why}: {self._path}"
 
     def _release_level(self, hold: Hold) -> None:
         """Release one level of a hold, or settle one level of a lost one."""
@@ -527,5 +535,5 @@ class LockBase(Line, Acquirable):
         if hold is not None and not hold.alive:
             hold = None
         state = "unlocked" if hold is None else "locked"
-        name = f"zkconcurrent.{type(self).__name__}"
-        return f"<{state} {name} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"
+        kind = f"zkconcurrent.{type(self).__name__}"
+        return f"<{state} {kind} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"

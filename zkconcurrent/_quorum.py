@@ -13,7 +13,7 @@ from weakref import ref
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.identity import ended
+from ._engine.identity import ended, name
 from ._engine.interrupted import check_not_interrupted
 from ._engine.loss import Loss, ReportsOnce, listen, was_lost
 from ._engine.waiting import Steps, ends_by_itself
@@ -273,6 +273,11 @@ class QuorumLock(Several):
         self._session.check_not_forked(self._locks[0].path)
         quorum = self._mine()
         if quorum is None:
+            others = [name(owner) for owner, held in list(self._held.items()) if held]
+            if others:
+                raise RuntimeError(
+                    f"cannot release lock that another thread or task has acquired ({others[-1]!r}): {self!r}"
+                )
             raise RuntimeError(f"cannot release un-acquired lock: {self!r}")
         owed = len(self._held.get(quorum.owner, ())) - 1
         errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []

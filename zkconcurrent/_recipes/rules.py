@@ -150,8 +150,7 @@ def holders(queue: Sequence[str], rule: Rule) -> list[str]:
 def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     """Refuse a queue that another kind of primitive uses, too, as its nodes wait by another rule, or not at all.
 
-    Any other child whose name ends in a sequence number is a contender, whichever client made it: see
-    docs/reference/znodes.md.
+    Any other child whose name ends in a sequence number is a contender, whichever client made it.
 
     Args:
         path: the queue.
