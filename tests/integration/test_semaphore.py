@@ -639,7 +639,7 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
 def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 41: a path that kazoo's recipes use is refused with an error that names the child."""
     lock = connect().Lock(f"{zk_path}/locks")
-    with lock, pytest.raises(ForeignNodeError, match="migrate"):
+    with lock, pytest.raises(ForeignNodeError, match="take both locks"):
         Semaphore(zk, zk_path).acquire()
 
 

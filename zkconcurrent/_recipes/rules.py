@@ -168,7 +168,10 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
         if name[:3] == "_c_" and name[_PREFIX:-10] in roles and name[-10:].isdecimal():
             continue  # nearly all: without a pattern, as a wake-up checks every name of a crowd
         if (role := role_of(name)) is not None and role not in roles:
-            raise ForeignNodeError(path, other_kind(name, role))
+            layouts = {role, rule.role} == {MUTEX.role, LATCH.role}
+            raise ForeignNodeError(
+                path, other_kind(name, role) + layouts * "; of an Election, this is the other layout"
+            )
         if not _SEQUENCE.search(name) or _PARTY.match(name):
             raise ForeignNodeError(
                 path,
