@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ._cancel import cancel_waits
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.identity import name, task_of
+from ._engine.identity import ended, name, task_of
 from ._engine.local_handoff import LocalHandoff
 from ._engine.loss import Loss
 from ._engine.session import log
@@ -338,11 +338,10 @@ class LockBase(Line, Acquirable):
         return hold
 
     def _why_not_held(self, why: str) -> str:
-        """Return why the caller can't use a hold: it has none, as `why` says in `threading`'s words, or others have."""
+        """Return why the caller has no hold to use, in `threading`'s words, and who else has one, if anybody has."""
         other = self._newest()
-        if other is not None and other.alive:
-            wanted = why.replace("un-acquired lock", "lock").replace("unlocked lock", "lock")
-            return f"{wanted} that another thread or task has acquired ({name(other.owner)!r}): {self._path}"
+        if other is not None and other.alive and not ended(other.owner):
+            why = f"{why} (by this thread or task; {name(other.owner)!r} has acquired it)"
         return f"{why}: {self._path}"
 
     def _release_level(self, hold: Hold) -> None:

@@ -253,7 +253,7 @@ def kind_of(value: object) -> str:
     package, _, rest = type(value).__module__.partition(".")
     if package == "zkconcurrent":
         package += ".aio" * rest.startswith("aio.")
-    return type(value).__name__ if package == "builtins" else f"{package.lstrip('_')}.{type(value).__name__}"
+    return type(value).__name__ if package == "builtins" else f"{package}.{type(value).__name__}"
 
 
 def check_on_lost(on_lost: object) -> None:

@@ -273,12 +273,9 @@ class QuorumLock(Several):
         self._session.check_not_forked(self._locks[0].path)
         quorum = self._mine()
         if quorum is None:
-            others = [name(owner) for owner, held in list(self._held.items()) if held]
-            if others:
-                raise RuntimeError(
-                    f"cannot release lock that another thread or task has acquired ({others[-1]!r}): {self!r}"
-                )
-            raise RuntimeError(f"cannot release un-acquired lock: {self!r}")
+            others = [name(owner) for owner, held in list(self._held.items()) if held and not ended(owner)]
+            why = f" (by this thread or task; {others[-1]!r} has acquired it)" if others else ""
+            raise RuntimeError(f"cannot release un-acquired lock{why}: {self!r}")
         owed = len(self._held.get(quorum.owner, ())) - 1
         errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum

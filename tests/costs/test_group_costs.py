@@ -34,7 +34,7 @@ def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClie
 def test_a_group(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """To join: a write, a listing, a read with a watch; to leave: a write; to look: a listing, a read for each member."""
+    """To join: a write, two reads, one with a watch; to leave: a write; to look: a listing, a read for each member."""
     group, other = Group(counted, zk_path), Group(zk, zk_path)
     members = [other.join() for _ in range(3)]
     with proxy.counting() as joining:

@@ -47,7 +47,7 @@ def test_an_object_of_the_other_package(module: ModuleType) -> None:
     for wrong, called in (
         (other.Lock(client, "/lock"), f"{other.__name__}.Lock"),
         (other.RLock(client, "/rlock"), f"{other.__name__}.RLock"),
-        (threading.Lock(), "thread.lock"),
+        (threading.Lock(), "_thread.lock"),
         (7, "int"),
     ):
         for use in (

@@ -161,8 +161,6 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
         ForeignNodeError: a child belongs to a queue of another rule, or one of kazoo's own recipes made it; or it is
             not sequential, as when the path of another primitive lies below this one; or the path has data.
     """
-    if length := getattr(queue, "data_length", 0):
-        raise ForeignNodeError(path, has_data(length))
     roles = rule.roles
     for name in queue:
         if name[:3] == "_c_" and name[_PREFIX:-10] in roles and name[-10:].isdecimal():
@@ -185,6 +183,8 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
                 f"kazoo's own recipes use this path (child {name!r}), and their locks and ours do not exclude each "
                 "other: use another path for ours; while old processes may still run, take both locks, kazoo's first",
             )
+    if length := getattr(queue, "data_length", 0):
+        raise ForeignNodeError(path, has_data(length))
 
 
 def role_of(name: str) -> str | None:
