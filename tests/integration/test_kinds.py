@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import threading
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.kinds import KINDS, is_same, nodes
 from zkconcurrent import ForeignNodeError
 
@@ -32,6 +33,35 @@ def test_the_second_kind_is_refused(
     other = connect()
     for second in KINDS:
         check_pair(zkconcurrent, first, second, zk, other, f"{zk_path}/{second}", eventually)
+
+
+FAMILIES = {kind.family: name for name, kind in KINDS.items() if name != "Condition, with a lock"}  # it leaves no node
+
+
+@pytest.mark.parametrize("one", FAMILIES.values())
+def test_both_at_the_same_moment(
+    one: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 236: of two kinds that come at once, at least one is refused; then the other, if it is in, goes on."""
+    other = connect()
+    for two in FAMILIES.values():
+        if is_same(KINDS[one], KINDS[two]):
+            continue
+        path, meet = f"{zk_path}/{two}", threading.Barrier(2)
+
+        def use(name: str, client: KazooClient, path: str = path, meet: threading.Barrier = meet) -> bool:
+            meet.wait(10)
+            try:
+                end = KINDS[name].use(zkconcurrent, client, path)
+            except ForeignNodeError:
+                end = None
+            meet.wait(30)
+            if end is not None:
+                end()
+            return end is not None
+
+        both = [in_thread(use, one, zk), in_thread(use, two, other)]
+        assert sum(each.result(40) for each in both) < 2, (one, two)
 
 
 def check_pair(

@@ -83,8 +83,8 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
         left = remaining(path, count, node, names)
         if not left:
             return 0
-        if node is None:
-            yield from make(path, data(count))
+        if node is None and not (yield from make(path, data(count))):
+            continue  # another client was faster: it may have another count, or be of another kind
         try:
             yield CreatePersistent(mine, b"")
         except NoNode:

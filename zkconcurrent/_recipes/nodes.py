@@ -72,12 +72,14 @@ class FirstLook:
         self.take([(yield Children(self.path))])
 
 
-def make(path: str, data: bytes) -> Recipe[None]:
-    """Make the node unless it exists. Its ancestors are containers, so that they disappear once it is destroyed."""
+def make(path: str, data: bytes) -> Recipe[bool]:
+    """Make the node unless it exists; return whether this has made it for certain, or another kind may have.
+
+    Its ancestors are containers, so that they disappear once it is destroyed.
+    """
     while True:
         try:
-            yield CreatePersistent(path, data)
-            return
+            return (yield CreatePersistent(path, data)) is True
         except NoNode:  # never used, or reaped
             yield tuple(EnsureContainer(above) for above in ancestors(path))
 
