@@ -6,7 +6,7 @@ notifier, and to a waiter that withdraws at its deadline. So no notification is 
 
 from __future__ import annotations
 
-from .._errors import RefusedError
+from .._errors import ForeignNodeError, RefusedError
 from .._paths import ancestors
 from .nodes import FirstLook
 from .operations import (
@@ -75,12 +75,14 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
             _, node, names = yield Sync(path, ticket), Get(held.node, ticket), Children(path, ticket)
             if node is None:
                 return (yield from (queued(held, ticket, names) if in_doubt else lost(held, ticket)))
-            if unmade:
-                yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+            if unmade:  # reaped while idle: another kind may have come since
+                first.done = False
+                *_, names = yield (*(EnsureContainer(above) for above in [*ancestors(path), path]), *first.reads())
+                first.take([names])
     except Requeue:
         yield Discard(ticket)
         return None
-    except RefusedError:
+    except (RefusedError, ForeignNodeError):
         yield Discard(ticket)
         if not in_doubt:
             yield from keep(held)
