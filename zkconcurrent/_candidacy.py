@@ -23,11 +23,11 @@ from ._lock_base import LockBase
 from ._recipes.election import Leader, follow, look, publish
 from ._recipes.operations import Node, Recipe
 from ._recipes.queue import contenders, list_queue
-from ._recipes.rules import LATCH, SELECTOR
+from ._recipes.rules import LATCH, MUTEX
 from ._recipes.ticket import State, Ticket
 
 T = TypeVar("T")
-LAYOUTS = {"selector": SELECTOR, "latch": LATCH}
+LAYOUTS = {"selector": MUTEX, "latch": LATCH}
 
 
 def check_layout(layout: str) -> None:
@@ -257,7 +257,7 @@ class Seat(LockBase):
             pass  # so that the context of what is raised next is the block's own error
         raise self._lost_error(hold)
 
-    def _lost_error(self, hold: Hold) -> LockLostError:  # noqa: ARG002
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
         return LockLostError(
             self._path,
             "the term was lost (the session expired, its lease ran out, or the leader's node was deleted), and another "

@@ -15,7 +15,7 @@ from ._engine.waiting import TRIES, Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
-from ._primitive import Primitive, discard_result
+from ._primitive import Primitive, discard_result, kind_of
 from ._recipes.condition import notify, pass_on
 from ._rlock import RLock
 from ._rwlock import ReadLock
@@ -59,7 +59,7 @@ class Condition(Primitive):
         if isinstance(lock, ReadLock):
             raise TypeError("a condition can't use a read lock: its holders share it, so none may change anything")
         if lock is not None and not isinstance(lock, Lock | RLock):
-            raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
+            raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not a {kind_of(lock)}")
         if lock is not None and lock.client is not client:
             raise ValueError(f"the lock {lock.path!r} must have the same client as the condition {path!r}")
         super().__init__(client, path)
@@ -73,6 +73,9 @@ class Condition(Primitive):
                 "path the same lock, or a notifier would not exclude a waiter"
             )
         self._lock = lock or RLock(client, mine)
+        self._first = self._share_first_look("Condition")
+        if mine == f"{self._path}/{self._part}":
+            self._lock._first_look = self._first
 
     # -- the lock ------------------------------------------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class Condition(Primitive):
         """Return the wait, and the steps of its first part."""
         hold = self._held("wait on")
         self._lock._check_may_wait()
-        wait = ConditionWait(self._lock, self._waiters, hold, self._identity())
+        wait = ConditionWait(self._lock, self._waiters, hold, self._identity(), self._first)
         return wait, wait.steps(self._until(timeout))
 
     def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
@@ -217,7 +220,7 @@ class Condition(Primitive):
         """Return the hold with which the caller may wait and notify."""
         self._session.check_not_forked(self._path)
         if (hold := self._lock._own()) is None:
-            raise RuntimeError(f"cannot {wanted} un-acquired lock: {self._lock.path}")
+            raise RuntimeError(self._lock._why_not_held(f"cannot {wanted} un-acquired lock"))
         self._lock._check(hold)
         return hold
 

@@ -10,6 +10,7 @@ from ._errors import ZkConcurrentError
 from ._lock_base import LockBase
 from ._primitive import node_data
 from ._recipes.condition import clear, outwait, release_and_queue, withdraw
+from ._recipes.nodes import FirstLook
 from ._recipes.operations import OutOfReach
 from ._recipes.ticket import State
 
@@ -25,11 +26,12 @@ class ConditionWait:
         begun: how often the lock's acquire has begun.
     """
 
-    __slots__ = ("_lock", "_owner", "_waiters", "begun", "call", "hold")
+    __slots__ = ("_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
 
-    def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int) -> None:
+    def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
         check_depth(FRAMES + 5)  # or the lock could not be acquired again
         self._lock = lock
+        self._first = first
         self._waiters = waiters
         self._owner = owner
         self.hold = hold
@@ -45,11 +47,12 @@ class ConditionWait:
         """
         call, hold, path_state = self.call, self.hold, self._lock._path_state
         if not path_state.claim(hold, self._owner):
-            raise RuntimeError(f"cannot wait on un-acquired lock: {self._lock.path}")
+            raise RuntimeError(self._lock._why_not_held("cannot wait on un-acquired lock"))
         call.given_up = hold.ticket
         path_state.drop(hold)
         # No deadline: the caller must know the outcome before it goes on.
-        ticket = yield from call.run(release_and_queue(hold.ticket, self._waiters, node_data(self._owner)))
+        recipe = release_and_queue(hold.ticket, self._waiters, node_data(self._owner), self._first)
+        ticket = yield from call.run(recipe)
         call.settled = True
         if ticket is not None:
             if (yield from call.run(outwait(ticket), deadline)):

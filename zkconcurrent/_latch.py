@@ -15,7 +15,7 @@ class CountDownLatch(Primitive):
     """A count that goes down to zero, once; then all waiters go on, and later calls of `wait` return at once.
 
     Layout:
-        `<path>`, PERSISTENT, with the count as text; `<path>/_c_<uuid>-count-<n>`, PERSISTENT, one for each
+        `<path>`, PERSISTENT, with `<count> count`; `<path>/_c_<uuid>-count-<n>`, PERSISTENT, one for each
         `count_down(n)`. The nodes above are containers.
 
     Invariant:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ._cancel import cancel_waits
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.identity import task_of
+from ._engine.identity import ended, name, task_of
 from ._engine.local_handoff import LocalHandoff
 from ._engine.loss import Loss
 from ._engine.session import log
@@ -22,6 +22,7 @@ from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import Primitive, Waiter, check_on_lost, node_data, not_held, reports_loss
+from ._recipes.nodes import FirstLook
 from ._recipes.operations import MALFORMED, Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -225,6 +226,7 @@ class LockBase(Line, Acquirable):
     """The methods of all locks, over the holds that a `PathState` keeps."""
 
     _not_held = "release unlocked lock"
+    _first_look: FirstLook | None = None  # of a condition's own lock
 
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Any], object] | None = None
@@ -302,20 +304,24 @@ class LockBase(Line, Acquirable):
 
     def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
         """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
-        return (acquire if wait else try_acquire)(self._path, self._rule, data)
+        return (acquire if wait else try_acquire)(self._path, self._rule, data, self._first_look)
 
-    def _check(self, hold: Hold) -> None:
+    def _check(self, hold: Hold, owed: int | None = None) -> None:
         """Refuse to go on with a lost hold. A hold is also lost if its lease has ended by this client's clock.
+
+        Args:
+            hold: the hold.
+            owed: how many levels the caller has yet to settle if it is lost; all, unless given.
 
         Raises:
             LockLostError: the hold is lost.
         """
         self._session.check_lease()
         if hold.ticket.state is State.LOST:
-            raise self._lost_error(hold)
+            raise self._lost_error(hold, owed)
 
-    def _lost_error(self, hold: Hold) -> LockLostError:
-        return lost_error(hold)
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:
+        return lost_error(hold, owed)
 
     def _hold_to_release(self) -> Hold:
         """Return the hold that `release` applies to.
@@ -328,8 +334,15 @@ class LockBase(Line, Acquirable):
         hold = self._own() or next(iter(self._path_state.ended_at_exit(self._rule.role)), None)
         if hold is None:
             self._session.check_not_forked(self._path)
-            raise RuntimeError(f"{self._not_held}: {self._path}")
+            raise RuntimeError(self._why_not_held(self._not_held))
         return hold
+
+    def _why_not_held(self, why: str) -> str:
+        """Return why the caller has no hold to use, in `threading`'s words, and who else has one, if anybody has."""
+        other = self._newest()
+        if other is not None and other.alive and not ended(other.owner):
+            why = f"{why} (by this thread or task; {name(other.owner)!r} has acquired it)"
+        return f"{why}: {self._path}"
 
     def _release_level(self, hold: Hold) -> None:
         """Release one level of a hold, or settle one level of a lost one."""
@@ -346,7 +359,7 @@ class LockBase(Line, Acquirable):
         if self._session.exiting and hold.ticket.state is State.DISCARDED:
             return None  # its node was deleted at exit; no lock is taken, as a thread that has stopped may have it
         try:
-            self._check(hold)
+            self._check(hold, hold.depth - 1)
         except LockLostError:
             if hold.depth > 1:
                 hold.depth -= 1
@@ -523,5 +536,5 @@ class LockBase(Line, Acquirable):
         if hold is not None and not hold.alive:
             hold = None
         state = "unlocked" if hold is None else "locked"
-        name = f"zkconcurrent.{type(self).__name__}"
-        return f"<{state} {name} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"
+        kind = f"zkconcurrent.{type(self).__name__}"
+        return f"<{state} {kind} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"

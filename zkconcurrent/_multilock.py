@@ -103,7 +103,7 @@ class MultiLock(Several):
                 if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
                     yield from _give_back(calls, before)
                     return False
-            self._check_all()
+            self._check_all(before)
         except GeneratorExit:
             raise
         except BaseException:
@@ -112,14 +112,15 @@ class MultiLock(Several):
             raise
         return True
 
-    def _check_all(self) -> None:
-        """Refuse to go on if a lock was lost during the acquire."""
+    def _check_all(self, before: Levels) -> None:
+        """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
         holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
         if self._on_lost is not None:
             # Before the last check: every later loss is reported.
             self._joint_loss().tickets = [hold.ticket for _, hold in holds]
+        owed = {id(hold): depth for _, hold, depth in before}
         for lock, hold in holds:
-            lock._check(hold)
+            lock._check(hold, owed.get(id(hold), 0))  # what this call has acquired, it gives back
 
     def _begin_release(self) -> Released:
         holds: list[tuple[LockBase, Hold]] = []

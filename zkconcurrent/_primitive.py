@@ -9,8 +9,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, update_wrapper
 from inspect import signature
+from types import FunctionType
 from typing import Any, TypeVar
 
 from ._engine.driver import Call
@@ -23,6 +24,7 @@ from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._paths import check_path
 from ._recipes.destroy import Users, named
+from ._recipes.nodes import FirstLook
 from ._recipes.operations import Recipe
 
 T = TypeVar("T")
@@ -60,7 +62,24 @@ class Waiter:
     _session: Session
 
 
-class ByName:
+class Named:
+    """A class whose constructor has its name in errors such as a missing argument, also if a base class defines it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherited: Any = cls.__init__
+        if "__init__" not in vars(cls) and isinstance(inherited, FunctionType):
+            own: Any = FunctionType(
+                inherited.__code__, inherited.__globals__, "__init__", inherited.__defaults__, inherited.__closure__
+            )
+            update_wrapper(own, inherited, updated=())
+            del own.__wrapped__  # it is no wrapper, but the function itself
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
+
+
+class ByName(Named):
     """An object that is pickled by name: its class, its arguments and the URL of its client.
 
     Unpickling makes a new object, which holds nothing and uses the receiving process's own client: see
@@ -139,6 +158,12 @@ class Primitive(ByName, Waiter):
     def _new_state(self) -> PathState:
         """Return the state that all objects of this client and path share."""
         return PathState(self._session, self._path, self._kind)
+
+    def _share_first_look(self, kind: str) -> FirstLook:
+        """Return the first look at the path, the same for all objects of this client and path."""
+        with self._session.lock:
+            first = self._path_state.first_look = self._path_state.first_look or FirstLook(self._path, kind)
+        return first
 
     @property
     def client(self) -> KazooClient:
@@ -231,6 +256,14 @@ def check_timeout(blocking: bool, timeout: float) -> None:
         raise ValueError("timeout value must be a non-negative number")
     if timeout > threading.TIMEOUT_MAX:
         raise OverflowError("timeout value is too large")
+
+
+def kind_of(value: object) -> str:
+    """Return what an error calls an object of the wrong type: its class with the package, so that twins differ."""
+    package, _, rest = type(value).__module__.partition(".")
+    if package == "zkconcurrent":
+        package += ".aio" * rest.startswith("aio.")
+    return type(value).__name__ if package == "builtins" else f"{package}.{type(value).__name__}"
 
 
 def check_on_lost(on_lost: object) -> None:

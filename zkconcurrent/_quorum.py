@@ -13,7 +13,7 @@ from weakref import ref
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.identity import ended
+from ._engine.identity import ended, name
 from ._engine.interrupted import check_not_interrupted
 from ._engine.loss import Loss, ReportsOnce, listen, was_lost
 from ._engine.waiting import Steps, ends_by_itself
@@ -129,7 +129,7 @@ class QuorumLock(Several):
         owner = self._identity()
         held = self._mine()
         if held is not None and self._is_lost(held):
-            raise held.error()
+            raise held.error(len(self._held.get(owner, ())))
         wait = blocking and timeout != 0
         if wait and owner in self._acquiring:
             raise ClientError(
@@ -274,10 +274,13 @@ class QuorumLock(Several):
         exiting = self._session.exiting
         quorum = self._mine() or (self._newest() if exiting else None)
         if quorum is None:
-            raise RuntimeError(f"cannot release un-acquired lock: {self!r}")
+            others = [name(owner) for owner, held in list(self._held.items()) if held and not ended(owner)]
+            why = f" (by this thread or task; {others[-1]!r} has acquired it)" if others else ""
+            raise RuntimeError(f"cannot release un-acquired lock{why}: {self!r}")
         if exiting:
             return [], [], 0  # as in `LockBase._begin_release`
-        errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
+        owed = len(self._held.get(quorum.owner, ())) - 1
+        errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
         left = levels(reversed(quorum.parts))
         # Before the first delete: from then on, another thread may tell of a loss at any moment.
@@ -426,9 +429,9 @@ class _Quorum:
         """How many of its locks are held."""
         return sum(hold.alive for _, hold in self.parts)
 
-    def error(self) -> LockLostError:
-        """Return the error for the loss."""
-        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]))
+    def error(self, owed: int) -> LockLostError:
+        """Return the error for the loss; `owed` is how many acquires its thread has yet to settle after it."""
+        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]), owed)
 
     def listen(self, lock: QuorumLock) -> None:
         """Listen to the loss of each hold; a loss that has come already counts, too."""

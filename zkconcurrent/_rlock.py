@@ -109,7 +109,7 @@ class RLock(LockBase):
         except LockLostError:  # its node was gone: the `with` block around the condition's wait raises this at its end
             hold.ticket.become(State.LOST)
             self._path_state.put_back(hold)
-            raise
+            raise self._lost_error(hold) from None
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:

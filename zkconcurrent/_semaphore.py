@@ -12,6 +12,7 @@ from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
 from ._engine.session import log
 from ._engine.waiting import FRAMES, Steps, check_depth, insist
+from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_positive, most_together
 from ._lock_base import Contender, LockBase
@@ -70,7 +71,7 @@ class Semaphore(LockBase):
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
         self._value = value
-        self._layout = Layout(self._path, value)
+        self._layout = Layout(self._path, value, self._share_first_look("Semaphore"))
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
@@ -178,7 +179,7 @@ class Semaphore(LockBase):
             if holds and not holds[0].alive:
                 for hold in holds:
                     self._path_state.drop(hold)
-                raise lost_error(holds[0])
+                raise self._lost_error(holds[0])
             self._check_bounds(n - len(holds))
             insist(lambda: self._drop_all(holds))  # an interrupt on the way leaves none of them
         call.settled = True
@@ -194,6 +195,11 @@ class Semaphore(LockBase):
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
             self._note((yield from call.run(adding)))
+
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
+        me = self._identity()
+        lost = [each for each in self._path_state.all(PERMIT.role) if each.owner == me and not each.alive]
+        return lost_error(hold, len(lost))
 
     def _to_release(self, n: int) -> list[Hold]:
         """Return the holds to release or settle next: either all are alive, or all are lost."""

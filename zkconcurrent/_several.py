@@ -16,7 +16,7 @@ from ._engine.waiting import Steps, insist
 from ._errors import LockLostError, ZkConcurrentError
 from ._lock import Lock
 from ._lock_base import Acquirable, LockBase
-from ._primitive import check_on_lost
+from ._primitive import check_on_lost, kind_of
 from ._recipes.ticket import State
 from ._rlock import RLock
 from ._together import Branch, together
@@ -58,7 +58,7 @@ class Several(Acquirable):
         if not isinstance(lock, Lock | RLock):
             raise TypeError(
                 f"a {cls._kind} takes locks of zkconcurrent (of a ReadWriteLock, its read_lock or write_lock), not "
-                f"{type(lock).__name__}"
+                f"a {kind_of(lock)}"
             )
         return lock
 

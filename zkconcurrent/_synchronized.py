@@ -30,7 +30,7 @@ from ._local import LocalNamespace
 from ._locklike import LockLike
 from ._namespace import Namespace, SharedNamespace
 from ._paths import check_name, check_path, escape
-from ._primitive import opens_by_name
+from ._primitive import kind_of, opens_by_name
 from ._rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
@@ -294,7 +294,7 @@ class LockedBy(ABC):
         self._path = path
         if path is None:
             if not self._is_lock(where):
-                raise TypeError(f"without a path, give a lock, not {type(where).__name__}")
+                raise TypeError(f"without a path, give a lock, not a {kind_of(where)}")
             self._template = Template("")
             return
         if not (isinstance(where, (KazooClient, *self._namespaces)) or callable(where)):

@@ -21,7 +21,7 @@ from typing import Any
 import kazoo
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError
+from kazoo.exceptions import AuthFailedError, MarshallingError, UnimplementedError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import connection as kazoo_connection
 from kazoo.protocol import serialization
@@ -33,9 +33,9 @@ from tests.conftest import Eventually
 from tests.helpers.bench import ask
 from tests.helpers.old_server import Manner, OldServer
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Lock
+from zkconcurrent import DetachedLock, Dict, Event, Lock, Queue, ReadWriteLock, RefusedError, Semaphore, Set
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.replies import HandledReply
+from zkconcurrent._kazoo.replies import HandledReply, failure
 from zkconcurrent.testing import Server
 
 REQUESTED, GRANTED = 30.0, 4.0
@@ -200,6 +200,7 @@ REQUESTS = {
     "SetData": ("path", "data", "version"),
     "GetData": ("path", "watcher"),
     "GetChildren": ("path", "watcher"),
+    "GetChildren2": ("path", "watcher"),
     "CheckVersion": ("path", "version"),
     "Sync": ("path",),
     "Transaction": ("operations",),
@@ -328,7 +329,7 @@ def test_another_kazoo(have: Callable[[pytest.MonkeyPatch], None], monkeypatch: 
 
 # -- opcodes that a server does not know -----------------------------------------------------------------------------
 
-CREATE_CONTAINER, GET_EPHEMERALS = 19, 103
+CREATE2, CREATE_CONTAINER, GET_EPHEMERALS, ADD_WATCH = 15, 19, 103, 106
 SESSION = 4.0
 
 
@@ -397,6 +398,51 @@ def test_a_create_in_doubt_on_such_a_server(zookeeper: Server, zk_path: str, eve
         finally:
             client.stop()
             client.close()
+
+
+OF_3_4 = {CREATE2, CREATE_CONTAINER, GET_EPHEMERALS, ADD_WATCH} | {17, 18, 20, 21, 22, 104, 105, 107}
+
+
+@pytest.mark.parametrize("manner", ["answers", "answers and closes"])
+def test_zookeeper_3_4(manner: Manner, zookeeper: Server, zk_path: str) -> None:
+    """Fault 245: all but Dict and Set work on a server without containers and create2; a Dict is told what it needs."""
+    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+    with OldServer(zookeeper.hosts, OF_3_4, manner) as old:
+        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
+        client.start()
+        try:
+            for lock in (
+                Lock(client, f"{zk_path}/lock"),
+                ReadWriteLock(client, f"{zk_path}/pair").write_lock,
+                Semaphore(client, f"{zk_path}/semaphore", 2),
+                DetachedLock(client, f"{zk_path}/detached", "somebody"),
+            ):
+                for _ in range(2):
+                    assert lock.acquire(timeout=30)
+                    assert lock.fencing_token > 0
+                    lock.release()
+            with Lock(client, f"{zk_path}/lock"):
+                (name,) = client.get_children(f"{zk_path}/lock")
+                stat = client.exists(f"{zk_path}/lock/{name}")
+                assert Lock(client, f"{zk_path}/lock").fencing_token == stat.czxid
+            event = Event(client, f"{zk_path}/event")
+            event.set()
+            assert event.wait(30)
+            queue = Queue(client, f"{zk_path}/queue")
+            queue.put(b"item")
+            assert queue.get(timeout=30) == b"item"
+            for kind in (Dict, Set):
+                with pytest.raises(RefusedError, match=r"a Dict or Set needs ZooKeeper 3\.6"):
+                    len(kind(client, f"{zk_path}/{kind.__name__}"))
+        finally:
+            client.stop()
+            client.close()
+
+
+@pytest.mark.parametrize("error", [UnimplementedError, MarshallingError])
+def test_a_refusal_names_no_other_primitive(error: type[Exception]) -> None:
+    """Fault 245: the reason that a lock is given is not that of a Dict."""
+    assert "Dict" not in str(failure(error(), "/path"))
 
 
 def cycle(lock: Lock) -> None:

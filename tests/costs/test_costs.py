@@ -456,6 +456,10 @@ def test_permits(kind: type[Semaphore], permits: int, counted: KazooClient, prox
 def test_a_try_for_a_permit(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try where none is free: five reads in one round trip, no write. One that succeeds asks them once more."""
     semaphore, reads = Semaphore(counted, zk_path), {"sync": 1, "getChildren": 3, "getData": 1}
+    with Semaphore(zk, zk_path), proxy.counting() as first:  # a client's first call also looks at the path itself
+        assert not semaphore.acquire(blocking=False)
+    assert first.requests == {**reads, "getChildren": 4}
+    assert first.flights == 1
     with Semaphore(zk, zk_path), proxy.counting() as failing:
         assert not semaphore.acquire(blocking=False)
     assert failing.requests == reads
@@ -516,6 +520,7 @@ def test_a_permit_released_wakes_one(
     """However many wait, a release wakes the first of them; the waiter that takes the permit wakes the next."""
     held, semaphore, n = Semaphore(zk, zk_path), Semaphore(counted, zk_path), 20
     held.acquire()
+    assert semaphore.locked()  # a client's first call looks at the path itself
     with proxy.counting() as until_waiting:
         waiting = [in_thread(semaphore.acquire) for _ in range(n)]
         # Each joins with three listings and a read; the first leaves three watches, the others one each.

@@ -80,8 +80,7 @@ def test_counts_are_exact(proxy: Proxy, client: KazooClient, path: str) -> None:
         "getData": 1,
         "setData": 1,
         "exists": 2,
-        "getChildren": 1,
-        "getChildren2": 1,
+        "getChildren": 2,
         "multi": 1,
     }
     assert count.flights == 9

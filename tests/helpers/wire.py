@@ -25,7 +25,7 @@ OPCODES = {
     8: "getChildren",
     9: "sync",
     11: "ping",
-    12: "getChildren2",
+    12: "getChildren",  # getChildren2: it asks the same, and its reply also has the node's stat
     13: "check",
     14: "multi",
     15: "create2",

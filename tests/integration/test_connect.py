@@ -352,7 +352,7 @@ def test_nobody_is_there() -> None:
 
 @clean
 def test_each_address_and_its_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 254: the error says how the attempt at each address ended, and the log does long before; no password."""
+    """Fault 253: the error says how the attempt at each address ended, and the log does long before; no password."""
     with nobodys_port() as one, caplog.at_level(logging.WARNING, "zkconcurrent"):
         url = f"zk://u:secret@127.0.0.1:{one},nosuch.invalid,a{'b' * 70}.invalid/app?start_timeout=2.5&timeout=2"
         with pytest.raises(TimeoutError) as caught:
@@ -367,7 +367,7 @@ def test_each_address_and_its_failure(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 254: a call that waits is told of in the log, once for each client."""
+    """Fault 253: a call that waits is told of in the log, once for each client."""
     with nobodys_port() as port, caplog.at_level(logging.WARNING, "zkconcurrent"):
         client = KazooClient(f"127.0.0.1:{port}", connection_retry={"max_tries": -1, "max_delay": 0.2})
         lock = zkconcurrent.Lock(client, "/nowhere")
@@ -383,7 +383,7 @@ def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -
 
 
 def test_recipes_of_kazoo(zookeeper: Server, zk_path: str) -> None:
-    """Fault 252: a client of `connect` refuses them, by an error that names ours, unless it is opened for them."""
+    """Fault 251: a client of `connect` refuses them, by an error that names ours, unless it is opened for them."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
         recipes = {name for name, made in vars(client).items() if isinstance(made, functools.partial)}
         assert {"Lock", "Semaphore", "Counter", "SetPartitioner"} < recipes
@@ -408,7 +408,7 @@ def test_recipes_of_kazoo(zookeeper: Server, zk_path: str) -> None:
 def test_a_recipe_of_kazoo_at_a_path_of_ours(
     recipe: str, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
 ) -> None:
-    """Fault 252: a plain client warns of it, once for each path."""
+    """Fault 251: a plain client warns of it, once for each path."""
     with caplog.at_level(logging.WARNING, "zkconcurrent"), zkconcurrent.Lock(zk, zk_path):
         for _ in range(2):
             # Its semaphore counts our node as a lease.

@@ -24,6 +24,8 @@ from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
+JAVA = "77777777-0000-4000-8000-000000000000"  # a party of Curator's; ours sort before and behind it
+
 
 @pytest.fixture
 def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
@@ -311,7 +313,7 @@ def test_ready_is_made_again_as_the_last_party_leaves(
         )
         first._session.registry.seed, last._session.registry.seed = (each * 8 + "-0000-4000-8000" for each in "f0")
         zk.ensure_path(zk_path)
-        zk.create(f"{zk_path}/java", ephemeral=True)
+        zk.create(f"{zk_path}/{JAVA}", ephemeral=True)
         go = threading.Event()
         leaving = [
             in_thread(lambda: last.enter(20) and go.wait(20) and last.leave(20)),
@@ -320,7 +322,7 @@ def test_ready_is_made_again_as_the_last_party_leaves(
         # Java's, the last one's, and `ready`: before that is made, there are three parties.
         eventually(lambda: len(names := zk.get_children(zk_path)) == 3 and "ready" in names and waits(first))
         slow.stall(to_server=False)
-        zk.delete(f"{zk_path}/java")
+        zk.delete(f"{zk_path}/{JAVA}")
         zk.delete(f"{zk_path}/ready")
         with proxy.hold("getChildren", where=lambda message: message.path == zk_path) as looked:
             go.set()

@@ -92,7 +92,7 @@ def test_what_is_no_latchs(zk: KazooClient, zk_path: str) -> None:
         with pytest.raises(ForeignNodeError, match="b'once'") as caught:
             call()
         assert zk_path in str(caught.value)
-    zk.set(zk_path, b"1")
+    zk.set(zk_path, b"1 count")
     for name in ("x", "count-1", f"_c_{'0' * 36}-lock-0000000001"):
         zk.create(f"{zk_path}/{name}")
     assert latch.count == 1
@@ -216,7 +216,7 @@ def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) ->
     zk.create(zk_path, b"an application's", makepath=True)
     with pytest.raises(ForeignNodeError, match="application"):
         latch.destroy()
-    zk.set(zk_path, b"3")
+    zk.set(zk_path, b"3 count")
     latch.count_down()
     zk.create(f"{zk_path}/child", b"too")
     with pytest.raises(ForeignNodeError, match="child"):

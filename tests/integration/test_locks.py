@@ -546,3 +546,13 @@ def test_called_on_kazoos_own_threads(zk: KazooClient, zk_path: str, eventually:
         eventually(lambda: len(seen) == 2)
     assert "spawn" in str(seen[0])
     eventually(queued(zk, zk_path, 1))
+
+
+@reentrant
+def test_another_thread_has_it(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A thread that releases what another has acquired is told which one has."""
+    lock = kind(zk, zk_path)
+    with lock, pytest.raises(RuntimeError, match=r"by this thread or task; '.+' has acquired it"):
+        in_thread(lock.release).result(10)
+    with pytest.raises(RuntimeError, match=r"cannot release un-acquired lock: /"):
+        lock.release()

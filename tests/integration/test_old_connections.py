@@ -35,7 +35,7 @@ def old(zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 
 def test_the_first_hold(old: Callable[..., KazooClient], zk_path: str) -> None:
-    """Fault 253: the connection is replaced once, whose begin proves the lease, and the session stays the same."""
+    """Fault 252: the connection is replaced once, whose begin proves the lease, and the session stays the same."""
     client = old()
     session = client.client_id
     lock = Lock(client, zk_path)

@@ -714,7 +714,7 @@ def test_destroy_as_another_client_comes(
     client.stop()
     mine, theirs = Queue[bytes](connect(hosts=proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
     members = {"where": lambda message: message.path == f"{zk_path}/members", "nth": 1 if refused else 2}
-    with proxy.hold("getChildren", "getChildren2", **members) as listed:
+    with proxy.hold("getChildren", **members) as listed:
         destroying = in_thread(mine.destroy)
         listed.wait()
         theirs.put(b"new")

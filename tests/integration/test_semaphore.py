@@ -26,6 +26,7 @@ from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.lease import Lease
 from zkconcurrent._limits import most_together
 from zkconcurrent._paths import LONGEST
+from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.operations import Requeue
 from zkconcurrent._recipes.semaphore import Layout, take
 from zkconcurrent._recipes.ticket import State, Ticket
@@ -638,7 +639,7 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
 def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 41: a path that kazoo's recipes use is refused with an error that names the child."""
     lock = connect().Lock(f"{zk_path}/locks")
-    with lock, pytest.raises(ForeignNodeError, match="migrate"):
+    with lock, pytest.raises(ForeignNodeError, match="take both locks"):
         Semaphore(zk, zk_path).acquire()
 
 
@@ -714,7 +715,7 @@ def test_a_lease_that_runs_out_among_several() -> None:
     ticket = Ticket("/s/locks", "_c_1-", session)
     ticket.queued_as("_c_1-lock-0", 1)
     leases: list[Ticket] = []
-    recipe = take(ticket, leases, Layout("/s", 2), 2, b"{}")
+    recipe = take(ticket, leases, Layout("/s", 2, FirstLook("/s", "Semaphore")), 2, b"{}")
     answers: Iterator[object] = iter(
         [*(Ticket("/s/leases", f"_c_{next(queue)}-", session) for _ in range(2)), None, True, True]
     )

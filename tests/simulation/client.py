@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.exceptions import SessionExpiredError
-from kazoo.protocol.serialization import GetChildren
+from kazoo.protocol.serialization import GetChildren2
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 
 from tests.simulation.ensemble import Ensemble, Server, SessionState, Transport, told
@@ -292,7 +292,7 @@ class Connection:
         answer.set(value)
         watcher = getattr(request, "watcher", None)
         if watcher:
-            watchers = client._child_watchers if isinstance(request, GetChildren) else client._data_watchers
+            watchers = client._child_watchers if isinstance(request, GetChildren2) else client._data_watchers
             watchers[request.path].add(watcher)
 
 

@@ -16,7 +16,7 @@ from zkconcurrent._election import Candidate, Election, Term
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError
 from zkconcurrent._paths import ancestors
-from zkconcurrent._recipes.rules import SELECTOR
+from zkconcurrent._recipes.rules import MUTEX
 from zkconcurrent._recipes.ticket import State
 
 PATH = "/app/e"
@@ -50,7 +50,7 @@ class Act(NamedTuple):
 
 def leader_of(line: Line | None) -> tuple[str, bytes] | None:
     """Return the first of the nodes."""
-    return min(line or (), key=lambda each: SELECTOR.key(each[0]), default=None)
+    return min(line or (), key=lambda each: MUTEX.key(each[0]), default=None)
 
 
 def as_logged(candidate: Candidate | None) -> tuple[str, bytes] | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -25,7 +25,7 @@ from kazoo.protocol.serialization import (
     Create2,
     Delete,
     Exists,
-    GetChildren,
+    GetChildren2,
     GetData,
     SetData,
     Sync,
@@ -36,12 +36,13 @@ from kazoo.protocol.states import EventType
 from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
 from zkconcurrent._kazoo.watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches
+from zkconcurrent._recipes.operations import Names
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, Exists, AddWatch, RemoveWatches)  # the requests that a server answers by itself
+LOCAL = (GetData, GetChildren2, Exists, AddWatch, RemoveWatches)  # the requests that a server answers by itself
 
 
 def _incremented(version: int) -> int:
@@ -54,11 +55,12 @@ def only_checks(request: Any) -> bool:
     return isinstance(request, Transaction) and all(isinstance(each, CheckVersion) for each in request.operations)
 
 
-class Listing(list[str]):
+class Listing(Names):
     """The names of children, with how much of the log the server had applied."""
 
-    def __init__(self, names: Iterable[str], seen: int) -> None:
-        super().__init__(names)
+    def __init__(self, node: Znode, seen: int) -> None:
+        super().__init__(node.children)
+        self.data_length = len(node.data)
         self.seen = seen
 
 
@@ -440,12 +442,12 @@ class Ensemble:
             if request.watcher is not None:
                 server.watches.setdefault(path, {})[wire] = None
             return server.nodes[path].stat() if path in server.nodes else None
-        if isinstance(request, GetChildren):
+        if isinstance(request, GetChildren2):
             if path not in server.nodes:
                 raise kazoo_errors.NoNodeError
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
-            return Listing(server.nodes[path].children, server.applied)
+            return Listing(server.nodes[path], server.applied)
         if isinstance(request, AddWatch):
             server.tree_watches.setdefault(path, {})[wire] = None
             return None

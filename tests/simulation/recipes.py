@@ -395,7 +395,9 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
         return "has no deadline, or no predecessor"
     if recipe in ("destroy", "resize") and fault != 20:
         return of_calls(recipe, operation, fault)
-    if fault == 20 and (recipe in ("add", "destroy", "resize") or parts & {"Sync", "EnsureContainer"}):
+    if fault == 20 and (
+        recipe in ("add", "destroy", "resize") or parts & {"Sync", "EnsureContainer"} or operation == "Children"
+    ):
         return "has no node"
     return impossible(recipe, operation, fault)
 

@@ -21,6 +21,7 @@ from tests.simulation.semaphore import (
 )
 from tests.simulation.world import Violation
 from zkconcurrent import _semaphore
+from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.semaphore import Layout, count, read
 from zkconcurrent._semaphore import Semaphore
@@ -152,7 +153,7 @@ class ResizeChecks(PermitChecks):
     def _size_of(nodes: dict[str, bytes]) -> int:
         if CHROOT + PERMITS not in nodes:
             return VALUE
-        number, _ = read(Layout(PATH, None), Node(nodes[CHROOT + PERMITS], 0, 0.0, 0))
+        number, _ = read(Layout(PATH, None, FirstLook(PATH, "Semaphore")), Node(nodes[CHROOT + PERMITS], 0, 0.0, 0))
         below = f"{CHROOT}{PERMITS}/"
         return number + count([path.removeprefix(below) for path in nodes if path.startswith(below)])
 

@@ -17,6 +17,7 @@ from tests.simulation.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
+from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.rules import MUTEX, PERMIT, blockers
 from zkconcurrent._recipes.semaphore import Layout, count, read
@@ -163,7 +164,7 @@ class PermitChecks(Checks):
         node = leader.nodes.get(CHROOT + PERMITS)
         if node is None:
             return VALUE
-        number, _ = read(Layout(PATH, None), Node(node.data, 0, 0.0, 0))
+        number, _ = read(Layout(PATH, None, FirstLook(PATH, "Semaphore")), Node(node.data, 0, 0.0, 0))
         return number + count(leader.children(CHROOT + PERMITS))
 
     def step(self) -> None:

@@ -74,7 +74,7 @@ MUTANTS = [
     bug(
         "a release does not tell a loss",
         f"{LOCK}._begin_release",
-        "[quorum.error()] if self._is_lost(quorum) else []",
+        "[quorum.error(owed)] if self._is_lost(quorum) else []",
         "[]",
     ),
     # Releases.

@@ -12,6 +12,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.rwlock import RWRun, random_passes
 from tests.simulation.world import Violation
 from zkconcurrent import _rwlock
+from zkconcurrent._recipes import rules
 from zkconcurrent._recipes.operations import CreateEphemeral, Multi
 from zkconcurrent._recipes.queue import acquire, downgrade
 from zkconcurrent._recipes.rules import READ, WRITE
@@ -56,6 +57,7 @@ MUTANTS: dict[str, Callable[[], list[object]]] = {
     "roles have orders of their own": lambda: [
         patch.object(_rwlock.ReadLock, "_rule", READ._replace(roles=("__READ__",))),
         patch.object(_rwlock.WriteLock, "_rule", WRITE._replace(roles=("__WRIT__",))),
+        patch.object(rules, "KINDS", {}),  # else each refuses the other's nodes
     ],
     "a downgrade queues at the tail": lambda: [
         patch.object(_rwlock, "downgrade", lambda writer, rule, data: acquire(writer.path, rule, data)),

@@ -29,7 +29,7 @@ STRUCK = (
     ("multi",),
     ("delete",),
     ("sync",),
-    ("getChildren", "getChildren2", "getData", "getEphemerals"),
+    ("getChildren", "getData", "getEphemerals"),
     ("connect",),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import uuid
 from typing import TypeAlias
 
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
+from zkconcurrent._recipes.operations import Names
 from zkconcurrent._recipes.rules import (
+    KINDS,
     LATCH,
     MUTEX,
+    PERMIT,
     READ,
-    SELECTOR,
     WRITE,
     Rule,
     blockers,
@@ -25,7 +28,7 @@ from zkconcurrent._recipes.rules import (
     line_up,
 )
 
-Names: TypeAlias = "st.SearchStrategy[str]"
+Named: TypeAlias = "st.SearchStrategy[str]"
 Case: TypeAlias = tuple[Rule, list[str]]
 
 uuids = st.uuids().map(str)
@@ -38,7 +41,7 @@ foreign = st.one_of(
 )
 
 
-def named(role: str, numbers: Names = sequences) -> Names:
+def named(role: str, numbers: Named = sequences) -> Named:
     """Return names of ours in a role."""
     return st.builds(lambda u, n: f"_c_{u}-{role}{n}", uuids, numbers)
 
@@ -53,7 +56,7 @@ mutexes = lists(named("lock-") | foreign)
 # Of few numbers, so that the two nodes of a downgrade are met.
 pairs = lists(named("__READ__", few) | named("__WRIT__", few) | foreign)
 queues: st.SearchStrategy[Case] = st.one_of(
-    st.tuples(st.sampled_from([MUTEX, SELECTOR]), mutexes),
+    st.tuples(st.just(MUTEX), mutexes),
     st.tuples(st.just(LATCH), latches),
     st.tuples(st.sampled_from([READ, WRITE]), pairs),
 )
@@ -61,7 +64,7 @@ queues: st.SearchStrategy[Case] = st.one_of(
 
 def exclude(rule: Rule, one: str, other: str) -> bool:
     """Return whether two must not hold together, said apart from the code: as a user would."""
-    if rule in (MUTEX, SELECTOR, LATCH):
+    if rule in (MUTEX, LATCH):
         return True
     writers = ("__WRIT__" in one) + ("__WRIT__" in other)
     return writers == 2 or (writers == 1 and rule.key(one) != rule.key(other))
@@ -196,8 +199,7 @@ def test_kazoos_nodes_are_refused() -> None:
 
 OURS_OR_SEQUENTIAL = [
     "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001",
-    "_c_7f3f0b6c-1111-4222-8333-444444444444-__READ__0000000004",
-    "_c_7f3f0b6c-1111-4222-8333-444444444444-latch-0000000002",
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-turn-0000000004",
     "_c_7f3f0b6c-1111-4222-8333-444444444444-lock--000000001",
     "_c_7f3f0b6c-1111-4222-8333-444444444444-lock--2147483648",
     "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-2147483647",
@@ -214,15 +216,35 @@ def test_foreign_contenders_count() -> None:
     check_queue("/app/lock", OURS_OR_SEQUENTIAL)
 
 
-def test_candidates_of_the_other_layout_are_refused() -> None:
-    """Of Curator's two layouts of an election, neither excludes the other; a lock counts the candidates of both."""
-    ours, theirs = "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001", "_c_x-latch-0000000001"
-    for rule, name in ((SELECTOR, theirs), (LATCH, ours)):
-        with pytest.raises(ForeignNodeError, match="other layout") as caught:
-            check_queue("/app/leader", [ours, theirs], rule.refuses)
-        assert repr(name) in str(caught.value)
-    check_queue("/app/lock", [ours, theirs], MUTEX.refuses)
-    check_queue("/app/leader", [ours, "zz-0000000001"], SELECTOR.refuses)
+@pytest.mark.parametrize("rule", [MUTEX, LATCH, READ, WRITE, PERMIT], ids=lambda rule: rule.role)
+def test_the_nodes_of_other_kinds_are_refused(rule: Rule) -> None:
+    """Fault 236: a node with the role of another kind's is refused, before and behind ours; unknown roles count.
+
+    The same holds for names without Curator's prefix, as an old Curator makes them.
+    """
+    ours = f"_c_7f3f0b6c-1111-4222-8333-444444444444-{rule.role}0000000005"
+    for role, kind in KINDS.items():
+        theirs = [
+            f"_c_7f3f0b6c-1111-4222-8333-55555555555a-{role}{n}" for n in ("0000000001", "0000000009", "-000000001")
+        ]
+        if role in (*LATCH.roles, *MUTEX.roles, *READ.roles, "queue-", "qn-"):
+            theirs += [f"{role}0000000001"]
+        for name in theirs:
+            if role in rule.roles:
+                check_queue("/app/lock", [ours, name, "zz-0000000001"], rule)
+                continue
+            with pytest.raises(ForeignNodeError, match=re.escape(kind)) as caught:
+                check_queue("/app/lock", [ours, name, "zz-0000000001"], rule)
+            assert repr(name) in str(caught.value)
+
+
+def test_a_queue_whose_node_has_data_is_refused() -> None:
+    """Fault 236: the path of a queue has no data; one that has keeps another primitive's state."""
+    names = Names(["_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001"])
+    check_queue("/app/lock", names)
+    names.data_length = 7
+    with pytest.raises(ForeignNodeError, match="7 bytes of data"):
+        check_queue("/app/lock", names)
 
 
 NEITHER = ["orders", "0", "-1", "lock", "waiters", "permits", "x-0000000001\n", "00000000071x", "lock_000000001"]

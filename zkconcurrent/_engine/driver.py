@@ -400,6 +400,18 @@ class Call:
         part = step.operations[failed.part or 0] if isinstance(failed, NoNode) else None
         return self._no_chroot() if isinstance(part, Container | Create) and part.path.count("/") == 1 else failed
 
+    def _tree_failure(self, _step: WatchTree, error: Exception, failed: Exception) -> Exception:
+        """Return why a tree is not watched, as only a Dict or Set asks for that."""
+        if isinstance(error, kazoo_errors.UnimplementedError):
+            return RefusedError(self.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")
+        if isinstance(error, kazoo_errors.MarshallingError):
+            return RefusedError(
+                self.path,
+                "ZooKeeper refused the watch: a Dict or Set needs servers whose watchManagerName is not "
+                "WatchManagerOptimized",
+            )
+        return failed
+
     def _no_chroot(self) -> RefusedError:
         return RefusedError(
             self.path,
@@ -726,4 +738,5 @@ _FAILURES: dict[type, Callable[[Call, Any, Exception, Exception], Exception]] = 
     CreatePersistent: Call._persistent_failure,
     CreateTogether: Call._together_failure,
     Multi: Call._together_failure,
+    WatchTree: Call._tree_failure,
 }

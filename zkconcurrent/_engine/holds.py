@@ -103,6 +103,7 @@ class PathState:
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
+        first_look: this client's first look at the path, if the primitive needs one.
         observers: the objects to tell of losses, by role.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         notes: how often a call that changes that value, or waits for it, has noted it.
@@ -118,6 +119,7 @@ class PathState:
         self.handoff: Any = None  # a `LocalHandoff`, made by the layers above
         self.part = ""
         self.lock = ""
+        self.first_look: Any = None  # a `FirstLook`, made by the layers above
         self.last_seen: Any = None
         self.notes = 0
         self.elsewhere: dict[str, int] = {}
@@ -286,7 +288,7 @@ class PathState:
             except BaseException:
                 self._tell(hold)  # again, after an interrupt: nobody else would
                 raise
-            raise lost_error(hold)
+            raise lost_error(hold, 0)
         if refusal is not None:
             raise refusal
 
@@ -354,10 +356,25 @@ def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 
 
-def lost_error(hold: Hold) -> LockLostError:
-    """Return the error for a thread whose hold is lost and not settled."""
+def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
+    """Return the error for a thread whose hold is lost.
+
+    Args:
+        hold: the hold.
+        owed: how many levels the thread has yet to settle after this error; those of the hold, unless given.
+    """
+    owed = hold.depth if owed is None else owed
+    if not owed:
+        advice = "nothing is left to release: acquire again"
+    elif owed == 1:
+        advice = "leave its `with` block or, if it has none, call release(); then acquire again"
+    else:
+        advice = (
+            f"{owed} levels are left: leave the `with` block of each or, for one that has none, call release(); then "
+            "acquire again"
+        )
     return LockLostError(
         hold.path,
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
-        f"held the lock since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
+        f"held the lock since; {advice}",
     )

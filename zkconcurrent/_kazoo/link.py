@@ -24,6 +24,7 @@ from kazoo.protocol.serialization import (
     Create2,
     Exists,
     GetChildren,
+    GetChildren2,
     GetData,
     MultiHeader,
     SetData,
@@ -48,6 +49,7 @@ from .._recipes.operations import (
     Create,
     CreateEphemeral,
     Delete,
+    Names,
     Part,
     Set,
     makes_ephemerals,
@@ -122,6 +124,17 @@ class MultiWithContainers(Transaction):  # type: ignore[misc]
 
 _SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}  # of results in a multi
 _END = multiheader_struct.pack(-1, True, -1)
+
+
+class ListChildren(GetChildren2):  # type: ignore[misc]
+    """The request for the names of children, of whose reply the stat is read no further than needed."""
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> Names:
+        """Read the reply: the names, and the node's stat, which ends with dataLength, numChildren and pzxid."""
+        names = Names(GetChildren.deserialize(buffer, offset))
+        (names.data_length,) = int_struct.unpack_from(buffer, len(buffer) - 16)
+        return names
 
 
 class CreatedStat(NamedTuple):
@@ -390,7 +403,27 @@ class Link:
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
-        self.transport.send(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), self._as_write(reply))
+        if self.containers:
+            self.transport.send(
+                Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), self._as_write(reply)
+            )
+            return
+        # ZooKeeper 3.4 has neither containers nor create2, whose reply has the stat.
+        kind = CreateRequest if self.containers is False else Create2
+
+        def on_reply(made: HandledReply) -> None:
+            if isinstance(made.error, kazoo_errors.UnimplementedError):
+                self.containers = False
+                reply.set_exception(kazoo_errors.ConnectionLoss())  # repeat it as the other request
+            elif made.error is not None:
+                reply.set_exception(made.error)
+            elif kind is CreateRequest:  # on the connection thread, these two belong to the reply that is being read
+                reply.set((made.value, CreatedStat(self.client.last_zxid, self.session() or 0)))
+            else:
+                reply.set(made.value)
+
+        create = kind(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL)
+        self.transport.send(create, self._as_write(HandledReply(on_reply)))
 
     def multi(self, operations: Sequence[Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
@@ -519,7 +552,7 @@ class Link:
 
     def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names; with a watcher, also leave a watch there, if the node exists."""
-        self.transport.send(GetChildren(self.full(path), watcher), reply)
+        self.transport.send(ListChildren(self.full(path), watcher), reply)
 
     def sync(self, path: str, reply: Reply) -> None:
         """Have the server catch up with its leader."""

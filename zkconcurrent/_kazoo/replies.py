@@ -161,10 +161,7 @@ _REASONS = {
         "the servers have localSessionsEnabled, which locks can use only with localSessionsUpgradingEnabled"
     ),
     kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
-    kazoo_errors.MarshallingError: (
-        "see the server's log; a Dict or Set needs servers whose watchManagerName is not WatchManagerOptimized"
-    ),
-    kazoo_errors.UnimplementedError: "the server is too old; a Dict or Set needs ZooKeeper 3.6 or newer",
+    kazoo_errors.UnimplementedError: "the server is too old to know it",
     kazoo_errors.SessionClosedRequireSaslError: (
         "the servers demand credentials: a user and a password (auth_data), or SASL (sasl_options)"
     ),

@@ -6,8 +6,8 @@ notifier, and to a waiter that withdraws at its deadline. So no notification is 
 
 from __future__ import annotations
 
-from .._errors import RefusedError
-from .nodes import Lacking, missing
+from .._errors import ForeignNodeError, RefusedError
+from .nodes import FirstLook, Lacking
 from .operations import (
     Children,
     ConnectionLost,
@@ -38,14 +38,22 @@ WAITER = Rule("waiter-", ("waiter-",))
 """The queue of waiters. The first has waited longest and is notified first. No contender holds."""
 
 
-def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | None]:
+def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) -> Recipe[Ticket | None]:
     """Release a lock and queue as a waiter under `path`, in one write; return the waiter's ticket, if it must wait.
 
     The call returns only once it is known whether the write was applied. The write deletes the lock's node, so it
     applies at most once; after a lost reply, that node shows whether the write was applied. If it was, `held` is
     released. Otherwise its state shows the outcome: still a hold, or lost, or to be discarded (the session is over, or
     an error is raised).
+
+    Args:
+        held: the lock's ticket.
+        path: the parent of the waiters.
+        data: the content of the waiter's node.
+        first: the client's first look at the condition's path. If that is another primitive's, nothing is released.
     """
+    if not first.done:
+        yield from first.look()
     ticket: Ticket = yield NewTicket(path)
     in_doubt = False
     lacking: Lacking = ()
@@ -66,11 +74,11 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
             if node is None:
                 return (yield from (queued(held, ticket, names) if in_doubt else lost(held, ticket)))
             if unmade:
-                lacking, _ = yield from missing([Container(path)])
+                lacking = yield from first.missing(Container(path))
     except Requeue:
         yield Discard(ticket)
         return None
-    except RefusedError:
+    except (RefusedError, ForeignNodeError):
         yield Discard(ticket)
         if not in_doubt:
             yield from keep(held)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .nodes import foreign_child, missing
+from .._errors import ForeignNodeError
+from .nodes import FOLDERS, check_folders, give_back, missing
 from .operations import (
     NOWHERE,
     Children,
@@ -88,7 +89,7 @@ class Layout(NamedTuple):
     @property
     def folders(self) -> tuple[str, ...]:
         """All children of the path; the members' last, as one that is not empty tells of a client."""
-        return self.items, self.claims, self.consumers, self.producers, self.receipts, self.dead, self.members
+        return tuple(f"{self.path}/{name}" for name in FOLDERS["Queue"])
 
     @property
     def header(self) -> Header:
@@ -151,27 +152,35 @@ class Desk(Ledger):
             ForeignNodeError: the path belongs to something else.
             ValueError: the queue was made with another order or size.
         """
-        at = self.at
+        at, claimed = self.at, False
         parts: list[Container | Create] = [
             Create(at.path, at.header.data),
             Create(at.items, b""),
             Create(at.claims, b""),
         ]
         parts += map(Container, (at.members, at.receipts, *also))
-        while True:
-            lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
-            header = None if node is None else Header.of(at.path, node)
-            if header is not None:
-                header.check(at.path, at.header)
-            elif node is not None:  # a program on Curator made it, as the parent of its items; or it is a lock's
-                check_folders(at, inside)
-                with suppress(ConnectionLost):
-                    yield Set(at.path, at.header.data, node.version)
-                continue
-            with suppress(NoNode):  # a parent was just reaped, or the queue destroyed
-                if not lacking or (yield CreateTogether(lacking)):
-                    self.laid_out = True
-                    return
+        try:
+            while True:
+                lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
+                header = None if node is None else Header.of(at.path, node)
+                if header is not None:
+                    header.check(at.path, at.header)
+                check_folders(at.path, inside, "Queue")
+                if node is not None and header is None:  # a program on Curator made it, as the parent of its items
+                    claimed = True
+                    with suppress(ConnectionLost):
+                        yield Set(at.path, at.header.data, node.version)
+                    continue
+                with suppress(NoNode):  # a parent was just reaped, or the queue destroyed
+                    made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
+                    if made:
+                        check_folders(at.path, inside, "Queue")  # again: another kind may have come just then
+                        self.laid_out = True
+                        return
+        except ForeignNodeError:
+            if claimed:
+                yield from give_back(at.path, at.header.data)
+            raise
 
     @property
     def fresh(self) -> bool:
@@ -368,14 +377,3 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
         header.check(at.path, at.header)
     names = items(at.path, listed, at.order)
     return Sight(names, free(names, claims), header is not None and header.state != "open")
-
-
-def check_folders(at: Layout, inside: Sequence[str]) -> None:
-    """Refuse a path that has a child which is no queue's.
-
-    Raises:
-        ForeignNodeError: it has one.
-    """
-    for name in inside:
-        if f"{at.path}/{name}" not in at.folders:
-            raise foreign_child(at.path, name, "queue")

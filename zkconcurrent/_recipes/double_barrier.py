@@ -15,13 +15,14 @@ Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedD
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
 from .destroy import Users, there
-from .nodes import foreign_child, missing
+from .nodes import foreign_child, foreign_data, missing
 from .operations import (
     BadVersion,
     Check,
@@ -54,6 +55,7 @@ from .ticket import Ticket
 
 ROLE = "party-"
 READY = "ready"
+_PARTY = re.compile(r"(?:_c_[0-9a-f-]{36}-party--?[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 
 
 class Sight(NamedTuple):
@@ -123,7 +125,13 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:
         except ConnectionLost:
             yield from find(ticket)
             node, names = yield Get(path, ticket), Children(path, ticket)
-        return Sight.of(ticket, node, names)
+        sight = Sight.of(ticket, node, names)
+        for name in names:
+            if name != READY and not _PARTY.match(name):
+                raise foreign_child(path, name, "double barrier")
+        if sight.data:
+            raise foreign_data(path, sight.data, "that of a DoubleBarrier has none")
+        return sight
 
 
 def _look(ticket: Ticket) -> Recipe[Sight]:

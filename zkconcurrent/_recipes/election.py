@@ -65,7 +65,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
         try:
             _, names = yield Sync(path, ticket), listing
             while True:
-                check_queue(path, names, rule.refuses)
+                check_queue(path, names, rule)
                 leader: Leader = None
                 first = min(names, key=rule.key, default=None)
                 if first is not None:

@@ -20,7 +20,7 @@ from .._errors import ForeignNodeError, RefusedError
 from .._paths import unescape
 from .destroy import Users, there
 from .mirror import Layout, Mirror
-from .nodes import foreign_child, missing, with_child
+from .nodes import check_folders, give_back, missing, with_child
 from .operations import (
     BadVersion,
     Check,
@@ -258,9 +258,7 @@ def destroy(mirror: Mirror) -> Recipe[Users]:
             continue
         if node.data:
             at.check(node)
-        for name in inside:
-            if f"{at.path}/{name}" not in (at.entries, at.writers):
-                raise foreign_child(at.path, name, at.kind)
+        check_folders(at.path, inside, "Dict")
         parts = [Delete(f"{at.entries}/{name}") for name in names]
         ticket: Ticket = yield NewTicket(at.path)
         try:
@@ -445,17 +443,26 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
         ForeignNodeError: the path belongs to something else.
         ValueError: other clients use it in another way.
     """
-    at, mirror.laid_out = mirror.at, False
+    at, mirror.laid_out, claimed = mirror.at, False, False
     parts = Create(at.path, at.header), Create(at.entries, b""), Container(at.writers)
-    while True:
-        lacking, (node, names) = yield from missing(parts, Get(at.path), Children(at.path))
-        if node is not None and not node.data and {f"{at.path}/{name}" for name in names} <= {at.entries, at.writers}:
-            with suppress(ConnectionLost):  # an operator has made it
-                yield Set(at.path, at.header, node.version)
-            continue
-        if node is not None:
-            at.check(node)
-        with suppress(NoNode):  # a parent was just reaped, or the map destroyed
-            if not lacking or (yield CreateTogether(lacking)):
-                mirror.laid_out = True
-                return
+    try:
+        while True:
+            lacking, (node, names) = yield from missing(parts, Get(at.path), Children(at.path))
+            if node is not None and node.data:
+                at.check(node)
+            check_folders(at.path, names, "Dict")
+            if node is not None and not node.data:
+                claimed = True
+                with suppress(ConnectionLost):  # an operator has made it
+                    yield Set(at.path, at.header, node.version)
+                continue
+            with suppress(NoNode):  # a parent was just reaped, or the map destroyed
+                made, names = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, names)
+                if made:
+                    check_folders(at.path, names, "Dict")  # again: another kind may have come just then
+                    mirror.laid_out = True
+                    return
+    except ForeignNodeError:
+        if claimed:
+            yield from give_back(at.path, at.header)
+        raise

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
-from .nodes import Lacking, missing
+from .nodes import FOLDERS, Lacking, foreign_child, missing
 from .operations import (
     Check,
     Children,
@@ -38,7 +38,10 @@ from .operations import (
     Wait,
     Watch,
 )
+from .rules import has_data, other_kind, role_of
 from .ticket import Ticket
+
+_FOLDERS = {name for names in FOLDERS.values() for name in names}  # of other kinds
 
 
 class Member:
@@ -54,7 +57,8 @@ class Member:
         ticket: the node's ticket, while the node exists as far as is known.
         doubt: a create was sent, and it is unknown whether it was applied.
         sessions: the sessions in which a create was sent.
-        joined: the client was a member once.
+        joined: the client was a member once, and no other kind of primitive used the path then.
+        beside: the names of all nodes, as listed behind the create.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
@@ -68,6 +72,7 @@ class Member:
         self.doubt = False
         self.sessions: set[int] = set()
         self.joined = False
+        self.beside: Sequence[str] | None = None
         self._until: float | None = None
 
     @property
@@ -101,6 +106,9 @@ def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
         if member.ticket is None:
             if not (yield from _join(member)):
                 break
+            if not member.joined:
+                yield from _check_alone(member)
+                member.joined = True
             joined()
         else:
             yield from _outlast(member, member.ticket)
@@ -124,7 +132,7 @@ def _join(member: Member) -> Recipe[bool]:
                     yield Keep(ticket)
                     ticket.queued_as(member.id, czxid)
                     ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
-                    member.ticket, member.doubt, member.joined = ticket, False, True
+                    member.ticket, member.doubt = ticket, False
                     return True
                 if not session:
                     raise ForeignNodeError(
@@ -146,6 +154,41 @@ def _join(member: Member) -> Recipe[bool]:
     return False
 
 
+def _check_alone(member: Member) -> Recipe[None]:
+    """Refuse a path that another kind of primitive uses, and leave it.
+
+    Raises:
+        ForeignNodeError: another kind uses it.
+    """
+    path = member.path
+    try:
+        names = (yield Children(path)) if member.beside is None else member.beside
+        member.beside = None
+        if length := getattr(names, "data_length", 0):
+            raise ForeignNodeError(path, has_data(length))
+        check_members(path, names)
+        folders = [name for name in names if name in _FOLDERS]
+        nodes = (yield tuple(Get(f"{path}/{name}") for name in folders)) if folders else ()
+        for name, node in zip(folders, nodes, strict=True):
+            if node is not None and not node.session:
+                raise foreign_child(path, name, "group")
+    except ForeignNodeError:
+        member.wanted = False
+        yield from _leave(member)
+        raise
+
+
+def check_members(path: str, names: Sequence[str]) -> None:
+    """Refuse the nodes of other kinds' contenders, which would count as members.
+
+    Raises:
+        ForeignNodeError: there is one.
+    """
+    for name in names:
+        if name.startswith("_c_") and (role := role_of(name)) is not None:
+            raise ForeignNodeError(path, other_kind(name, role))
+
+
 def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
     """Create the node; return the creation zxid and the session of the one that is there, and whether it may be ours.
 
@@ -157,7 +200,11 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
         doubt, member.doubt = member.doubt, True
         member.sessions.add(ticket.session)
         try:
-            *_, (_, made) = yield Multi(ticket, (*lacking, Create(member.node, member.data, ephemeral=True)))
+            create = Multi(ticket, (*lacking, Create(member.node, member.data, ephemeral=True)))
+            if member.joined:
+                *_, (_, made) = yield create
+            else:
+                (*_, (_, made)), member.beside = yield create, Children(member.path)
             if made.ephemeralOwner != ticket.session:
                 raise SessionExpired
             return made.czxid, made.ephemeralOwner, True
@@ -220,6 +267,7 @@ def _leave(member: Member) -> Recipe[None]:
 def members(path: str) -> Recipe[dict[str, bytes]]:
     """Return the data of all members by their ids, read behind a `sync`; the longest-standing member first."""
     names = (yield Sync(path), Children(path))[1]
+    check_members(path, names)
     nodes = (yield tuple(Get(f"{path}/{name}") for name in names)) if names else ()
     return _members(dict(zip(names, nodes, strict=True)))
 

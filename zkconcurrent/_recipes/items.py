@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
-from .desk import Desk, Errand, Layout, check_folders, look
+from .desk import Desk, Errand, Layout, look
 from .destroy import Users, there
-from .nodes import foreign_child, with_child
+from .nodes import check_folders, foreign_child, with_child
 from .operations import (
     Children,
     ConnectionLost,
@@ -190,7 +190,7 @@ def destroy(desk: Desk) -> Recipe[Users]:
         contents = dict(zip(at.folders, listings, strict=True))
         if node is not None:
             Header.of(at.path, node)
-        check_folders(at, inside)
+        check_folders(at.path, inside, "Queue")
         for name in contents[at.items]:
             if not is_item(name):
                 raise foreign_child(at.path, f"items/{name}", "queue")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .nodes import agreed, make
+from .nodes import foreign_data, make
 from .operations import (
     Children,
     CreatePersistent,
@@ -28,6 +28,7 @@ from .operations import (
 from .ticket import Ticket
 
 ROLE = "count-"
+_DATA = re.compile(rb"(\d{1,19}) count")
 CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
 """Matches the names of the counts; the group is how much each counts."""
 
@@ -55,7 +56,15 @@ def read(path: str, node: Node) -> int:
     Raises:
         ForeignNodeError: the node is not a latch's.
     """
-    return agreed(path, node, "a CountDownLatch's is its count")
+    said = _DATA.fullmatch(node.data)
+    if said is None:
+        raise foreign_data(path, node.data, "a CountDownLatch's is like b'3 count'")
+    return int(said[1])
+
+
+def data(count: int) -> bytes:
+    """Return the data of the node."""
+    return b"%d count" % count
 
 
 def look(path: str, count: int) -> Recipe[int]:
@@ -74,8 +83,8 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
         left = remaining(path, count, node, names)
         if not left:
             return 0
-        if node is None:
-            yield from make(path, b"%d" % count)
+        if node is None and not (yield from make(path, data(count))):
+            continue  # another client was faster: it may have another count, or be of another kind
         try:
             yield CreatePersistent(mine, b"")
         except NoNode:
@@ -93,7 +102,7 @@ def wait(path: str, count: int) -> Recipe[int]:
             while remaining(path, count, node, names):
                 names = ()  # as in `queue.acquire`
                 if node is None:
-                    yield from make(path, b"%d" % count)  # a missing node can't be watched
+                    yield from make(path, data(count))  # a missing node can't be watched
                 elif watched:
                     yield Wait(ticket)
                 node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))

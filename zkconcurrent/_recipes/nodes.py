@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from .._limits import most_together
 from .._paths import ancestors
 from .operations import (
     Children,
+    ConnectionLost,
     Container,
     Create,
     CreatePersistent,
@@ -21,8 +23,10 @@ from .operations import (
     Node,
     NoNode,
     Recipe,
+    Set,
     Sync,
 )
+from .rules import has_data, other_kind, role_of
 
 Lacking: TypeAlias = tuple[Container | Create, ...]
 """What creates the missing nodes, in this order."""
@@ -53,36 +57,103 @@ def missing(parts: Sequence[Container | Create], *reads: Get | Children) -> Reci
     return lacking[-most:], seen[len(wanted) + 1 :]
 
 
-def lay_out(*parts: Container | Create) -> Recipe[None]:
-    """Create those of some nodes that are missing, and the containers above them, all in one request."""
-    while lacking := (yield from missing(parts))[0]:
-        with suppress(NoNode):  # a parent was just reaped
-            if (yield CreateTogether(lacking)):
-                return
+# The data by which the kinds of primitives know their own nodes: see `kind_of`.
+_MARKS = {
+    "an Event": rb"\d{1,19} (?:set|clear)",
+    "a CountDownLatch": rb"\d{1,19} count",
+    "a Barrier": rb'\{"parties": \d+, "generation": .*\}',
+    "a Queue": rb"(?:fifo|lifo|priority|float|delay) \d+ (?:open|shutdown|immediate)",
+    "a Dict": rb"dict (?:persistent|ephemeral)",
+    "a Set": rb"set (?:persistent|ephemeral)",
+}
+
+FOLDERS = {
+    "Semaphore": ("locks", "leases", "permits"),
+    "Condition": ("lock", "waiters"),
+    "Queue": ("items", "claims", "consumers", "producers", "receipts", "dead", "members"),
+    "Dict": ("entries", "writers"),
+    "SharedValue": ("receipts", "lock"),
+    "DoubleBarrier": ("ready",),
+}
+"""The children of fixed names, by the kind of primitive; all are persistent."""
 
 
-def make(path: str, data: bytes) -> Recipe[None]:
-    """Make the node unless it exists. Its ancestors are containers, so that they disappear once it is destroyed."""
-    try:
-        yield CreatePersistent(path, data)
-    except NoNode:  # never used, or reaped
-        yield from lay_out(Create(path, data))
+class FirstLook:
+    """The first look of a client at what else is at the path of a primitive whose nodes lie in folders below it.
+
+    The primitive's contenders never list its path, only the folders. So the first of their calls does, behind the
+    creation of its own nodes: of two kinds that come at the same moment, at least one sees the other.
+
+    Attributes:
+        path: the primitive's path.
+        kind: the kind of primitive.
+        done: the client has looked.
+    """
+
+    __slots__ = ("done", "kind", "path")
+
+    def __init__(self, path: str, kind: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.done = False
+
+    def reads(self) -> tuple[Children, ...]:
+        """Return the operations of the look; none if it is done."""
+        return () if self.done else (Children(self.path),)
+
+    def take(self, listed: Sequence[Sequence[str]]) -> None:
+        """Take the results of `reads`.
+
+        Raises:
+            ForeignNodeError: another kind of primitive uses the path.
+        """
+        for names in listed:
+            if length := getattr(names, "data_length", 0):
+                raise ForeignNodeError(self.path, has_data(length))
+            check_folders(self.path, names, self.kind)
+            self.done = True
+
+    def look(self) -> Recipe[None]:
+        """Look, now; errors as `take`."""
+        self.take([(yield Children(self.path))])
+
+    def missing(self, *parts: Container | Create) -> Recipe[Lacking]:
+        """Return what creates those of our own nodes that are missing; errors as `take`.
+
+        A refused primitive thus leaves no nodes. The look behind their creation is still to come.
+        """
+        lacking, listed = yield from missing(parts, Children(self.path))
+        self.take(listed)
+        self.done = False
+        return lacking
 
 
-def agreed(path: str, node: Node, ours: str) -> int:
-    """Return the number in a node, on which all clients must agree.
+def lay_out(*parts: Container | Create, first: FirstLook | None = None) -> Recipe[bool]:
+    """Create those of some nodes that are missing, and the containers above them, all in one request.
 
     Args:
-        path: the primitive's path.
-        node: the node that was read.
-        ours: what the node should have, for the error message.
+        parts: the nodes, each after the nodes above it.
+        first: refuses a path that another kind of primitive uses.
 
-    Raises:
-        ForeignNodeError: the node has other data.
+    Returns:
+        Whether this has created the missing ones for certain. Otherwise another kind may have created the node.
     """
-    if not node.data.isdigit() or len(node.data) > 19:
-        raise foreign_data(path, node.data, ours)
-    return int(node.data)
+    while lacking := (yield from missing(parts))[0] if first is None else (yield from first.missing(*parts)):
+        with suppress(NoNode):  # a parent was just reaped
+            if made := (yield CreateTogether(lacking)):
+                return made is True
+    return False
+
+
+def make(path: str, data: bytes) -> Recipe[bool]:
+    """Make the node unless it exists; return whether this has made it for certain, or another kind may have.
+
+    Its ancestors are containers, so that they disappear once it is destroyed.
+    """
+    try:
+        return (yield CreatePersistent(path, data)) is True
+    except NoNode:  # never used, or reaped
+        return (yield from lay_out(Create(path, data)))
 
 
 def with_child(paths: Sequence[str]) -> Recipe[tuple[str, str] | None]:
@@ -91,17 +162,48 @@ def with_child(paths: Sequence[str]) -> Recipe[tuple[str, str] | None]:
     return next(((path, names[0]) for path, names in zip(paths, listings, strict=True) if names), None)
 
 
+def check_folders(path: str, names: Sequence[str], kind: str) -> None:
+    """Refuse a path that has a child which is none of the folders of its kind of primitive.
+
+    Raises:
+        ForeignNodeError: it has one.
+    """
+    folders = FOLDERS[kind]
+    for name in names:
+        if name not in folders:
+            raise foreign_child(path, name, kind)
+
+
+def give_back(path: str, data: bytes) -> Recipe[None]:
+    """Remove the data that this client has given to a node which turned out to be another kind's.
+
+    They hinder that kind. Other data are left alone.
+    """
+    node: Node | None = yield Get(path)
+    if node is not None and node.data == data:
+        with suppress(ConnectionLost):
+            yield Set(path, b"", node.version)
+
+
+def kind_of(data: bytes) -> str | None:
+    """Return the kind of primitive that knows its node by such data; None if there is none."""
+    return next((kind for kind, mark in _MARKS.items() if re.fullmatch(mark, data, re.DOTALL)), None)
+
+
 def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:
     """Return the error for a node that has another program's data, where `ours` is expected."""
+    kind = kind_of(data)
     return ForeignNodeError(
         path,
-        f"the node's data is {data[:100]!r}, but {ours}; delete the node if something else left it behind, or use "
-        "another path",
+        f"the node's data is {data[:100]!r}{f', that of {kind}' if kind else ''}, but {ours}; delete the node if "
+        "something else left it behind, or use another path",
     )
 
 
 def foreign_child(path: str, child: str, kind: str) -> ForeignNodeError:
     """Return the error for a node that has another program's child; `kind` is the primitive's."""
+    if (role := role_of(child)) is not None:
+        return ForeignNodeError(path, other_kind(child, role))
     return ForeignNodeError(
         path,
         f"the node has a child {child!r}, which is no {kind}'s; delete the child if something else left it behind, or "

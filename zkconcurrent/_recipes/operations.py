@@ -214,6 +214,12 @@ def makes_ephemerals(operations: Sequence[Part]) -> bool:
     return any(getattr(each, "ephemeral", False) for each in operations)
 
 
+class Names(list[str]):
+    """The names of a node's children, with the number of bytes of the node's own data."""
+
+    data_length = 0
+
+
 NOWHERE: Sequence[str] = ()
 """What `Children` returns if the node does not exist; no list is equal to it."""
 
@@ -228,7 +234,7 @@ class EnsureContainer(NamedTuple):
 
 
 class Children(NamedTuple):
-    """Return the names of the children, as a list; `NOWHERE` if the node does not exist."""
+    """Return the `Names` of the children; `NOWHERE` if the node does not exist."""
 
     path: str
     ticket: Ticket | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .nodes import missing
+from .nodes import FirstLook, missing
 from .operations import (
     Check,
     Children,
@@ -34,8 +34,14 @@ from .rules import Rule, blockers, check_queue, holders, line_up
 from .ticket import Ticket
 
 
-def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
+def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket]:
     """Join the queue under `path` and wait for our turn.
+
+    Args:
+        path: the queue.
+        rule: how it decides.
+        data: the content of our node.
+        first: the look at the path of the primitive to which the queue belongs, if that lies above it.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
@@ -43,7 +49,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
         ticket: Ticket = yield NewTicket(path)
         listing = Children(path, ticket)
         try:
-            names = yield from join(ticket, rule, data)
+            names = yield from join(ticket, rule, data, first=first)
             while True:
                 ahead = blockers(ticket.name, names, rule)
                 if not ahead:  # the first in the queue holds
@@ -63,15 +69,15 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
             yield Discard(ticket)
 
 
-def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
+def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket | None]:
     """Acquire without waiting; None if another contender is in the way."""
     _, names = yield Sync(path), Children(path)
-    check_queue(path, names, rule.refuses)
+    check_queue(path, names, rule)
     if blockers(None, names, rule):
         return None
     ticket: Ticket = yield NewTicket(path)
     try:
-        names = yield from join(ticket, rule, data)
+        names = yield from join(ticket, rule, data, first=first)
         while not blockers(ticket.name, names, rule):
             if (yield Grant(ticket)):
                 return ticket
@@ -86,7 +92,11 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
 
 
 def join(
-    ticket: Ticket, rule: Rule, data: bytes, lay_out: Callable[[], Recipe[None]] | None = None
+    ticket: Ticket,
+    rule: Rule,
+    data: bytes,
+    lay_out: Callable[[], Recipe[None]] | None = None,
+    first: FirstLook | None = None,
 ) -> Recipe[Sequence[str]]:
     """Create the ticket's node at the tail of its queue; return a listing that has it.
 
@@ -96,20 +106,28 @@ def join(
         data: the content of the node.
         lay_out: makes the queue, if it is missing; if not given, it and the missing nodes above it are made as
             containers, together with the node.
+        first: as for `acquire`.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
+        ForeignNodeError: another kind of primitive uses the path.
     """
     path = ticket.path
     own = CreateEphemeral(ticket, rule.role, data)
     create: CreateEphemeral | Multi = own
+    looked: Sequence[Sequence[str]] = ()
     while True:
         try:
-            _, names = yield create, Children(path, ticket)
+            if first is None or first.done:
+                _, names = yield create, Children(path, ticket)
+            else:
+                _, names, *looked = yield create, Children(path, ticket), *first.reads()
             break
         except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
             if lay_out is not None:
                 yield from lay_out()
+            elif first is not None:
+                create = Multi(ticket, (*(yield from first.missing(Container(path))), own))
             else:
                 create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
         except ConnectionLost:
@@ -117,6 +135,10 @@ def join(
             break
     ticket.check_sequence(rule)
     check(ticket, names, rule)
+    if first is not None:
+        first.take(looked)
+        if not first.done:
+            yield from first.look()
     return names  # type: ignore[no-any-return]
 
 
@@ -174,13 +196,13 @@ def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
     """
     if ticket.name not in names:
         raise NodeGone
-    check_queue(ticket.path, names, rule.refuses)
+    check_queue(ticket.path, names, rule)
 
 
 def list_queue(path: str, rule: Rule) -> Recipe[Sequence[str]]:
     """Return the names of all contenders, read behind a `sync`."""
     _, names = yield Sync(path), Children(path)
-    check_queue(path, names, rule.refuses)
+    check_queue(path, names, rule)
     return names  # type: ignore[no-any-return]
 
 

@@ -23,6 +23,32 @@ LATE_SEQUENCE = 2_000_000_000
 _KAZOO_NODE = re.compile(r"[0-9a-f]{32}__r?lock__-?\d+\Z")
 # The number that the server appends to a sequential node's name: `%010d` of an int, which may be negative.
 _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
+_PREFIX = len("_c_") + 36 + len("-")  # as `ticket.PREFIX_LENGTH`
+
+KINDS = {
+    "lock-": "a Lock, RLock, DetachedLock or Election",
+    "__READ__": "a ReadWriteLock",
+    "__WRIT__": "a ReadWriteLock",
+    "latch-": 'an Election with layout="latch"',
+    "lease-": "a Semaphore",
+    "waiter-": "a Condition",
+    "party-": "a Barrier or DoubleBarrier",
+    "count-": "a CountDownLatch",
+    "member-": "a Queue",
+    "writer-": "a Dict or Set",
+    "queue-": "a Queue",
+    "qn-": "Curator's SimpleDistributedQueue",
+}
+"""The kinds of primitives whose nodes have a role in their names, by that role."""
+
+# A node that is known by its role: one of ours, or of Curator's; or the name that an old Curator, or an operator, gave.
+_KNOWN = re.compile(
+    r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
+    r"|(?P<item>queue-|qn-)[0-9]+\Z"
+    r"|.*(?P<other>(?<![a-z])(?:lock|latch)-|__READ__|__WRIT__)"
+)
+# A party of Curator's double barrier. One name in a hundred ends as a sequential node's.
+_PARTY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 class Rule(NamedTuple):
@@ -39,15 +65,12 @@ class Rule(NamedTuple):
             replied. This is safe only if all contenders are exclusive and no node can come between the two. If several
             contenders can hold together, others may still block the next thread; and a writer may leave a read lock
             behind.
-        refuses: marks the names of nodes that wait by another rule, and so exclude no contender of this one; a queue
-            with such a node is refused. "" refuses none.
     """
 
     role: str
     roles: tuple[str, ...]
     alone: str = ""
     hands_over: bool = False
-    refuses: str = ""
 
     def key(self, name: str) -> str:
         """Return the sort key of `name`: the part after the last role, or the whole name if it has no role.
@@ -70,12 +93,9 @@ class Rule(NamedTuple):
 
 
 MUTEX = Rule("lock-", ("lock-",), hands_over=True)
-"""Curator's InterProcessMutex: every child excludes every other."""
+"""Curator's InterProcessMutex, and the candidates of its LeaderSelector: every child excludes every other."""
 
-SELECTOR = MUTEX._replace(refuses="latch-")
-"""The candidates of Curator's LeaderSelector, whose queue is a mutex's."""
-
-LATCH = Rule("latch-", ("latch-",), hands_over=True, refuses="lock-")
+LATCH = Rule("latch-", ("latch-",), hands_over=True)
 """The candidates of Curator's LeaderLatch."""
 
 PERMIT = Rule("lease-", ("lease-",))
@@ -127,32 +147,30 @@ def holders(queue: Sequence[str], rule: Rule) -> list[str]:
     return list(itertools.takewhile(lambda name: not blockers(name, line, rule), line))
 
 
-def check_queue(path: str, queue: Sequence[str], refuses: str = "") -> None:
-    """Refuse a queue with a child that waits by another rule, or does not wait at all.
+def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
+    """Refuse a queue that another kind of primitive uses, too, as its nodes wait by another rule, or not at all.
 
-    Any child whose name ends in a sequence number is a contender, whichever client made it: see
-    docs/reference/znodes.md.
+    Any other child whose name ends in a sequence number is a contender, whichever client made it.
 
     Args:
         path: the queue.
-        queue: the names of its children.
-        refuses: `Rule.refuses`.
+        queue: the names of its children, as listed.
+        rule: the queue's rule.
 
     Raises:
-        ForeignNodeError: one of kazoo's own recipes made a child; or a child is not sequential, as when the path of
-            another primitive lies below this one; or the rule refuses it.
+        ForeignNodeError: a child belongs to a queue of another rule, or one of kazoo's own recipes made it; or it is
+            not sequential, as when the path of another primitive lies below this one; or the path has data.
     """
-    for name in queue if refuses else ():
-        if refuses in name:
-            raise ForeignNodeError(
-                path,
-                f"the child {name!r} is a candidate of the other layout, and the two layouts do not exclude each "
-                "other: give every client the same layout, or use another path",
-            )
+    roles = rule.roles
     for name in queue:
-        if name[:3] == "_c_" and name[-10:].isdecimal():
+        if name[:3] == "_c_" and name[_PREFIX:-10] in roles and name[-10:].isdecimal():
             continue  # nearly all: without a pattern, as a wake-up checks every name of a crowd
-        if not _SEQUENCE.search(name):
+        if (role := role_of(name)) is not None and role not in roles:
+            layouts = {role, rule.role} == {MUTEX.role, LATCH.role}
+            raise ForeignNodeError(
+                path, other_kind(name, role) + layouts * "; of an Election, this is the other layout"
+            )
+        if not _SEQUENCE.search(name) or _PARTY.match(name):
             raise ForeignNodeError(
                 path,
                 f"the child {name!r} is no contender for a lock, as it does not end in a sequence number: paths of "
@@ -163,8 +181,34 @@ def check_queue(path: str, queue: Sequence[str], refuses: str = "") -> None:
             raise ForeignNodeError(
                 path,
                 f"kazoo's own recipes use this path (child {name!r}), and their locks and ours do not exclude each "
-                "other; move every process to one of the two, or use another path: see docs/how-to/migrate.md",
+                "other: use another path for ours; while old processes may still run, take both locks, kazoo's first",
             )
+    if length := getattr(queue, "data_length", 0):
+        raise ForeignNodeError(path, has_data(length))
+
+
+def role_of(name: str) -> str | None:
+    """Return the role in a node's name, if it is one of those that tell the kind of its primitive."""
+    found = _KNOWN.match(name)
+    role = None if found is None else found["ours"] or found["item"] or found["other"]
+    return role if role in KINDS else None
+
+
+def other_kind(name: str, role: str) -> str:
+    """Return what an error says of a child that another kind of primitive made."""
+    return (
+        f"the child {name!r} is a node of {KINDS[role]}: two kinds of primitives do not exclude each other, so a path "
+        "is for one kind; use another path for one of the two, in every process"
+    )
+
+
+def has_data(length: int) -> str:
+    """Return what an error says of a node that has data, where a queue's has none."""
+    return (
+        f"the node has {length:,} bytes of data, as that of an Event, a CountDownLatch, a Barrier, a number, a "
+        "value, a Queue, a Dict or a Set has, so it is theirs: use another path; or, if nothing uses "
+        'the data, remove them (zkCli: `set <path> ""`)'
+    )
 
 
 def check_sequence(path: str, name: str, rule: Rule) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .nodes import foreign_data, lay_out, missing
+from .nodes import FirstLook, foreign_data, lay_out
 from .operations import (
     MALFORMED,
     Children,
@@ -50,10 +50,14 @@ _NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 
 class Layout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there."""
+    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there.
+
+    `first` is the client's first look at the path.
+    """
 
     path: str
     value: int | None
+    first: FirstLook
 
     @property
     def locks(self) -> str:
@@ -173,7 +177,7 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
             sight = yield from look(at, ticket, create)
             break
         except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
-            create = Multi(ticket, (*(yield from missing(shared(at)))[0], own))
+            create = Multi(ticket, (*(yield from at.first.missing(*shared(at))), own))
         except ConnectionLost:
             yield from find(ticket)
             sight = yield from look(at, ticket)
@@ -202,14 +206,18 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         ValueError: the semaphore has another value; or there is none, and we have no value.
     """
     while True:
+        if seen is None and not at.first.done:
+            results = yield (*before, *reads(at, ticket), *at.first.reads())
+            seen = results[len(before) : -1]
+            at.first.take(results[-1:])
         *_, queue, leases, node, added = seen or (yield (*before, *reads(at, ticket)))
         there = size(at, node, added)
         check_queue(at.locks, queue)
-        check_queue(at.leases, leases)
+        check_queue(at.leases, leases, PERMIT)
         if node is not None or ticket is None:
             return Sight(queue, leases, there)
         before, seen = (), None
-        yield from lay_out(*shared(at))  # the first client sets the value
+        yield from lay_out(*shared(at), first=at.first)  # the first client sets the value
 
 
 def shared(at: Layout) -> tuple[Container | Create, ...]:
@@ -341,7 +349,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         except ConnectionLost:
             pass
         except NoNode:  # the ticket's node, or the leases' parent
-            yield from lay_out(*shared(at))
+            yield from lay_out(*shared(at), first=at.first)
         if (yield from find_leases(ticket, leases)):
             yield MarkDeleted(ticket)
             break
@@ -388,7 +396,7 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
         node, added = yield Get(at.permits), Children(at.permits)
         there = size(at, node, added)
         if node is None:
-            yield from lay_out(*shared(at))
+            yield from lay_out(*shared(at), first=at.first)
             continue
         try:
             yield CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
@@ -407,7 +415,7 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
         _, node, added = yield Sync(at.permits), Get(at.permits), Children(at.permits)
         size(at, node, added)
         if node is None:
-            yield from lay_out(*shared(at))
+            yield from lay_out(*shared(at), first=at.first)
             continue
         written, seen = None, None
         try:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .destroy import Users, there
-from .nodes import foreign_child, foreign_data, make, missing, with_child
+from .nodes import FOLDERS, check_folders, foreign_child, foreign_data, kind_of, make, missing, with_child
 from .operations import (
     BadVersion,
     Children,
@@ -49,6 +49,7 @@ from .rules import MUTEX, blockers
 from .ticket import Ticket
 
 PATIENCE = 3  # conflicts
+RECEIPTS, QUEUE = FOLDERS["SharedValue"]
 LOOK_AFTER = 8  # changes in a row that were decided without a look
 
 Decide = Callable[[bytes, int], "tuple[bytes | None, Any]"]
@@ -73,12 +74,12 @@ class Layout(NamedTuple):
     @property
     def receipts(self) -> str:
         """The parent of the receipts."""
-        return f"{self.path}/receipts"
+        return f"{self.path}/{RECEIPTS}"
 
     @property
     def queue(self) -> str:
         """The queue of the clients that have met conflicts; a path for Curator's `PromotedToLock`, too."""
-        return f"{self.path}/lock"
+        return f"{self.path}/{QUEUE}"
 
     def check(self, node: Node) -> None:
         """Refuse a node that is no value's.
@@ -90,6 +91,8 @@ class Layout(NamedTuple):
             raise ForeignNodeError(
                 self.path, "the node is not persistent, so the value would be lost; delete it, or use another path"
             )
+        if not node.created and kind_of(node.data) is not None:  # no client of a value has used it
+            raise foreign_data(self.path, node.data, f"the path is used as that of an {self.kind}")
         if self.size and node.data and len(node.data) != self.size:  # empty is 0, as for Curator
             raise foreign_data(self.path, node.data, f"that of an {self.kind} has {self.size} bytes")
 
@@ -125,9 +128,16 @@ class Register(Ledger):
             lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
             if node is not None:
                 at.check(node)
-                check_children(at, inside)
+                if RECEIPTS not in inside:  # perhaps another kind of primitive was first
+                    if kind_of(node.data) is not None:
+                        raise foreign_data(at.path, node.data, f"the path is used as that of an {at.kind}")
+                    if not node.data and QUEUE in inside and (yield Children(at.queue)):
+                        raise foreign_child(at.path, QUEUE, at.kind)  # a condition's lock
+            check_children(at, inside)
             with suppress(NoNode):  # a parent was just reaped, or the value destroyed
-                if not lacking or (yield CreateTogether(lacking)):
+                made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
+                if made:
+                    check_children(at, inside)  # again: another kind may have come just then
                     self.laid_out = True
                     return
 
@@ -373,9 +383,7 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
     Raises:
         ForeignNodeError: it has one.
     """
-    for name in names:
-        if f"{at.path}/{name}" not in (at.receipts, at.queue):
-            raise foreign_child(at.path, name, at.kind)
+    check_folders(at.path, names, "SharedValue")
 
 
 def destroy(register: Register) -> Recipe[Users]:

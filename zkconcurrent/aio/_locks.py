@@ -20,7 +20,7 @@ from .._engine.waiting import check_depth
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
-from .._primitive import not_held, reports_loss
+from .._primitive import Named, kind_of, not_held, reports_loss
 from ._losses import DEPTH_OF_END, Holding, Lost, on_loop
 from ._tasks import Completion, Pending, Released, Tasks, in_background
 
@@ -33,7 +33,7 @@ async def resolve(result: T | Pending[T]) -> T:
     return await result if isinstance(result, Pending) else result
 
 
-class Twin:
+class Twin(Named):
     """The twin of a primitive for threads: it wraps a primitive whose owners are tasks."""
 
     def __init__(self, core: Any) -> None:
@@ -424,7 +424,7 @@ class MultiLock(Several):
         given = list(locks)
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):
-                raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {type(lock).__name__}")
+                raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not a {kind_of(lock)}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
         super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
 
@@ -475,7 +475,7 @@ class QuorumLock(Several):
         self._given = tuple(locks)
         for lock in self._given:
             if not isinstance(lock, LockBase):
-                raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {type(lock).__name__}")
+                raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not a {kind_of(lock)}")
         cores = [lock._core for lock in self._given]
         super().__init__(_QuorumLockCore(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
 

@@ -141,7 +141,9 @@ class Holding:
                 raise lost from error
             # An inner block of the same semaphore has settled the loss, and this one has released its permit.
             path = next(iter(self._lock._cores())).path
-            raise LockLostError(path, "the hold of this block was lost, and an inner block settled it") from error
+            raise LockLostError(
+                path, "the hold of this block was lost, and an inner block settled it: acquire again"
+            ) from error
         await self._lock.__aexit__(kind, error, traceback)
 
     def _is_only_ours(self) -> bool:

@@ -15,7 +15,7 @@ from .._engine.identity import of_caller
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._paths import check_path
-from .._primitive import discard_result
+from .._primitive import discard_result, kind_of
 from .._recipes.event import Flag, turn
 from ._locks import LockBase, PrimitiveTwin, ReadLock, RLock, resolve
 from ._losses import follow, on_loop
@@ -131,7 +131,7 @@ class Condition(PrimitiveTwin):
 
     def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
         if lock is not None and (not isinstance(lock, LockBase) or isinstance(lock, ReadLock)):
-            raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {type(lock).__name__}")
+            raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not a {kind_of(lock)}")
         path = check_path(path)  # first: the default lock has a path below it
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         super().__init__(_ConditionCore(client, path, self._lock._core))

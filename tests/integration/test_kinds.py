@@ -1,0 +1,92 @@
+"""Two kinds of primitives on one path, in two sessions: they exclude each other by design, or the second is refused."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.kinds import KINDS, is_same, nodes
+from zkconcurrent import ForeignNodeError
+
+
+def test_every_kind_is_here() -> None:
+    """Each public class that is made with a client and a path is in the table."""
+    public = {name: getattr(zkconcurrent, name) for name in zkconcurrent.__all__}
+    made = {
+        name
+        for name, each in public.items()
+        if inspect.isclass(each) and {"client", "path"} <= set(inspect.signature(each.__init__).parameters)
+    }
+    assert made - {"SharedNamespace"} == {name.partition(",")[0] for name in KINDS}  # a namespace has no nodes
+
+
+@pytest.mark.parametrize("first", KINDS)
+def test_the_second_kind_is_refused(
+    first: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 236: every other kind gets an error before it does anything, leaves no node, and the first goes on."""
+    other = connect()
+    for second in KINDS:
+        check_pair(zkconcurrent, first, second, zk, other, f"{zk_path}/{second}", eventually)
+
+
+FAMILIES = {kind.family: name for name, kind in KINDS.items() if name != "Condition, with a lock"}  # it leaves no node
+
+
+@pytest.mark.parametrize("one", FAMILIES.values())
+def test_both_at_the_same_moment(
+    one: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 236: of two kinds that come at once, at least one is refused; then the other, if it is in, goes on."""
+    other = connect()
+    for two in FAMILIES.values():
+        if is_same(KINDS[one], KINDS[two]):
+            continue
+        path, meet = f"{zk_path}/{two}", threading.Barrier(2)
+
+        def use(name: str, client: KazooClient, path: str = path, meet: threading.Barrier = meet) -> bool:
+            meet.wait(10)
+            try:
+                end = KINDS[name].use(zkconcurrent, client, path)
+            except ForeignNodeError:
+                end = None
+            meet.wait(30)
+            if end is not None:
+                end()
+            return end is not None
+
+        both = [in_thread(use, one, zk), in_thread(use, two, other)]
+        assert sum(each.result(40) for each in both) < 2, (one, two)
+
+
+def check_pair(
+    of: object, first: str, second: str, zk: KazooClient, other: KazooClient, path: str, eventually: Eventually
+) -> None:
+    """Check one ordered pair, on a path of its own."""
+    one, two = KINDS[first], KINDS[second]
+    end = one.use(of, zk, path)
+    assert end is not None, "the first kind found the path free"
+    before = nodes(zk, path)
+    if not is_same(one, two):
+        with pytest.raises(ForeignNodeError) as caught:
+            two.use(of, other, path)
+        assert caught.value.path.startswith(path), (first, second)
+        eventually(lambda: nodes(zk, path) == before)
+    elif one.made_as != two.made_as:
+        with pytest.raises(ValueError, match="was made as"):
+            two.use(of, other, path)
+        eventually(lambda: nodes(zk, path) == before)
+    elif one.excludes and (two.excludes or second == "ReadLock"):
+        assert two.use(of, other, path) is None, (first, second)
+        eventually(lambda: nodes(zk, path) == before)
+    elif two.excludes and first == "ReadLock":
+        assert two.use(of, other, path) is None, (first, second)
+    end()
+    again = one.use(of, zk, path)
+    assert again is not None
+    again()
