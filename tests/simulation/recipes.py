@@ -201,7 +201,7 @@ SILENT = {
     "Forget",
     "Keep",
 }
-WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "Set", "EnsureContainer"}
+WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "Set", "EnsureContainer"}
 WAITS = {"WaitGone", "Watch", "Wait", "WaitTree"}
 
 
@@ -257,12 +257,16 @@ def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
     looks = operation == "Sync+Children" and recipe.startswith("try")
     if (recipe, operation) in (("downgrade", "Discard"), ("downgrade", "MarkMissing")) and fault in (3, 20):
         return "its node is gone, or was not made"
-    if fault == 20 and not holds and (operation == "NewTicket" or operation.startswith("EnsureContainer") or looks):
+    if fault == 20 and not holds and (operation == "NewTicket" or "Exists" in operation or looks):
         return "has no node yet"
     return impossible(recipe, operation, fault)
 
 
 PAIRS = (
+    # The path was used before, and is free again.
+    situation("read", "acquire", at(1, _read(stay=0.5)), at(0, _write()), at(1.2, _write())),
+    situation("write", "acquire", at(1, _write(stay=0.5)), at(0, _write()), at(1.2, _write())),
+    situation("try to read", "try_acquire", at(1, _read(wait=0, stay=0.5)), at(0, _write()), at(1.2, _write())),
     situation("read", "acquire", at(0, _read(stay=0.5)), at(0.2, _write())),
     situation("read", "acquire", at(0.5, _read(leave="with")), [at(0, _write(stay=1)), at(0.6, _write())]),
     situation("read", "acquire", at(0.5, _read(stay=1)), [at(0, _read(stay=3)), at(0.6, _write())]),
@@ -396,7 +400,9 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
     if recipe in ("destroy", "resize") and fault != 20:
         return of_calls(recipe, operation, fault)
     if fault == 20 and (
-        recipe in ("add", "destroy", "resize") or parts & {"Sync", "EnsureContainer"} or operation == "Children"
+        recipe in ("add", "destroy", "resize")
+        or parts & {"Sync", "Exists", "CreateTogether"}
+        or operation == "Children"
     ):
         return "has no node"
     return impossible(recipe, operation, fault)
@@ -404,6 +410,8 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
 
 HOG = at(0, _use(3, stay=1))
 SEMAPHORES: tuple[Situation, ...] = (
+    # The path was used before, and is free again.
+    situation("acquire 1", "acquire", at(1, _use(stay=0.5)), at(0, _use(3)), at(1.2, _use(3))),
     situation("acquire 1", "acquire", at(0, _use(stay=0.5, leave="release")), at(0.2, _use(3))),
     # Waiting for the turn; for permits; for both.
     situation("acquire 1", "acquire", at(0.5, _use()), [HOG, at(0.2, _use(2, stay=1))], at(0.6, _use(3))),
@@ -578,7 +586,11 @@ def of_calls(recipe: str, operation: str, fault: int) -> str | None:
         return "has no node of its own"
     if fault in (6, 18, 39, 40):
         return "holds nothing"
-    if fault == 20 and (operation == "EnsureContainer" or (recipe, operation) == ("destroy", "Discard")):
+    if fault == 20 and (
+        operation in ("CreatePersistent", "CreateTogether")
+        or "Exists" in operation
+        or (recipe, operation) == ("destroy", "Discard")
+    ):
         return "there is no node"
     return impossible(recipe, operation, fault)
 
@@ -754,7 +766,7 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     comes = "wait" in recipe or recipe in ("finish", "fail")
     if fault == (32 if comes else 36):
         return "is no party" if fault == 36 else "is fault 36"
-    early = {"Sync", "CreatePersistent", "EnsureContainer", "NewTicket", "MarkDeleted"}
+    early = {"Sync", "CreatePersistent", "CreateTogether", "NewTicket", "MarkDeleted"}
     if fault == 20 and (not comes or parts & early):
         return "has no node yet"
     return impossible(recipe, operation, fault)

@@ -249,7 +249,7 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
     if fault == 18 and (recipe != "timed acquire" or operation != "WaitGone"):
         return "has no deadline, or no predecessor"
     looks = operation == "Sync+Children" and recipe.startswith("try_acquire")
-    if fault == 20 and (operation in ("NewTicket", "EnsureContainer+EnsureContainer") or looks):
+    if fault == 20 and (operation == "NewTicket" or "Exists" in operation or looks):
         return "has no node yet"
     if fault == 42 and operation != "Forget":
         return "the object is in use"
@@ -308,6 +308,8 @@ SITUATIONS = (
         at(0.3, Visit(LOCK, wait=9, stay=3)),
     ),
     situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=3)), HOLDER, first=(1, END, BEFORE)),
+    # The path was used before, and is free again.
+    situation("try_acquire", "release", at(2, Visit(LOCK, wait=0, stay=0.5)), [HOLDER, *_others(2.2)]),
     situation("try_acquire", "release", at(0, Visit(LOCK, wait=0, stay=0.5)), _others(0.2)),
     situation("try_acquire", "release", at(0, Visit(LOCK, wait=0)), _others(0, 0)),
     situation("try_acquire, held", "release", at(0.5, Visit(LOCK, wait=0)), [HOLDER, *_others(0.6)]),

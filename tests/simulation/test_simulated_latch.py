@@ -20,7 +20,7 @@ ANSWERED = "node, names = yield Watch(ticket, (Get(path, ticket), Children(path,
 TOLD = (
     "_engine.driver:Call._request",
     "if not POLICIES[type(steps[i])].repeats:",
-    'if not POLICIES[type(steps[i])].repeats or "count-" in steps[i].path:',
+    'if not POLICIES[type(steps[i])].repeats or "count-" in getattr(steps[i], "path", ""):',
 )
 MUTANTS = [
     bug(

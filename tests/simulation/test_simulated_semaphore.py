@@ -79,6 +79,8 @@ MUTANTS = [
         ACQUIRE,
         "sight = yield from look(at, ticket, seen=seen)",
         "sight = (yield from look(at, ticket, seen=seen))._replace(leases=sight.leases)",
+        (ACQUIRE, "del sight  # while n wait, they would keep n listings of n names", "pass"),
+        (ACQUIRE, "del sight\n                    out, node", "out, node"),
     ),
     bug(
         "permits are taken without being first",
@@ -174,6 +176,8 @@ RESIZE_MUTANTS = [
         ACQUIRE,
         "sight = yield from look(at, ticket, seen=seen)",
         "sight = (yield from look(at, ticket, seen=seen))._replace(size=sight.size)",
+        (ACQUIRE, "del sight  # while n wait, they would keep n listings of n names", "pass"),
+        (ACQUIRE, "del sight\n                    out, node", "out, node"),
     ),
     bug("added permits come on top of the new number", RESIZE, "permits - count(added)", "permits"),
     bug(
