@@ -170,7 +170,8 @@ class Condition(Primitive):
                     raise
                 except BaseException as error:
                     late = struck = error
-                    tries = tries + 1 if wait.begun == begun else 0
+                    # An error that comes each time is no interrupt; interrupts may come for as long as the call waits.
+                    tries = tries + 1 if wait.begun == begun or isinstance(error, Exception) else 0
             if late is not None:
                 raise late
         finally:

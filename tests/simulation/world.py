@@ -41,6 +41,10 @@ def add_note(error: BaseException, note: str) -> None:
         sys.stderr.write(f"{note}\n")
 
 
+class Ended(GreenletExit, GeneratorExit):
+    """The world has ended, and its threads with it: they clean up no more."""
+
+
 class Actor:
     """One thread of one process.
 
@@ -174,7 +178,7 @@ class World:
         """Wait until somebody makes the caller ready, or for `timeout` seconds."""
         actor = self.current
         if self.closed:
-            raise GreenletExit
+            raise Ended
         assert actor is not None, "nobody to wait"
         actor.ready = False
         actor.until = None if timeout is None else self.now + timeout
@@ -189,7 +193,7 @@ class World:
     def _release_level(self, actor: Actor) -> None:
         self.hub.switch()
         if self.closed:
-            raise GreenletExit
+            raise Ended
         if actor.thrown is not None:
             error, actor.thrown = actor.thrown, None
             try:
@@ -285,7 +289,7 @@ class World:
             for actor in self.actors:
                 if not actor.greenlet.dead:
                     self.current = actor
-                    actor.greenlet.throw(GreenletExit)
+                    actor.greenlet.throw(Ended)
             self.current = None
 
 

@@ -276,9 +276,11 @@ def insist(step: Callable[[], object]) -> None:
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
     """Run steps that must come to their end: an error raised at a sleep of theirs goes to `strike`, and they sleep on.
 
-    So nothing begins anew, however often a task is cancelled or a signal handler raises. An error that strikes at any
-    other line leaves the steps, as everywhere.
+    So nothing begins anew, however often a task is cancelled or Ctrl-C is pressed. An error that strikes at any other
+    line leaves the steps, as everywhere. So does an `Exception` that ends `TRIES` sleeps in a row: the sleep itself may
+    be broken, and would fail for ever.
     """
+    tries = 0
     try:
         pause = next(steps)
         while True:
@@ -288,7 +290,12 @@ def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps
             except GeneratorExit:
                 raise
             except BaseException as error:
+                tries += isinstance(error, Exception)
+                if tries > TRIES:
+                    raise
                 strike(error)
+            else:
+                tries = 0
             pause = steps.send(woken)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
