@@ -274,7 +274,7 @@ def attempts(ledger: Ledger) -> Iterator[Violation]:
     most = ledger.stock.max_attempts
     for item in ledger.items.values():
         counts = [claim.attempts for claim in item.claims]
-        good = all(one < next_one if most else one <= next_one for one, next_one in pairwise(counts))
+        good = all(one < next_one for one, next_one in pairwise(counts))
         if not good or (most and max(counts, default=1) > most):
             words = f"the attempts at {item.name} are {counts}"
             yield ledger.found("attempts", item.claims[-1].start, words, item.name, *item.claims)

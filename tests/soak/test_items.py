@@ -38,10 +38,10 @@ class Thread:
         self.add(at - 0.1 if asked is None else asked, What.ASKS, "get")
         return self.add(at, What.TAKEN if item else What.REFUSED, "get", item, note=note)
 
-    def claims(self, at: float, item: str, token: int, attempts: int = 1) -> Thread:
+    def claims(self, at: float, item: str, token: int, attempts: int | None = None) -> Thread:
         """Claim an item."""
         self.add(at - 0.1, What.ASKS, "claim")
-        return self.add(at, What.CLAIMED, "claim", item, token=token, note=str(attempts))
+        return self.add(at, What.CLAIMED, "claim", item, token=token, note=str(attempts or token))
 
     def ends(self, at: float, item: str, token: int, outcome: What | None = What.ACKNOWLEDGED) -> Thread:
         """End a claim."""
@@ -186,7 +186,7 @@ def test_a_loss_without_a_cause() -> None:
 
 
 def test_attempts() -> None:
-    """They grow from claim to claim, up to the most; where none is given they are not counted."""
+    """They grow from claim to claim, up to the most if that is given."""
 
     def claimed(*counts: int) -> list[Thread]:
         consumer = Thread("2.1")
@@ -200,6 +200,7 @@ def test_attempts() -> None:
     assert rules(*claimed(1, 1), stock=stock) == ["attempts"]
     assert rules(*claimed(1, 2, 3, 4), stock=stock) == ["attempts"]
     assert rules(*claimed(1, 2)) == []
+    assert rules(*claimed(1, 1)) == ["attempts"]
     assert rules(*claimed(2, 1)) == ["attempts"]
 
 
