@@ -59,7 +59,7 @@ class Condition(Primitive):
         if isinstance(lock, ReadLock):
             raise TypeError("a condition can't use a read lock: its holders share it, so none may change anything")
         if lock is not None and not isinstance(lock, Lock | RLock):
-            raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not a {kind_of(lock)}")
+            raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {kind_of(lock)}")
         if lock is not None and lock.client is not client:
             raise ValueError(f"the lock {lock.path!r} must have the same client as the condition {path!r}")
         super().__init__(client, path)

@@ -58,7 +58,7 @@ class Several(Acquirable):
         if not isinstance(lock, Lock | RLock):
             raise TypeError(
                 f"a {cls._kind} takes locks of zkconcurrent (of a ReadWriteLock, its read_lock or write_lock), not "
-                f"a {kind_of(lock)}"
+                f"{kind_of(lock)}"
             )
         return lock
 

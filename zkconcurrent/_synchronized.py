@@ -10,6 +10,7 @@ lock without an error. So all that it can read belongs to a function whose closu
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import enum
@@ -17,6 +18,7 @@ import functools
 import inspect
 import re
 import string
+import types
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
@@ -294,7 +296,7 @@ class LockedBy(ABC):
         self._path = path
         if path is None:
             if not self._is_lock(where):
-                raise TypeError(f"without a path, give a lock, not a {kind_of(where)}")
+                raise TypeError(f"without a path, give a lock, not {kind_of(where)}")
             self._template = Template("")
             return
         if not (isinstance(where, (KazooClient, *self._namespaces)) or callable(where)):
@@ -479,6 +481,17 @@ class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type
     def __reduce_ex__(self, protocol: Any) -> Any:
         return getattr, (self.__self__, self.__name__)
 
+    @property
+    def __func__(self) -> Any:
+        """The function in the class: decorated, as a bare method's is the one that its class shows."""
+        return self._self_parent
+
+    def __copy__(self) -> SynchronizedMethod:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SynchronizedMethod:
+        return self
+
 
 class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
     """A decorated function that is a proxy; pickled by its name, which another process resolves to its own.
@@ -533,6 +546,8 @@ def _call(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str
         result.close()
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
         raise TypeError(_ASYNC.format(_name(function)))
+    if isinstance(result, _RUNS_LATER):
+        raise TypeError(_RETURNS_LATER.format(_name(function), type(result).__name__))
     return result
 
 
@@ -560,6 +575,11 @@ def _generator(calls: Calls) -> Any:
     return call
 
 
+_RUNS_LATER = types.GeneratorType, contextlib._GeneratorContextManager
+_RETURNS_LATER = (
+    "{0} has returned a {1}, whose body would run without the lock: put synchronized on the generator function itself, "
+    "below contextmanager and other decorators"
+)
 _ASYNC = (
     "synchronized can't decorate the async function {0}: waiting for the lock would block its event loop, and the "
     "lock would not exclude other tasks of the thread. Use zkconcurrent.aio.synchronized"

@@ -19,9 +19,7 @@ lossy = pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 
 
 @lossy
-@pytest.mark.parametrize(
-    ("name", "used"), [("multi", True), ("getData", True), ("multi", False), ("createContainer", False)]
-)
+@pytest.mark.parametrize(("name", "used"), [("multi", True), ("getData", True), ("multi", False), ("exists", False)])
 def test_a_lost_request_or_answer_of_a_wait(
     effect: str,
     name: str,

@@ -49,7 +49,7 @@ def traffic(client: KazooClient) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "createContainer"])
+@pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "exists", "multi"])
 def test_a_lost_request_or_answer(
     effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
@@ -404,7 +404,7 @@ def test_a_deadline_is_one_for_the_whole_call(
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "createContainer", "create"])
+@pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "exists"])
 def test_a_lost_request_or_answer_of_a_semaphore(
     effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:

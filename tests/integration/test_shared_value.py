@@ -185,3 +185,17 @@ def test_what_is_no_values(zk: KazooClient, connect: Connect, zk_path: str) -> N
             call()
     shared.set(5)
     assert shared.get() == (5, 1)
+
+
+@pytest.mark.parametrize("data", [b"0 set", b"3 clear", b"2 count", b"fifo 0 open", b"dict persistent"])
+def test_an_initial_value_like_the_data_of_another_kind(
+    zk: KazooClient, connect: Connect, zk_path: str, data: bytes
+) -> None:
+    """Fault 236: a value that was only read is known as a value, whatever its data; another kind's node is refused."""
+    assert SharedValue(zk, zk_path, data).get().value == data
+    assert SharedValue(connect(), zk_path, data).get().value == data
+    assert SharedValue(zk, f"{zk_path}-wait", data).wait_for(lambda value: value == data, timeout=0)
+    SharedValue(connect(), f"{zk_path}-wait", data).set(b"x")
+    zk.create(f"{zk_path}-other", data)
+    with pytest.raises(ForeignNodeError):
+        SharedValue(zk, f"{zk_path}-other", data).get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
 import inspect
@@ -198,6 +199,29 @@ def test_a_method(name: str) -> None:
     assert copied(account).balance is True
     unbound = copied(getattr(kind, name))
     assert outcome(unbound(account) if name in ("method", "generator", "coroutine") else unbound()) is True
+
+
+@pytest.mark.parametrize("name", ["method", "generator", "coroutine"])
+def test_the_function_of_a_bound_method(name: str) -> None:
+    """Fault 237. `__func__` of a bound method has the lock, and a copy of the bound method is that method."""
+    account = accounts()()
+    method = getattr(account, name)
+    assert outcome(method.__func__(account)) is True
+    assert outcome(types.MethodType(method.__func__, account)()) is True
+    assert outcome(copy.copy(method)()) is True
+    assert outcome(copy.deepcopy(method)()) is True
+
+
+def test_a_body_that_would_run_later() -> None:
+    """A generator or context manager that a call returns is refused: the lock would be free when its body runs."""
+
+    @contextlib.contextmanager
+    def block() -> Iterator[None]:
+        yield
+
+    for function in (block, lambda: (n for n in range(3))):
+        with pytest.raises(TypeError, match="would run without the lock"):
+            synchronized(here, "x")(function)()
 
 
 def test_what_is_no_function() -> None:

@@ -55,7 +55,7 @@ def test_an_object_of_the_other_package(module: ModuleType) -> None:
             lambda wrong=wrong: module.MultiLock([wrong]),
             lambda wrong=wrong: module.QuorumLock([wrong]),
         ):
-            with pytest.raises(TypeError, match=f"not a {re.escape(called)}$"):
+            with pytest.raises(TypeError, match=f"not {re.escape(called)}$"):
                 use()
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
-from .nodes import FOLDERS, check_folders, give_back, missing
+from .nodes import check_folders, give_back, missing
 from .operations import (
     NOWHERE,
     Children,
@@ -26,6 +26,7 @@ from .operations import (
 )
 from .orders import Header, Order, free, items
 from .receipts import Ledger, Undertaking
+from .rules import FOLDERS
 from .ticket import Ticket
 
 KEPT = 64

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
-from .nodes import FOLDERS, Lacking, foreign_child, missing
+from .nodes import Lacking, foreign_child, missing
 from .operations import (
     Check,
     Children,
@@ -38,7 +38,7 @@ from .operations import (
     Wait,
     Watch,
 )
-from .rules import has_data, other_kind, role_of
+from .rules import FOLDERS, has_data, other_kind, role_of
 from .ticket import Ticket
 
 _FOLDERS = {name for names in FOLDERS.values() for name in names}  # of other kinds

@@ -26,7 +26,7 @@ from .operations import (
     Set,
     Sync,
 )
-from .rules import has_data, other_kind, role_of
+from .rules import FOLDERS, has_data, other_folder, other_kind, role_of
 
 Lacking: TypeAlias = tuple[Container | Create, ...]
 """What creates the missing nodes, in this order."""
@@ -66,16 +66,6 @@ _MARKS = {
     "a Dict": rb"dict (?:persistent|ephemeral)",
     "a Set": rb"set (?:persistent|ephemeral)",
 }
-
-FOLDERS = {
-    "Semaphore": ("locks", "leases", "permits"),
-    "Condition": ("lock", "waiters"),
-    "Queue": ("items", "claims", "consumers", "producers", "receipts", "dead", "members"),
-    "Dict": ("entries", "writers"),
-    "SharedValue": ("receipts", "lock"),
-    "DoubleBarrier": ("ready",),
-}
-"""The children of fixed names, by the kind of primitive; all are persistent."""
 
 
 class FirstLook:
@@ -204,6 +194,8 @@ def foreign_child(path: str, child: str, kind: str) -> ForeignNodeError:
     """Return the error for a node that has another program's child; `kind` is the primitive's."""
     if (role := role_of(child)) is not None:
         return ForeignNodeError(path, other_kind(child, role))
+    if (folder := other_folder(child)) is not None:
+        return ForeignNodeError(path, folder)
     return ForeignNodeError(
         path,
         f"the node has a child {child!r}, which is no {kind}'s; delete the child if something else left it behind, or "

@@ -41,6 +41,17 @@ KINDS = {
 }
 """The kinds of primitives whose nodes have a role in their names, by that role."""
 
+FOLDERS = {
+    "Semaphore": ("locks", "leases", "permits"),
+    "Condition": ("lock", "waiters"),
+    "Queue": ("items", "claims", "consumers", "producers", "receipts", "dead", "members"),
+    "Dict": ("entries", "writers"),
+    "SharedValue": ("receipts", "lock"),
+    "DoubleBarrier": ("ready",),
+}
+"""The children of fixed names, by the kind of primitive; all are persistent."""
+_FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}  # what an error calls these kinds
+
 # A node that is known by its role: one of ours, or of Curator's; or the name that an old Curator, or an operator, gave.
 _KNOWN = re.compile(
     r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
@@ -173,7 +184,8 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
         if not _SEQUENCE.search(name) or _PARTY.match(name):
             raise ForeignNodeError(
                 path,
-                f"the child {name!r} is no contender for a lock, as it does not end in a sequence number: paths of "
+                other_folder(name)
+                or f"the child {name!r} is no contender for a lock, as it does not end in a sequence number: paths of "
                 "primitives must not nest, not even across processes; move one of the two, or delete the child if "
                 "something else left it behind",
             )
@@ -199,6 +211,17 @@ def other_kind(name: str, role: str) -> str:
     return (
         f"the child {name!r} is a node of {KINDS[role]}: two kinds of primitives do not exclude each other, so a path "
         "is for one kind; use another path for one of the two, in every process"
+    )
+
+
+def other_folder(name: str) -> str | None:
+    """Return what an error says of a child that has the name of another kind's folder; None if it has no such name."""
+    kinds = [_FOLDERS_OF.get(kind, kind) for kind, names in FOLDERS.items() if name in names]
+    if not kinds:
+        return None
+    return (
+        f"the child {name!r} is like that of a {' or '.join(kinds)}: a path is for one kind of primitive, and paths of "
+        "primitives must not nest, not even across processes; use another path for one of the two, in every process"
     )
 
 

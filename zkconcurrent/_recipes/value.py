@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .destroy import Users, there
-from .nodes import FOLDERS, check_folders, foreign_child, foreign_data, kind_of, make, missing, with_child
+from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
 from .operations import (
     BadVersion,
     Children,
@@ -45,7 +45,7 @@ from .operations import (
 )
 from .queue import join
 from .receipts import Ledger, Undertaking, burn, moved, ready, write
-from .rules import MUTEX, blockers
+from .rules import FOLDERS, MUTEX, blockers
 from .ticket import Ticket
 
 PATIENCE = 3  # conflicts
@@ -105,6 +105,11 @@ class Seen(NamedTuple):
     age: int = 0
 
 
+def parts(at: Layout) -> tuple[Create, Container, Container]:
+    """Return what creates the value, its receipts and its queue. The receipts mark the node as a value: see `check`."""
+    return Create(at.path, at.initial), Container(at.receipts), Container(at.queue)
+
+
 class Register(Ledger):
     """The state of one value that all threads of a client share.
 
@@ -123,16 +128,12 @@ class Register(Ledger):
             ForeignNodeError: the path belongs to something else.
         """
         at = self.at
-        parts = Create(at.path, at.initial), Container(at.receipts), Container(at.queue)
         while True:
-            lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
+            lacking, (node, inside) = yield from missing(parts(at), Get(at.path), Children(at.path))
             if node is not None:
                 at.check(node)
-                if RECEIPTS not in inside:  # perhaps another kind of primitive was first
-                    if kind_of(node.data) is not None:
-                        raise foreign_data(at.path, node.data, f"the path is used as that of an {at.kind}")
-                    if not node.data and QUEUE in inside and (yield Children(at.queue)):
-                        raise foreign_child(at.path, QUEUE, at.kind)  # a condition's lock
+                if not node.data and RECEIPTS not in inside and QUEUE in inside and (yield Children(at.queue)):
+                    raise foreign_child(at.path, QUEUE, at.kind)  # a condition's lock
             check_children(at, inside)
             with suppress(NoNode):  # a parent was just reaped, or the value destroyed
                 made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
@@ -340,6 +341,15 @@ def settle(batch: Batch) -> Recipe[bool]:
     return True
 
 
+def make(at: Layout) -> Recipe[None]:
+    """Make the value, with the parent of its receipts, unless a node is there, which may be another kind's."""
+    value, receipts, _ = parts(at)
+    lacking, _ = yield from missing((value, receipts))
+    if value in lacking:
+        with suppress(NoNode):  # a parent was just reaped
+            yield CreateTogether(lacking)
+
+
 def read(at: Layout) -> Recipe[Seen]:
     """Return the value, read behind a `sync`; a node that is missing is made."""
     while True:
@@ -347,7 +357,7 @@ def read(at: Layout) -> Recipe[Seen]:
         if node is not None:
             at.check(node)
             return Seen(node.data, node.version)
-        yield from make(at.path, at.initial)
+        yield from make(at)
 
 
 def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
@@ -368,7 +378,7 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
                         yield Discard(ticket)
                         return seen
                 if node is None:
-                    yield from make(at.path, at.initial)  # a missing node can't be watched
+                    yield from make(at)  # a missing node can't be watched
                 elif watched:
                     yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(at.path, ticket),))

@@ -424,7 +424,7 @@ class MultiLock(Several):
         given = list(locks)
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):
-                raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not a {kind_of(lock)}")
+                raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
         super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
 
@@ -475,7 +475,7 @@ class QuorumLock(Several):
         self._given = tuple(locks)
         for lock in self._given:
             if not isinstance(lock, LockBase):
-                raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not a {kind_of(lock)}")
+                raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         cores = [lock._core for lock in self._given]
         super().__init__(_QuorumLockCore(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
 

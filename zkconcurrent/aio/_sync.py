@@ -131,7 +131,7 @@ class Condition(PrimitiveTwin):
 
     def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
         if lock is not None and (not isinstance(lock, LockBase) or isinstance(lock, ReadLock)):
-            raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not a {kind_of(lock)}")
+            raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {kind_of(lock)}")
         path = check_path(path)  # first: the default lock has a path below it
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         super().__init__(_ConditionCore(client, path, self._lock._core))
