@@ -266,6 +266,8 @@ PAIRS = (
     # The path was used before, and is free again.
     situation("read", "acquire", at(1, _read(stay=0.5)), at(0, _write()), at(1.2, _write())),
     situation("write", "acquire", at(1, _write(stay=0.5)), at(0, _write()), at(1.2, _write())),
+    situation("write", "acquire", at(1, _write(leave="with")), at(0, _read()), at(1.2, _read())),
+    situation("write", "acquire", at(1, _write(stay=1, depth=2)), [at(0, _write()), at(1.2, _read())]),
     situation("try to read", "try_acquire", at(1, _read(wait=0, stay=0.5)), at(0, _write()), at(1.2, _write())),
     situation("read", "acquire", at(0, _read(stay=0.5)), at(0.2, _write())),
     situation("read", "acquire", at(0.5, _read(leave="with")), [at(0, _write(stay=1)), at(0.6, _write())]),
