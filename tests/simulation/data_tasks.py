@@ -36,6 +36,7 @@ from zkconcurrent import aio
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
+from zkconcurrent._paths import ancestors
 from zkconcurrent._queue_base import Empty, Full
 from zkconcurrent._recipes.orders import unframe
 from zkconcurrent._recipes.rules import MUTEX, blockers
@@ -425,7 +426,10 @@ class DataTaskRun(TaskRun):
         nodes = self.ensemble.leader.nodes
         if STRANGER in nodes:
             self.ensemble._commit(("delete", STRANGER))
-        elif CHROOT + ELECTION in nodes and any(player.observes for player in self.checks.players):
+        elif any(player.observes for player in self.checks.players):
+            for above in (*ancestors(CHROOT + ELECTION), CHROOT + ELECTION):  # an observer alone makes no node
+                if above not in nodes:
+                    self.ensemble._commit(("create", above, b"", self.world.now, 0, True, None))
             self.ensemble._commit(("create", STRANGER, b"", self.world.now, 0, False, None))
 
     def _kill(self, it: Deviation) -> bool | None:
