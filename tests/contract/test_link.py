@@ -13,7 +13,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.watches import CHILDREN, DATA, Withdrawn
-from zkconcurrent._recipes.operations import Check, Create, CreateEphemeral, Delete, Set
+from zkconcurrent._recipes.operations import Check, Container, Create, CreateEphemeral, Delete, Set
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
@@ -445,6 +445,59 @@ def test_what_a_multi_can_create(bench: Bench, path: str) -> None:
         assert ask(session, ("get", f"{path}/plain"))[0][0] == b"anew"
 
     bench.run(test)
+
+
+@pytest.mark.parametrize("real", [True, False], ids=["real", "simulated"])
+def test_a_multi_with_containers(real: bool, path: str) -> None:
+    """Fault 239: one made with its child counts the child, so it is removed once empty; all other parts are read."""
+
+    def test() -> None:
+        session = bench.session()
+        ticket = Ticket(path, "one-", session.registry.lease)
+        container(session, path)
+        ask(session, ("create_persistent", f"{path}/state", b""), ("create_persistent", f"{path}/leaf", b""))
+        made, below = f"{path}/made", f"{path}/made/below"
+        parts = (
+            Set(f"{path}/state", b"new", 0),
+            Container(made),
+            Check(path),
+            Container(below),
+            Delete(f"{path}/leaf"),
+            Create(f"{below}/x", b"data"),
+            CreateEphemeral(ticket, "x-", b""),
+        )
+        (done,) = ask(session, ("multi", parts))
+        assert [type(each).__name__ for each in done] == ["ZnodeStat", *["tuple", "bool"] * 2, "tuple", "tuple"]
+        assert done[0].version == 1
+        names = [done[n][0].rpartition("/")[2] for n in (1, 3, 5, 6)]  # the link's callers take the last part
+        assert names[:3] == ["made", "below", "x"]
+        mine = ask(session, ("get", f"{path}/{names[3]}"))[0][1]
+        assert (mine.czxid, mine.ephemeralOwner) == (done[6][1].czxid, session.registry.session)
+        assert [ask(session, ("get", each))[0][1].cversion for each in (made, below)] == [1, 1]
+        assert ask(session, ("children", below))[0] == ["x"]
+        for operations, reason, part in (
+            ((Container(f"{path}/new"), Container(made), Check(path)), kazoo_errors.NodeExistsError, 1),
+            ((Check(path), Container(f"{path}/none/new")), kazoo_errors.NoNodeError, 1),
+            ((Container(f"{path}/new"), Create(f"{below}/x", b"")), kazoo_errors.NodeExistsError, 1),
+            ((Container(f"{path}/new"), Check(path), Set(f"{path}/state", b"", 0)), kazoo_errors.BadVersionError, 2),
+            ((Container(f"{path}/new"), Check(f"{path}/none")), kazoo_errors.NoNodeError, 1),
+            ((Delete(below), Container(f"{path}/new")), kazoo_errors.NotEmptyError, 0),
+        ):
+            error = ask(session, ("multi", operations))[0]
+            assert isinstance(error, reason), operations
+            assert error.part == part
+        assert "new" not in ask(session, ("children", path))[0]
+        ask(session, ("delete", f"{below}/x"))
+        for each in (below, made):  # the upper one once the lower one is gone
+            bench.reap()
+            wait(session, lambda each=each: isinstance(ask(session, ("get", each))[0], kazoo_errors.NoNodeError))
+
+    with Server(container_check_interval=0.2) if real else nullcontext() as server:
+        bench: Bench = Simulated() if server is None else Real(server)
+        try:
+            bench.run(test)
+        finally:
+            bench.close()
 
 
 def test_a_watch_that_is_removed(bench: Bench, path: str) -> None:
