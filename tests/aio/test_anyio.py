@@ -58,9 +58,12 @@ def test_a_wait_for_a_condition(end: Any, make: Any, zk: KazooClient, far: Kazoo
                 assert condition._lock.hold_count() == 1
 
     async def main() -> None:
-        with counting(zk) as counts:
-            await soon(end(wait))
-        assert counts.tickets <= 3  # the lock's, the waiter's and the lock's again
+        for _ in range(20):  # on a busy machine, the time may be up before the wait has begun
+            with counting(zk) as counts:
+                await soon(end(wait))
+            if counts.tickets >= 3:
+                break
+        assert counts.tickets == 3  # the lock's, the waiter's and the lock's again
         assert counts.requests < 40, counts
         await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
 

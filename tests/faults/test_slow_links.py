@@ -371,7 +371,7 @@ def passed(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
     return asyncio.run(enter())
 
 
-# What is true at the service when the call begins: how it came about, and the call that must see it.
+# Each state holds at the service when the call begins: the function that makes it so, and the call that must see it.
 TRUE: dict[str, tuple[Callable[[Any, KazooClient, str], None], Callable[[Any, KazooClient, str, float], Any]]] = {
     "the first value": (nothing, lambda of, zk, at, t: done(of.SharedValue(zk, at, b"x").wait_for(bool, t))),
     "the first value, watched": (nothing, lambda of, zk, at, t: first_value(of.SharedValue(zk, at, b"x"), t) == [b"x"]),
