@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually
+from tests.conftest import Connect, Eventually
 from tests.helpers.contenders import queued
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.waiting import wait_async
@@ -74,9 +75,14 @@ def test_a_deadline(zk: KazooClient, zk_path: str) -> None:
         assert queued(zk, zk_path, 1)()
 
 
-def test_cancelled_at_each_resumption(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_cancelled_at_each_resumption(
+    zk: KazooClient, zk_path: str, eventually: Eventually, proxy: Proxy, connect: Connect
+) -> None:
     """CancelledError, and neither a node nor a hold is left; one that came too late finds the lock acquired."""
-    lock = Lock(zk, zk_path)
+    client = connect(hosts=proxy.hosts)
+    # So no reply comes before the task sleeps, also on a busy machine.
+    proxy.delay(0.005)
+    lock = Lock(client, zk_path)
 
     async def cancelled_at(k: int) -> bool:
         steps = 0
@@ -105,7 +111,8 @@ def test_cancelled_at_each_resumption(zk: KazooClient, zk_path: str, eventually:
             eventually(queued(zk, zk_path, 0), f"cancelled at its sleep number {k}")
             assert lock._path_state.own(lock._rule.role, ONE) is None
             k += 1
-        elif k > 1:  # else the reply came before it fell asleep, this once
+        # Else a pause of this process was longer than the delay, this once.
+        elif k > 1:
             break
     assert k > 1
 
