@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
 from tests.helpers.proxy import Proxy
-from zkconcurrent import _quorum
+from zkconcurrent._threads import quorum as _quorum
 from zkconcurrent.testing import Server
 
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.

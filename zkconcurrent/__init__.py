@@ -11,15 +11,9 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import aio as aio
-    from ._atomic import AtomicInteger, AtomicLong
-    from ._barrier import Barrier
-    from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
-    from ._condition import Condition
+    from ._arguments.codec import BYTES, JSON, MSGPACK, TEXT, Codec
+    from ._arguments.locklike import LockLike
     from ._connect import Client, connect
-    from ._detached import DetachedLock
-    from ._dict import Dict
-    from ._double_barrier import DoubleBarrier
-    from ._election import Candidate, Election, Term
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -30,24 +24,30 @@ if TYPE_CHECKING:
         WaitCancelledError,
         ZkConcurrentError,
     )
-    from ._event import Event
-    from ._group import Group, Membership
-    from ._latch import CountDownLatch
-    from ._local import LocalNamespace
-    from ._lock import Lock
-    from ._lock_base import Contender
-    from ._locklike import LockLike
-    from ._multilock import MultiLock
+    from ._local.namespace import LocalNamespace
     from ._namespace import Namespace, SharedNamespace, namespace
-    from ._queue import DelayQueue, LifoQueue, PriorityQueue, Queue, SimpleQueue
-    from ._queue_base import Claim, Empty, Full, ShutDown
-    from ._quorum import QuorumLock
-    from ._rlock import RLock
-    from ._rwlock import ReadLock, ReadWriteLock, WriteLock
-    from ._semaphore import BoundedSemaphore, Semaphore
-    from ._set import Set
-    from ._shared_value import AtomicReference, SharedValue, VersionedValue
     from ._synchronized import synchronized
+    from ._threads.atomic import AtomicInteger, AtomicLong
+    from ._threads.barrier import Barrier
+    from ._threads.base.lock_base import Contender
+    from ._threads.base.queue_base import Claim, Empty, Full, ShutDown
+    from ._threads.condition import Condition
+    from ._threads.detached import DetachedLock
+    from ._threads.dict import Dict
+    from ._threads.double_barrier import DoubleBarrier
+    from ._threads.election import Candidate, Election, Term
+    from ._threads.event import Event
+    from ._threads.group import Group, Membership
+    from ._threads.latch import CountDownLatch
+    from ._threads.lock import Lock
+    from ._threads.multilock import MultiLock
+    from ._threads.queue import DelayQueue, LifoQueue, PriorityQueue, Queue, SimpleQueue
+    from ._threads.quorum import QuorumLock
+    from ._threads.rlock import RLock
+    from ._threads.rwlock import ReadLock, ReadWriteLock, WriteLock
+    from ._threads.semaphore import BoundedSemaphore, Semaphore
+    from ._threads.set import Set
+    from ._threads.shared_value import AtomicReference, SharedValue, VersionedValue
 
 __all__ = [
     "BYTES",
@@ -112,53 +112,53 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BYTES": "_codec",
-    "JSON": "_codec",
-    "MSGPACK": "_codec",
-    "TEXT": "_codec",
-    "AtomicInteger": "_atomic",
-    "AtomicLong": "_atomic",
-    "AtomicReference": "_shared_value",
-    "Barrier": "_barrier",
-    "BoundedSemaphore": "_semaphore",
-    "Candidate": "_election",
-    "Claim": "_queue_base",
+    "BYTES": "_arguments.codec",
+    "JSON": "_arguments.codec",
+    "MSGPACK": "_arguments.codec",
+    "TEXT": "_arguments.codec",
+    "AtomicInteger": "_threads.atomic",
+    "AtomicLong": "_threads.atomic",
+    "AtomicReference": "_threads.shared_value",
+    "Barrier": "_threads.barrier",
+    "BoundedSemaphore": "_threads.semaphore",
+    "Candidate": "_threads.election",
+    "Claim": "_threads.base.queue_base",
     "Client": "_connect",
-    "Codec": "_codec",
-    "Condition": "_condition",
-    "Contender": "_lock_base",
-    "CountDownLatch": "_latch",
-    "DelayQueue": "_queue",
-    "DetachedLock": "_detached",
-    "Election": "_election",
-    "Dict": "_dict",
-    "DoubleBarrier": "_double_barrier",
-    "Empty": "_queue_base",
-    "Event": "_event",
-    "Full": "_queue_base",
-    "Group": "_group",
-    "LifoQueue": "_queue",
-    "LocalNamespace": "_local",
-    "Lock": "_lock",
-    "LockLike": "_locklike",
-    "Membership": "_group",
-    "MultiLock": "_multilock",
+    "Codec": "_arguments.codec",
+    "Condition": "_threads.condition",
+    "Contender": "_threads.base.lock_base",
+    "CountDownLatch": "_threads.latch",
+    "DelayQueue": "_threads.queue",
+    "DetachedLock": "_threads.detached",
+    "Election": "_threads.election",
+    "Dict": "_threads.dict",
+    "DoubleBarrier": "_threads.double_barrier",
+    "Empty": "_threads.base.queue_base",
+    "Event": "_threads.event",
+    "Full": "_threads.base.queue_base",
+    "Group": "_threads.group",
+    "LifoQueue": "_threads.queue",
+    "LocalNamespace": "_local.namespace",
+    "Lock": "_threads.lock",
+    "LockLike": "_arguments.locklike",
+    "Membership": "_threads.group",
+    "MultiLock": "_threads.multilock",
     "Namespace": "_namespace",
-    "PriorityQueue": "_queue",
-    "Queue": "_queue",
-    "QuorumLock": "_quorum",
-    "RLock": "_rlock",
-    "ReadLock": "_rwlock",
-    "ReadWriteLock": "_rwlock",
-    "Semaphore": "_semaphore",
-    "Set": "_set",
+    "PriorityQueue": "_threads.queue",
+    "Queue": "_threads.queue",
+    "QuorumLock": "_threads.quorum",
+    "RLock": "_threads.rlock",
+    "ReadLock": "_threads.rwlock",
+    "ReadWriteLock": "_threads.rwlock",
+    "Semaphore": "_threads.semaphore",
+    "Set": "_threads.set",
     "SharedNamespace": "_namespace",
-    "SharedValue": "_shared_value",
-    "ShutDown": "_queue_base",
-    "SimpleQueue": "_queue",
-    "Term": "_election",
-    "VersionedValue": "_shared_value",
-    "WriteLock": "_rwlock",
+    "SharedValue": "_threads.shared_value",
+    "ShutDown": "_threads.base.queue_base",
+    "SimpleQueue": "_threads.queue",
+    "Term": "_threads.election",
+    "VersionedValue": "_threads.shared_value",
+    "WriteLock": "_threads.rwlock",
     "connect": "_connect",
     "namespace": "_namespace",
     "synchronized": "_synchronized",

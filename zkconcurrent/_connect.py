@@ -14,15 +14,15 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from ._engine.interpreter import check_interpreter
-from ._engine.lease import MARGIN
-from ._engine.process_exit import closers
 from ._engine.session import Session
 from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, TRY_OUT, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
-from ._recipes.operations import ConnectionLost, SessionExpired
+from ._protocol.lease import MARGIN
+from ._protocol.operations import ConnectionLost, SessionExpired
+from ._runtime.interpreter import check_interpreter
+from ._runtime.process_exit import closers
 from ._url import ACLS, LONGEST_TIMEOUT, Secret, parse
 
 if TYPE_CHECKING:

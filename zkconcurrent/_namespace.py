@@ -10,37 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from ._atomic import AtomicInteger as _AtomicInteger
-from ._atomic import AtomicLong as _AtomicLong
-from ._barrier import Barrier as _Barrier
-from ._codec import BYTES as _BYTES
-from ._codec import JSON as _JSON
-from ._codec import Codec as _Codec
-from ._condition import Condition as _Condition
-from ._dict import Dict as _Dict
-from ._double_barrier import DoubleBarrier as _DoubleBarrier
-from ._election import Election as _Election
+from ._arguments.codec import BYTES as _BYTES
+from ._arguments.codec import JSON as _JSON
+from ._arguments.codec import Codec as _Codec
+from ._arguments.paths import check_name, check_path
 from ._engine.session import Session
-from ._event import Event as _Event
-from ._group import Group as _Group
 from ._kazoo.link import KazooClient
-from ._latch import CountDownLatch as _CountDownLatch
-from ._local import LocalNamespace, check_names
-from ._lock import Lock as _Lock
-from ._multilock import MultiLock as _MultiLock
-from ._paths import check_name, check_path
-from ._primitive import ByName
-from ._queue import DelayQueue as _DelayQueue
-from ._queue import LifoQueue as _LifoQueue
-from ._queue import PriorityQueue as _PriorityQueue
-from ._queue import Queue as _Queue
-from ._queue import SimpleQueue as _SimpleQueue
-from ._rlock import RLock as _RLock
-from ._rwlock import ReadWriteLock as _ReadWriteLock
-from ._semaphore import BoundedSemaphore as _BoundedSemaphore
-from ._semaphore import Semaphore as _Semaphore
-from ._set import Set as _Set
-from ._shared_value import SharedValue as _SharedValue
+from ._local.namespace import LocalNamespace, check_names
+from ._threads.atomic import AtomicInteger as _AtomicInteger
+from ._threads.atomic import AtomicLong as _AtomicLong
+from ._threads.barrier import Barrier as _Barrier
+from ._threads.base.primitive import ByName
+from ._threads.condition import Condition as _Condition
+from ._threads.dict import Dict as _Dict
+from ._threads.double_barrier import DoubleBarrier as _DoubleBarrier
+from ._threads.election import Election as _Election
+from ._threads.event import Event as _Event
+from ._threads.group import Group as _Group
+from ._threads.latch import CountDownLatch as _CountDownLatch
+from ._threads.lock import Lock as _Lock
+from ._threads.multilock import MultiLock as _MultiLock
+from ._threads.queue import DelayQueue as _DelayQueue
+from ._threads.queue import LifoQueue as _LifoQueue
+from ._threads.queue import PriorityQueue as _PriorityQueue
+from ._threads.queue import Queue as _Queue
+from ._threads.queue import SimpleQueue as _SimpleQueue
+from ._threads.rlock import RLock as _RLock
+from ._threads.rwlock import ReadWriteLock as _ReadWriteLock
+from ._threads.semaphore import BoundedSemaphore as _BoundedSemaphore
+from ._threads.semaphore import Semaphore as _Semaphore
+from ._threads.set import Set as _Set
+from ._threads.shared_value import SharedValue as _SharedValue
 
 if TYPE_CHECKING:
     from ._connect import Client

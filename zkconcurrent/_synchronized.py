@@ -27,13 +27,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import wrapt
 
+from ._arguments.locklike import LockLike
+from ._arguments.paths import check_name, check_path, escape
 from ._kazoo.link import KazooClient
-from ._local import LocalNamespace
-from ._locklike import LockLike
+from ._local.namespace import LocalNamespace
 from ._namespace import Namespace, SharedNamespace
-from ._paths import check_name, check_path, escape
-from ._primitive import kind_of, opens_by_name
-from ._rlock import RLock
+from ._threads.base.primitive import kind_of, opens_by_name
+from ._threads.rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]

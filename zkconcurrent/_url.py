@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
-from ._paths import check_path
+from ._arguments.paths import check_path
 
 LONGEST_TIMEOUT = 2**31 / 1000  # the protocol counts in milliseconds, of 32 bits
 ACLS = ("creator", "open")

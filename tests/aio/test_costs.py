@@ -18,9 +18,9 @@ from tests.conftest import Connect, Eventually
 from tests.helpers.count import Count, answered
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
-from zkconcurrent._engine.identity import _living
 from zkconcurrent._engine.local_handoff import LocalHandoff
 from zkconcurrent._engine.session import Session
+from zkconcurrent._runtime.identity import _living
 from zkconcurrent.testing import Server
 
 SLOW_WIRE = 0.05  # seconds each way: no task is kept from sending the next request for as long

@@ -19,11 +19,11 @@ from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, WaitCancelledError, aio
-from zkconcurrent._cancel import waits
 from zkconcurrent._engine.holds import PathState
+from zkconcurrent._protocol.operations import Recipe
 from zkconcurrent._recipes.event import Flag, turn
-from zkconcurrent._recipes.operations import Recipe
-from zkconcurrent.aio import _locks, _sync
+from zkconcurrent._threads.base.cancel import waits
+from zkconcurrent.aio import _event, _twin
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("make", LOCKS)
@@ -770,7 +770,7 @@ def test_a_late_reply_undoes_nothing(
             assert not lock.locked()
             seen.clear()
             go_on.clear()
-        monkeypatch.setattr(_sync, "turn", looking)
+        monkeypatch.setattr(_event, "turn", looking)
         for wanted in (True, False):
             event._queries.clear()
             assert event.is_set() is not wanted
@@ -780,7 +780,7 @@ def test_a_late_reply_undoes_nothing(
             assert seen.pop() is wanted
             go_on.clear()
 
-    monkeypatch.setattr(_locks, "REFRESH", math.inf)  # each asks once
+    monkeypatch.setattr(_twin, "REFRESH", math.inf)  # each asks once
     run(main())
 
 
@@ -850,6 +850,6 @@ def test_queries_do_not_queue_up(zk: KazooClient, zk_path: str, monkeypatch: pyt
         assert not lock.locked()
         await until(lambda: len(asked) == 2)
 
-    monkeypatch.setattr(_locks, "REFRESH", 0.0)
+    monkeypatch.setattr(_twin, "REFRESH", 0.0)
     monkeypatch.setattr(PathState, "note_holders", late)
     run(main())

@@ -19,7 +19,7 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 from zkconcurrent._recipes import barrier as recipe
-from zkconcurrent.aio import _locks
+from zkconcurrent.aio import _twin
 
 BROKEN = asyncio.BrokenBarrierError if sys.version_info >= (3, 11) else threading.BrokenBarrierError
 
@@ -391,7 +391,7 @@ def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch:
         assert barrier.n_waiting == 0
 
     monkeypatch.setattr(recipe, "_line", late)
-    monkeypatch.setattr(_locks, "REFRESH", math.inf)  # it is asked once
+    monkeypatch.setattr(_twin, "REFRESH", math.inf)  # it is asked once
     asyncio.run(main())
 
 

@@ -22,7 +22,7 @@ from tests.conftest import Eventually
 from tests.helpers.contenders import waits
 from tests.helpers.lock_types import write_lock
 from zkconcurrent._engine import driver
-from zkconcurrent._primitive import Primitive
+from zkconcurrent._threads.base.primitive import Primitive
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()

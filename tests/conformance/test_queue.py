@@ -19,7 +19,7 @@ from test import test_queue as theirs
 
 import zkconcurrent
 from zkconcurrent._engine import driver
-from zkconcurrent._queue_base import QueueBase
+from zkconcurrent._threads.base.queue_base import QueueBase
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()

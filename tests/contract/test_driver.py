@@ -11,10 +11,9 @@ from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError, T
 from tests.helpers.bench import Bench, Real, ask, perform, wait
 from zkconcurrent._engine import driver
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._engine.lease import NEVER
-from zkconcurrent._engine.waiting import LONGEST_SLEEP
 from zkconcurrent._errors import ClientError
-from zkconcurrent._recipes.operations import (
+from zkconcurrent._protocol.lease import NEVER
+from zkconcurrent._protocol.operations import (
     BadVersion,
     Check,
     Children,
@@ -43,7 +42,8 @@ from zkconcurrent._recipes.operations import (
     WaitGone,
     Watch,
 )
-from zkconcurrent._recipes.ticket import State
+from zkconcurrent._protocol.ticket import State
+from zkconcurrent._runtime.waiting import LONGEST_SLEEP
 
 Steps = Generator[Any, Any, Any]
 ROLE = "lock-"

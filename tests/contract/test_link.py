@@ -13,8 +13,8 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.watches import CHILDREN, DATA, Withdrawn
-from zkconcurrent._recipes.operations import Check, Container, Create, CreateEphemeral, Delete, Set
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._protocol.operations import Check, Container, Create, CreateEphemeral, Delete, Set
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent.testing import Server
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.bench import Bench, ask, perform, wait
-from zkconcurrent._recipes.operations import (
+from zkconcurrent._protocol.operations import (
     BadVersion,
     Children,
     CreatePersistent,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.bench import Bench, ask, perform, wait
-from zkconcurrent._recipes.operations import (
+from zkconcurrent._protocol.operations import (
     Create,
     CreatePersistent,
     Delete,

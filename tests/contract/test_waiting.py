@@ -12,7 +12,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._engine.waiting import wait_async
+from zkconcurrent._runtime.waiting import wait_async
 
 ONE, OTHER = -1, -2  # owners that are no thread
 

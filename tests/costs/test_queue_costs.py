@@ -14,9 +14,9 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._engine.session import Session
-from zkconcurrent._recipes import desk
-from zkconcurrent._recipes.orders import frame
-from zkconcurrent._recipes.putting import LISTED
+from zkconcurrent._recipes.queue import state
+from zkconcurrent._recipes.queue.order import frame
+from zkconcurrent._recipes.queue.put import LISTED
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def proxy(proxy: Proxy) -> Proxy:
 @pytest.fixture(autouse=True)
 def _a_machine_of_any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No queue reads again what it has read ahead, however long the machine takes to use it."""
-    monkeypatch.setattr(desk, "READ_FOR", math.inf)
+    monkeypatch.setattr(state, "READ_FOR", math.inf)
 
 
 @pytest.fixture

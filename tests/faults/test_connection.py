@@ -18,9 +18,9 @@ from tests.helpers.lock_types import Kind, every
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
-from zkconcurrent._engine.lease import NEVER
 from zkconcurrent._kazoo.link import Link
 from zkconcurrent._kazoo.replies import Reply
+from zkconcurrent._protocol.lease import NEVER
 from zkconcurrent.testing import Server
 
 

@@ -40,10 +40,10 @@ from zkconcurrent import (
     RLock,
     Semaphore,
 )
-from zkconcurrent._engine import waiting
 from zkconcurrent._engine.session import Session
-from zkconcurrent._engine.waiting import wait
-from zkconcurrent._recipes.ticket import State
+from zkconcurrent._protocol.ticket import State
+from zkconcurrent._runtime import waiting
+from zkconcurrent._runtime.waiting import wait
 
 pytestmark = pytest.mark.long
 
@@ -52,7 +52,15 @@ T = TypeVar("T")
 SESSION = 4.0
 SOON = 0.1  # the leftovers of an interrupt are gone after so long, as a rule
 # Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
-OWN = ("_lock_base.py", "_rlock.py", "_rwlock.py", "queue.py", "rules.py", "holds.py", "local_handoff.py")
+OWN = (
+    "_threads/base/lock_base.py",
+    "_threads/rlock.py",
+    "_threads/rwlock.py",
+    "_recipes/lock.py",
+    "rules.py",
+    "holds.py",
+    "local_handoff.py",
+)
 
 
 def files_of(kind: Kind) -> tuple[str, ...]:
@@ -572,7 +580,7 @@ def test_a_multilock_interrupted_at_every_line(
         return lock
 
     # Where the last is held, at its own lines only: to wait for a lock is told above.
-    for held, timeout, files in ((0, 5.0, ()), (1, 0.03, ("_multilock.py", "_several.py"))):
+    for held, timeout, files in ((0, 5.0, ()), (1, 0.03, ("_threads/multilock.py", "_threads/joint_lock.py"))):
         last: dict[MultiLock, Lock] = {}
         places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
         for hook in at_every_line(*files):
@@ -772,8 +780,8 @@ def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str, eve
 
 
 # A put and a claim are interrupted at all lines, the others at those that are the queues' own.
-QUEUES = ("queue.py", "desk.py", "putting.py", "taking.py", "claims.py", "receipts.py", "items.py", "orders.py")
-QUEUES += ("rules.py", "_settling.py")
+QUEUES = ("_threads/queue.py", "_recipes/lock.py", "receipts.py", "queue/state.py", "queue/put.py", "queue/take.py")
+QUEUES += ("queue/claim.py", "queue/manage.py", "queue/order.py", "rules.py", "_threads/base/settling.py")
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -834,7 +842,13 @@ def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_pat
             assert taken + there == [b"0", b"1"], hook.where
 
 
-ELECTION = ("_election.py", "_candidacy.py", "election.py", "_lock_base.py", "holds.py")
+ELECTION = (
+    "_threads/election.py",
+    "_threads/base/candidacy.py",
+    "election.py",
+    "_threads/base/lock_base.py",
+    "holds.py",
+)
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -932,7 +946,9 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
     for lock, timeout in ((free, 20), (taken, 0.02)):
         with contextlib.suppress(TimeoutError), lock.hold(timeout):
             pass
-        for hook in at_every_line("_lock_base.py", "_lock.py", "_semaphore.py", "_primitive.py"):
+        for hook in at_every_line(
+            "_threads/base/lock_base.py", "_threads/lock.py", "_threads/semaphore.py", "_threads/base/primitive.py"
+        ):
             block = lock.hold(timeout)
             try:
                 with hook:
@@ -955,7 +971,7 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
 def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 91: wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
     client = connect(timeout=SESSION)
-    for hook in at_every_line("_dict.py", "_map_base.py"):
+    for hook in at_every_line("_threads/dict.py", "_threads/base/map_base.py"):
         d = zkconcurrent.Dict[bytes](client, f"{zk_path}/{hook.line}")
         with contextlib.suppress(KeyboardInterrupt), hook:
             len(d)
@@ -975,7 +991,7 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str, even
         "pop": lambda: d.pop("k"),
         "read": lambda: zkconcurrent.Dict[bytes](client, zk_path)["k"],
     }
-    for hook in at_every_line("_dict.py", "_map_base.py", "mirror.py", "entries.py"):
+    for hook in at_every_line("_threads/dict.py", "_threads/base/map_base.py", "map/mirror.py", "map/write.py"):
         d["k"] = b"old"
         assert d["k"] == b"old"
         before = zk.get(f"{zk_path}/entries/k")[1].version
@@ -1086,7 +1102,7 @@ def test_a_quorum_lock_interrupted_at_every_line(
     for held, timeout in ((0, 5.0), (2, 0.03)):
         last: dict[QuorumLock, QuorumLock] = {}
         places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
-        for hook in at_every_line("_quorum.py", "_several.py", "_together.py"):
+        for hook in at_every_line("_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py"):
             lock = places.here
             try:
                 with hook:
@@ -1112,7 +1128,12 @@ def test_a_quorum_locks_release_interrupted_at_every_line(
     """Either it is held still, as a whole, and can be released again, or all is free."""
     client = connect(timeout=SESSION)
     places = Places(zk_path, lambda path: quorum(client, path), lambda lock: left(zk, lock) == 0)
-    assert interrupt_releases(places, eventually, "_quorum.py", "_several.py", "_together.py") > 40
+    assert (
+        interrupt_releases(
+            places, eventually, "_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py"
+        )
+        > 40
+    )
 
 
 def _signalled_as_granted(primitive: Any, number: int) -> None:
@@ -1197,7 +1218,14 @@ def test_a_block_left_at_every_line(
             return block, primitive
 
     places = Places(zk_path, make, lambda used: not used[1]._session.registry.tickets)
-    for hook in at_every_line(*OWN, "_several.py", "_multilock.py", "_quorum.py", "_semaphore.py", "_detached.py"):
+    for hook in at_every_line(
+        *OWN,
+        "_threads/joint_lock.py",
+        "_threads/multilock.py",
+        "_threads/quorum.py",
+        "_threads/semaphore.py",
+        "_threads/detached.py",
+    ):
         block, primitive = places.here
         for _ in range(levels):
             assert primitive.acquire()

@@ -17,7 +17,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.lock_types import Kind, every
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
-from zkconcurrent._engine.lease import Lease
+from zkconcurrent._protocol.lease import Lease
 from zkconcurrent.testing import Server
 
 Opened = Callable[[Lease | None], None]

@@ -16,10 +16,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-import zkconcurrent._recipes
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
-from zkconcurrent import aio
+from zkconcurrent import _recipes, aio
 from zkconcurrent._engine.session import Session
 
 CROWD = 40
@@ -83,15 +82,15 @@ def _join(kinds: Any, zk: KazooClient, path: str) -> tuple[str, int, Callable[[]
 
 
 SCENES: dict[str, Scene] = {
-    "queue.acquire": _lock,
+    "lock.acquire": _lock,
     "semaphore.acquire": _semaphore,
-    "taking.take": _get,
-    "putting.put_when_first": _put,
+    "queue.take.take": _get,
+    "queue.put.put_when_first": _put,
     "barrier._wait": _barrier,
     "double_barrier.enter": _double_barrier,
     "detached.acquire": _detached,
     "latch.wait": _latch,
-    "items.wait_until_done": _join,
+    "queue.manage.wait_until_done": _join,
 }
 """The crowd of each recipe that waits, by what the recipe is."""
 
@@ -104,7 +103,7 @@ NO_CROWD = {
     "group._join": "it lists nothing",
     "group._outlast": "it lists nothing",
     "group.next_members": "an observer has been given the members, and waits for others than these",
-    "mirror.follow": "one thread of a client waits, and its copy is the map",
+    "map.mirror.follow": "one thread of a client waits, and its copy is the map",
     "value.apply_in_turn": "one call of a client queues, with the changes of all others",
     "value.wait_until": "it lists nothing",
 }
@@ -114,8 +113,8 @@ NO_CROWD = {
 def waiting_recipes() -> set[str]:
     """Return the functions of the recipes that wait, from their text."""
     found = set()
-    for module in pkgutil.iter_modules(zkconcurrent._recipes.__path__):
-        file = importlib.import_module(f"zkconcurrent._recipes.{module.name}").__file__
+    for module in pkgutil.walk_packages(_recipes.__path__, prefix := f"{_recipes.__name__}."):
+        file = importlib.import_module(module.name).__file__
         assert file is not None
         with open(file, encoding="utf-8") as text:
             tree = ast.parse(text.read())
@@ -126,7 +125,7 @@ def waiting_recipes() -> set[str]:
                 and getattr(node.value.func, "id", "") in ("Wait", "WaitGone", "WaitTree")
                 for node in ast.walk(function)
             ):
-                found.add(f"{module.name}.{function.name}")
+                found.add(f"{module.name.removeprefix(prefix)}.{function.name}")
     return found
 
 
@@ -168,7 +167,7 @@ def test_a_crowd_keeps_no_listing(
     before = _kept(gc.get_objects())
     begun = [in_thread(_together, wait)] if kinds is aio else [in_thread(wait) for _ in range(CROWD)]
     try:
-        if recipe not in ("latch.wait", "items.wait_until_done"):
+        if recipe not in ("latch.wait", "queue.manage.wait_until_done"):
             eventually(queued(zk, folder, CROWD + others))
         eventually(lambda: _all_wait(client))
         eventually(lambda: _kept(gc.get_objects()) - before < 6 * CROWD, f"{_kept(gc.get_objects())} names are kept")

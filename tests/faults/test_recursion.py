@@ -37,7 +37,7 @@ from zkconcurrent import (
     aio,
     synchronized,
 )
-from zkconcurrent._engine import waiting
+from zkconcurrent._runtime import waiting
 
 LIMITS = range(100, 106)  # frames above the test; the innermost block needs some more each time
 KINDS: dict[str, Callable[[KazooClient, str], Any]] = {

@@ -37,8 +37,8 @@ from zkconcurrent import (
     Semaphore,
     SharedValue,
 )
-from zkconcurrent._engine.lease import MARGIN
 from zkconcurrent._engine.session import Session
+from zkconcurrent._protocol.lease import MARGIN
 from zkconcurrent.testing import Server
 
 IDLE = 12.0

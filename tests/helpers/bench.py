@@ -20,7 +20,7 @@ from tests.simulation.world import World
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._recipes.operations import Recipe
+from zkconcurrent._protocol.operations import Recipe
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ import zkconcurrent
 from tests.helpers.places import FEWER
 
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
+FILES = [str(path) for path in Path(PACKAGE).rglob("*.py")]
 
 
 @functools.cache
@@ -45,6 +46,8 @@ class InterruptAt:
         self.error = error
         self.line = self.left = line
         self.files = files or ("",)
+        for name in self.files:
+            assert any(file.endswith(name) for file in FILES), f"the library has no file {name}"
         self.where = ""
         self._runs: Counter[tuple[str, int]] = Counter()
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from zkconcurrent import _local_election, aio
+from zkconcurrent import aio
+from zkconcurrent._local import election as local_election
 
 # The awaitable of a task, by the attribute or method of a thread.
 ASKS = {"locked": "fetch_locked", "is_set": "fetch"}
@@ -348,8 +349,8 @@ KINDS = {
     aio.ReadLock: ReadLock,
     aio.WriteLock: WriteLock,
     aio.Election: Election,
-    _local_election.AsyncTerm: Term,
-    _local_election.AsyncElection: Election,
+    local_election.AsyncTerm: Term,
+    local_election.AsyncElection: Election,
 }
 
 

@@ -20,20 +20,12 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
-from zkconcurrent import (
-    AtomicInteger,
-    AtomicLong,
-    ClientError,
-    ForeignNodeError,
-    Lock,
-    OutcomeUnknownError,
-    Queue,
-    _atomic,
-    _value,
-)
+from zkconcurrent import AtomicInteger, AtomicLong, ClientError, ForeignNodeError, Lock, OutcomeUnknownError, Queue
+from zkconcurrent._protocol.operations import Recipe
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import receipts, value
-from zkconcurrent._recipes.operations import Recipe
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._threads import atomic
+from zkconcurrent._threads.base import value_base
 from zkconcurrent.testing import Server
 
 REQUESTS = ("create", "create2", "createContainer", "sync", "getData", "getChildren", "multi", "setData", "delete")
@@ -515,7 +507,7 @@ def test_a_change_made_by_another_thread_meanwhile(
     state = number._path_state
     if alone:  # as in a signal handler
         monkeypatch.setattr(state, "_interrupts", lambda _: threading.current_thread().name == "stops")
-    lines, first = inspect.getsourcelines(_value.ValueState.changing)
+    lines, first = inspect.getsourcelines(value_base.ValueState.changing)
     sleeps = first + next(at for at, line in enumerate(lines) if "yield None" in line)
     expected = 0
     for stop in count(1):
@@ -575,7 +567,9 @@ def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str) -> None:
 
         def trace(frame: Any, event: str, _: Any) -> Any:
             nonlocal left
-            if not frame.f_code.co_filename.endswith(("_value.py", "waiting.py", "recipes/value.py", "receipts.py")):
+            if not frame.f_code.co_filename.endswith(
+                ("_threads/base/value_base.py", "waiting.py", "recipes/value.py", "receipts.py")
+            ):
                 return trace if event == "call" and "zkconcurrent" in frame.f_code.co_filename else None
             left -= event == "line"
             if not left:
@@ -703,7 +697,7 @@ def test_a_handler_as_an_interrupted_change_is_abandoned(
         yield
 
     monkeypatch.setattr(session, "drop", dropped)
-    monkeypatch.setattr(_value, "apply", interrupted)
+    monkeypatch.setattr(value_base, "apply", interrupted)
     with pytest.raises(KeyboardInterrupt):
         in_thread(number.add, 1).result(20)
     assert not strikes
@@ -715,7 +709,7 @@ def test_a_late_read_undoes_no_change(
 ) -> None:
     """Fault 226: the repr shows the change, though a read from before it ends after it."""
     number, read, go_on = AtomicLong(zk, zk_path), threading.Event(), threading.Event()
-    look = _atomic.look
+    look = atomic.look
 
     def late(*args: Any) -> Any:
         found = yield from look(*args)
@@ -723,7 +717,7 @@ def test_a_late_read_undoes_no_change(
         go_on.wait()
         return found
 
-    monkeypatch.setattr(_atomic, "look", late)
+    monkeypatch.setattr(atomic, "look", late)
     reading = in_thread(number.get)
     assert read.wait(20)
     number.add(7)

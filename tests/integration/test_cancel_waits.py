@@ -31,7 +31,7 @@ from zkconcurrent import (
     WaitCancelledError,
     synchronized,
 )
-from zkconcurrent._cancel import waits
+from zkconcurrent._threads.base.cancel import waits
 
 
 @every

@@ -17,11 +17,12 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes, waiters
 from tests.helpers.lock_types import AnyLock, read_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition_wait
-from zkconcurrent._condition_wait import ConditionWait
-from zkconcurrent._engine.waiting import Steps
-from zkconcurrent._lock_base import LockBase
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._runtime.waiting import Steps
+from zkconcurrent._threads.base import condition_wait as _condition_wait
+from zkconcurrent._threads.base.condition_wait import ConditionWait
+from zkconcurrent._threads.base.lock_base import LockBase
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("kind", [Lock, RLock, write_lock])

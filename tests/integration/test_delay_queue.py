@@ -19,7 +19,7 @@ from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
 from zkconcurrent._engine.session import Session
-from zkconcurrent._recipes.orders import due
+from zkconcurrent._recipes.queue.order import due
 from zkconcurrent.testing import Server
 
 LATE = 5.0  # seconds that a busy machine may take

@@ -14,15 +14,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
-from zkconcurrent import (
-    ClientError,
-    DetachedLock,
-    ForeignNodeError,
-    Lock,
-    LockLostError,
-    RLock,
-    WaitCancelledError,
-)
+from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
 from zkconcurrent.testing import Server
 
 

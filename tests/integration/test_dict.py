@@ -37,7 +37,7 @@ from zkconcurrent import (
     Set,
     ZkConcurrentError,
 )
-from zkconcurrent._recipes import mirror as mirror_recipes
+from zkconcurrent._recipes.map import mirror as mirror_recipes
 from zkconcurrent.testing import Server
 
 

@@ -19,9 +19,10 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError, _double_barrier
-from zkconcurrent._recipes.operations import Recipe
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError
+from zkconcurrent._protocol.operations import Recipe
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._threads import double_barrier
 from zkconcurrent.testing import Server
 
 JAVA = "77777777-0000-4000-8000-000000000000"  # a party of Curator's; ours sort before and behind it
@@ -562,7 +563,7 @@ def test_a_leave_interrupted_twice(
     entered = barrier._path_state.inside
     barrier._path_state.inside = Inside(entered)
     entered.clear()
-    monkeypatch.setattr(_double_barrier, "leave", interrupted)
+    monkeypatch.setattr(double_barrier, "leave", interrupted)
     with pytest.raises(KeyboardInterrupt):
         barrier.leave()
     assert strikes == [1, 2]

@@ -22,20 +22,12 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import (
-    ClientError,
-    Election,
-    ForeignNodeError,
-    Lock,
-    LockLostError,
-    RefusedError,
-    _candidacy,
-    _election,
-)
-from zkconcurrent._candidacy import Candidacy, ElectionState
+from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
 from zkconcurrent._engine.session import Session
-from zkconcurrent._engine.waiting import LONGEST_SLEEP, wait
-from zkconcurrent._lock_base import LockBase
+from zkconcurrent._runtime.waiting import LONGEST_SLEEP, wait
+from zkconcurrent._threads.base import candidacy as _candidacy
+from zkconcurrent._threads.base.candidacy import Candidacy, ElectionState
+from zkconcurrent._threads.base.lock_base import LockBase
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
@@ -723,7 +715,7 @@ def test_a_handler_that_stands(zk: KazooClient, zk_path: str, eventually: Eventu
 
         def at_line(frame: Any, event: str, _: Any) -> Any:
             nonlocal left
-            if not frame.f_code.co_filename.endswith("_candidacy.py"):
+            if not frame.f_code.co_filename.endswith("_threads/base/candidacy.py"):
                 return None
             if event == "line":
                 left -= 1
@@ -840,7 +832,7 @@ def test_interrupts_at_the_end_of_a_block(
     eventually(queued(zk, zk_path, 0))
     strikes += [TimeoutError, KeyboardInterrupt]
     with monkeypatch.context() as patch:
-        patch.setattr(_election, "Term", strike)
+        patch.setattr(election, "Term", strike)
         with pytest.raises(TimeoutError), election.lead(20):
             pass
     assert not strikes

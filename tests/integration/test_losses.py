@@ -22,8 +22,8 @@ from tests.helpers.losses import expire, run_out, ways
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore
 from zkconcurrent._engine.holds import all_holds
-from zkconcurrent._engine.identity import ident, identity
 from zkconcurrent._engine.session import Session
+from zkconcurrent._runtime.identity import ident, identity
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")

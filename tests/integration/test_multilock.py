@@ -39,8 +39,8 @@ from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
-from zkconcurrent._engine.waiting import Steps
-from zkconcurrent._several import first_error
+from zkconcurrent._runtime.waiting import Steps
+from zkconcurrent._threads.joint_lock import first_error
 from zkconcurrent.testing import Server
 
 

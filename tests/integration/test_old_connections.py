@@ -11,9 +11,9 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Eventually
 from zkconcurrent import Lock
-from zkconcurrent._engine.lease import NEVER
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import Link
+from zkconcurrent._protocol.lease import NEVER
 from zkconcurrent.testing import Server
 
 

@@ -45,10 +45,14 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
-from zkconcurrent._queue_base import Claim
-from zkconcurrent._recipes import claims, desk, items, receipts, taking
-from zkconcurrent._recipes.desk import Taken
-from zkconcurrent._recipes.orders import frame, number, unframe
+from zkconcurrent._recipes import receipts
+from zkconcurrent._recipes.queue import claim as claims
+from zkconcurrent._recipes.queue import manage as items
+from zkconcurrent._recipes.queue import state as desk
+from zkconcurrent._recipes.queue import take as taking
+from zkconcurrent._recipes.queue.order import frame, number, unframe
+from zkconcurrent._recipes.queue.state import Taken
+from zkconcurrent._threads.base.queue_base import Claim
 from zkconcurrent.testing import Server
 
 ALL = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, SimpleQueue])
@@ -68,7 +72,7 @@ class Alarm(Exception):
 @contextmanager
 def alarm() -> Iterator[None]:
     """Have a signal handler raise an error in each `get` that has taken an item, before it returns the item."""
-    with patch("zkconcurrent._queue_base._item", side_effect=Alarm):
+    with patch("zkconcurrent._threads.base.queue_base._item", side_effect=Alarm):
         yield
 
 
@@ -271,7 +275,7 @@ def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: S
 
 def test_the_size_of_a_large_queue(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
     """Fault 246: what is no item does not take a place, though only the number of children is read at first."""
-    monkeypatch.setattr("zkconcurrent._recipes.putting.LISTED", 0)
+    monkeypatch.setattr("zkconcurrent._recipes.queue.put.LISTED", 0)
     mine, theirs = (Queue[bytes](each, zk_path, 2) for each in (zk, connect()))
     mine.put(b"1")
     for name in ("x", "y"):
@@ -963,7 +967,7 @@ def test_an_interrupt_before_the_settling_thread_is_started(
 def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Faults 214, 227: wherever an interrupt strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
-    for hook in at_every_line("_queue.py", "desk.py", "items.py", "receipts.py"):
+    for hook in at_every_line("_threads/queue.py", "queue/state.py", "queue/manage.py", "receipts.py"):
         queue.put(b"item")
         queue.get(timeout=20)
         with suppress(KeyboardInterrupt), hook:

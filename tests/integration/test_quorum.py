@@ -29,10 +29,10 @@ from zkconcurrent import (
     RLock,
     Semaphore,
     WaitCancelledError,
-    _quorum,
 )
-from zkconcurrent._recipes.rules import MUTEX
-from zkconcurrent._several import Levels
+from zkconcurrent._protocol.rules import MUTEX
+from zkconcurrent._threads import quorum as quorums
+from zkconcurrent._threads.joint_lock import Levels
 from zkconcurrent.testing import Server
 
 HOLDER = """
@@ -576,12 +576,12 @@ def test_pauses_over_slow_links(
     """Fault 121. Where a try takes longer than the pauses, these grow with it: otherwise most tries would collide."""
     lock = QuorumLock([Lock(connect(hosts=proxy.hosts), zk_path)])
     longest: list[float] = []
-    monkeypatch.setattr(_quorum, "LONGEST_PAUSE", _quorum.FIRST_PAUSE)
-    monkeypatch.setattr(_quorum.random, "uniform", lambda _, most: longest.append(most) or 0.0)
+    monkeypatch.setattr(quorums, "LONGEST_PAUSE", quorums.FIRST_PAUSE)
+    monkeypatch.setattr(quorums.random, "uniform", lambda _, most: longest.append(most) or 0.0)
     proxy.delay(0.03)
     with Lock(zk, zk_path):
         assert not lock.acquire(timeout=1.0)
-    assert longest[0] == _quorum.FIRST_PAUSE
+    assert longest[0] == quorums.FIRST_PAUSE
     assert max(longest) >= 4 * 0.03  # twice a round trip
 
 
@@ -659,7 +659,7 @@ def test_lost_as_it_is_acquired(
     """Locks that are lost once they count, before the quorum listens to losses, are told, and once."""
     client, told, tickets = connect(**FAST), [], []
     lock = QuorumLock([Lock(client, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
-    listen = _quorum._Quorum.listen
+    listen = quorums._Quorum.listen
 
     def late(quorum: Any, of: Any) -> None:
         zookeeper.expire(client)
@@ -667,7 +667,7 @@ def test_lost_as_it_is_acquired(
         eventually(lambda: all(hold.loss.told for _, hold in quorum.parts))
         listen(quorum, of)
 
-    monkeypatch.setattr(_quorum._Quorum, "listen", late)
+    monkeypatch.setattr(quorums._Quorum, "listen", late)
     lock.acquire()
     assert lock.lost.is_set()
     eventually(lambda: len(told) == 1)
@@ -749,7 +749,7 @@ def test_a_loss_that_is_told_within_a_release(
     """Fault 207: when the deletes of two are sent, the third is lost: no loss, unless one of the two was lost, too."""
     told: list[QuorumLock] = []
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
-    theirs, give_up = connect(), _quorum.give_up
+    theirs, give_up = connect(), quorums.give_up
 
     def given_up(left: Levels, errors: list[BaseException]) -> Any:
         last = left.pop()
@@ -765,7 +765,7 @@ def test_a_loss_that_is_told_within_a_release(
         lock.release()
         lock.acquire()
     lost = lock.lost
-    monkeypatch.setattr(_quorum, "give_up", given_up)
+    monkeypatch.setattr(quorums, "give_up", given_up)
     if deleted:
         with pytest.raises(LockLostError):
             lock.release()

@@ -14,7 +14,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.losses import expire, run_out
 from tests.helpers.manual_clock import ManualClock
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent.testing import Server
 
 

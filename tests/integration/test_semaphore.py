@@ -22,14 +22,14 @@ from tests.helpers.contenders import NODE, children, permits_awaited, permits_ou
 from tests.helpers.losses import expire, run_out
 from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
+from zkconcurrent._arguments.limits import most_together
+from zkconcurrent._arguments.paths import LONGEST
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._engine.lease import Lease
-from zkconcurrent._limits import most_together
-from zkconcurrent._paths import LONGEST
+from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.operations import Requeue
+from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.operations import Requeue
 from zkconcurrent._recipes.semaphore import Layout, take
-from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent.testing import Server
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])

@@ -11,16 +11,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.proxy import Proxy
-from zkconcurrent import (
-    JSON,
-    TEXT,
-    AtomicReference,
-    ForeignNodeError,
-    Lock,
-    RefusedError,
-    SharedValue,
-    VersionedValue,
-)
+from zkconcurrent import JSON, TEXT, AtomicReference, ForeignNodeError, Lock, RefusedError, SharedValue, VersionedValue
 
 
 def test_every_change(zk: KazooClient, connect: Connect, zk_path: str) -> None:

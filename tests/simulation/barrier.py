@@ -18,15 +18,15 @@ from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
-from zkconcurrent._barrier import Barrier
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._engine.waiting import Steps, wait
 from zkconcurrent._errors import ZkConcurrentError
+from zkconcurrent._protocol.operations import Failure
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier as recipes
 from zkconcurrent._recipes.barrier import Party, Seats, State
-from zkconcurrent._recipes.operations import Failure
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._runtime.waiting import Steps, wait
+from zkconcurrent._threads.barrier import Barrier
 
 PATH = "/app/b"
 # There are no numbers to bring to an end.

@@ -12,7 +12,7 @@ from tests.simulation.tasks import EVENT, Act, Player, TaskChecks, TaskRun, core
 from tests.simulation.workload import Section
 from tests.simulation.world import Violation
 from zkconcurrent import WaitCancelledError
-from zkconcurrent._cancel import waits
+from zkconcurrent._threads.base.cancel import waits
 
 
 class Waiter(Player):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tests.simulation.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world import Violation, World
 from zkconcurrent._engine.holds import all_holds
-from zkconcurrent._engine.identity import ended
-from zkconcurrent._recipes.rules import MUTEX, READ, WRITE, blockers
-from zkconcurrent._recipes.ticket import State, Ticket
+from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, blockers
+from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._runtime.identity import ended
 
 if TYPE_CHECKING:
     from tests.simulation.client import Process

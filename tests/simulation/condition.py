@@ -19,12 +19,12 @@ from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.workload import Section, Visit, Worker
 from tests.simulation.world import Violation, World
-from zkconcurrent._condition import Condition
 from zkconcurrent._errors import LockLostError
-from zkconcurrent._lock import Lock
-from zkconcurrent._lock_base import LockBase
+from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.condition import WAITER
-from zkconcurrent._recipes.ticket import State, Ticket
+from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.condition import Condition
+from zkconcurrent._threads.lock import Lock
 
 OF_AN_RLOCK, OF_A_LOCK = "/app/c", "/app/d"
 HARMLESS = {"turn", "reap", "interrupt"}  # while nothing else has struck, nobody is woken without a notification

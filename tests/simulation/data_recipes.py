@@ -36,11 +36,11 @@ from tests.simulation.values import Step as ValueStep
 from tests.simulation.values import ValueRun
 from tests.simulation.workload import Visit
 from tests.simulation.world import Actor, Violation
-from zkconcurrent._double_barrier import DoubleBarrier
 from zkconcurrent._errors import OutcomeUnknownError, ZkConcurrentError
-from zkconcurrent._queue import Queue
-from zkconcurrent._queue_base import ShutDown
-from zkconcurrent._recipes.orders import unframe
+from zkconcurrent._recipes.queue.order import unframe
+from zkconcurrent._threads.base.queue_base import ShutDown
+from zkconcurrent._threads.double_barrier import DoubleBarrier
+from zkconcurrent._threads.queue import Queue
 
 LIBRARY = ("settle", "follow", "stay")  # recipes of its own threads
 NOT_INTERRUPTED = "a thread of the library is not interrupted"

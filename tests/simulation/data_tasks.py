@@ -33,14 +33,14 @@ from tests.simulation.tasks import (
 )
 from tests.simulation.world import Violation
 from zkconcurrent import aio
+from zkconcurrent._arguments.paths import ancestors
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
-from zkconcurrent._paths import ancestors
-from zkconcurrent._queue_base import Empty, Full
-from zkconcurrent._recipes.orders import unframe
-from zkconcurrent._recipes.rules import MUTEX, blockers
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._protocol.rules import MUTEX, blockers
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._recipes.queue.order import unframe
+from zkconcurrent._threads.base.queue_base import Empty, Full
 
 NUMBER, MAP, GROUP, DOUBLE_BARRIER, QUEUE, ELECTION = "/app/n", "/app/m", "/app/g", "/app/b", "/app/q", "/app/o"
 SUBJECTS = (NUMBER, MAP, GROUP, DOUBLE_BARRIER, DOUBLE_BARRIER, QUEUE, QUEUE)

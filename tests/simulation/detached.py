@@ -22,14 +22,14 @@ from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import SLACK, Visit
 from tests.simulation.world import Violation
-from zkconcurrent import _detached
-from zkconcurrent._detached import DetachedLock
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, WaitCancelledError
-from zkconcurrent._lock_base import Contender
-from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.rules import MUTEX
-from zkconcurrent._recipes.ticket import State, Ticket
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.rules import MUTEX
+from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._threads import detached as _detached
+from zkconcurrent._threads.base.lock_base import Contender
+from zkconcurrent._threads.detached import DetachedLock
 
 PATH = "/app/l"
 NOT_HERE = {"number": "lag", "clog": "lag"}

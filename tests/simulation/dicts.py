@@ -18,10 +18,10 @@ from tests.simulation.ensemble import Transport, only_checks
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._dict import Dict
 from zkconcurrent._errors import OutcomeUnknownError
-from zkconcurrent._map_base import MirrorState
-from zkconcurrent._recipes.mirror import NEVER
+from zkconcurrent._recipes.map.mirror import NEVER
+from zkconcurrent._threads.base.map_base import MirrorState
+from zkconcurrent._threads.dict import Dict
 
 PATH = "/app/d"
 ENTRIES = f"{CHROOT}{PATH}/entries/"

@@ -10,11 +10,11 @@ from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import SLACK
 from tests.simulation.world import Violation
-from zkconcurrent._double_barrier import DoubleBarrier
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import LockLostError
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.double_barrier import READY, ROLE
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._threads.double_barrier import DoubleBarrier
 
 PATH = "/app/d"
 PARTIES = 2

@@ -11,13 +11,13 @@ from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import Section
 from tests.simulation.world import Violation
-from zkconcurrent._candidacy import Seat
-from zkconcurrent._election import Candidate, Election, Term
+from zkconcurrent._arguments.paths import ancestors
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError
-from zkconcurrent._paths import ancestors
-from zkconcurrent._recipes.rules import MUTEX
-from zkconcurrent._recipes.ticket import State
+from zkconcurrent._protocol.rules import MUTEX
+from zkconcurrent._protocol.ticket import State
+from zkconcurrent._threads.base.candidacy import Seat
+from zkconcurrent._threads.election import Candidate, Election, Term
 
 PATH = "/app/e"
 NOT_HERE = {"number": "lag", "clog": "lag"}

@@ -36,7 +36,7 @@ from kazoo.protocol.states import EventType
 from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
 from zkconcurrent._kazoo.watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches
-from zkconcurrent._recipes.operations import Names
+from zkconcurrent._protocol.operations import Names
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two

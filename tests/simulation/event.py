@@ -9,9 +9,9 @@ from tests.simulation.calls import Call, CallChecks, CallRun, CallWorker, laggin
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._event import Event
+from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.event import Flag
-from zkconcurrent._recipes.operations import Node
+from zkconcurrent._threads.event import Event
 
 PATH = "/app/e"
 NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "quit": "remove"}

@@ -12,7 +12,7 @@ from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError
-from zkconcurrent._group import Group, Membership
+from zkconcurrent._threads.group import Group, Membership
 
 PATH = "/app/g"
 NOT_HERE = {"number": "lag", "clog": "lag"}

@@ -9,8 +9,8 @@ from tests.simulation.calls import Call, CallChecks, CallRun, CallWorker, laggin
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._latch import CountDownLatch
 from zkconcurrent._recipes.latch import ROLE
+from zkconcurrent._threads.latch import CountDownLatch
 
 PATH = "/app/c"
 COUNT = 4

@@ -113,10 +113,10 @@ MUTANTS = [
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
     bug(
         "a node of an older session is adopted: no ephemeralOwner check",
-        "_recipes.queue:find",
+        "_recipes.lock:find",
         " or node.session != ticket.session",
         "",
-        ("_recipes.queue:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
+        ("_recipes.lock:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
         (
             "_engine.driver:Call._connected",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
@@ -156,7 +156,7 @@ MUTANTS = [
         "_engine.driver:Call.run",
         "yield from self._discard(self.tickets[begun:])",
         "pass",
-        ("_engine.waiting:_end", "call.abandon()", "pass"),
+        ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug(
         "a node whose name was never learned is not looked for",
@@ -187,7 +187,7 @@ MUTANTS = [
     ),
     bug(
         "the first in the queue is watched, not the nearest ahead",
-        "_recipes.rules:blockers",
+        "_protocol.rules:blockers",
         "its >= nearest_key",
         "its < nearest_key",
     ),
@@ -227,7 +227,7 @@ MUTANTS = [
     ),
     bug(
         "local hand-over: although the releaser's hold was lost",
-        "_lock_base:LockBase._begin_release",
+        "_threads.base.lock_base:LockBase._begin_release",
         "except LockLostError:\n",
         "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
         ("_engine.registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
@@ -252,13 +252,13 @@ MUTANTS = [
     # Losses.
     bug(
         "a release after a loss frees a newer hold",
-        "_lock:Lock._own",
+        "_threads.lock:Lock._own",
         "self._mine() or self._newest()",
         "self._newest()",
     ),
     bug(
         "a release does not look at the clock",
-        "_lock_base:LockBase._check",
+        "_threads.base.lock_base:LockBase._check",
         "self._session.check_lease()",
         "pass",
     ),
@@ -279,7 +279,7 @@ MUTANTS = [
         "_engine.registry:Registry.ended",
         "self._lose(ticket)",
         "pass",
-        ("_engine.lease:Lease.ended", "self.over = True", "pass"),
+        ("_protocol.lease:Lease.ended", "self.over = True", "pass"),
         # Any of the three loses them.
         (
             "_engine.registry:Registry.expire_lease",
@@ -321,7 +321,7 @@ MUTANTS = [
     # Bugs that this simulation has found.
     bug(
         "found: an interrupted release forgets the hold",
-        "_lock_base:LockBase._end_hold",
+        "_threads.base.lock_base:LockBase._end_hold",
         "self._drop(hold)",
         "self._path_state.drop(hold)",
     ),
@@ -333,7 +333,7 @@ MUTANTS = [
     ),
     bug(
         "found: an interrupted settling is counted twice",
-        "_lock_base:LockBase._begin_release",
+        "_threads.base.lock_base:LockBase._begin_release",
         "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._path_state.drop(hold)",
         "hold.depth -= 1\n        if hold.depth == 0:\n            self._path_state.drop(hold)",
     ),

@@ -18,11 +18,11 @@ from tests.simulation.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
-from zkconcurrent._queue import DelayQueue, LifoQueue, Queue
-from zkconcurrent._queue_base import Empty, Full
-from zkconcurrent._recipes.orders import delayed_prefix, due, frame, milliseconds, number, unframe
-from zkconcurrent._recipes.rules import MUTEX, blockers
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._protocol.rules import MUTEX, blockers
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._recipes.queue.order import delayed_prefix, due, frame, milliseconds, number, unframe
+from zkconcurrent._threads.base.queue_base import Empty, Full
+from zkconcurrent._threads.queue import DelayQueue, LifoQueue, Queue
 
 PATH = "/app/q"
 ITEMS, CLAIMS, DEAD = f"{CHROOT}{PATH}/items/", f"{CHROOT}{PATH}/claims/", f"{CHROOT}{PATH}/dead/"

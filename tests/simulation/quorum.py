@@ -22,16 +22,16 @@ from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.workload import SLACK, Worker
 from tests.simulation.world import CALM, Violation, World
-from zkconcurrent import _quorum
 from zkconcurrent._engine.client_state import UNANSWERED
-from zkconcurrent._engine.lease import GAP, NEVER
 from zkconcurrent._errors import LockLostError, WaitCancelledError
-from zkconcurrent._lock import Lock
-from zkconcurrent._lock_base import LockBase
-from zkconcurrent._quorum import FIRST_PAUSE, GRACE, LONGEST_PAUSE, SLOW_TRIES, QuorumLock
-from zkconcurrent._recipes.operations import Children, NoNode
-from zkconcurrent._recipes.ticket import State, Ticket
-from zkconcurrent._rlock import RLock
+from zkconcurrent._protocol.lease import GAP, NEVER
+from zkconcurrent._protocol.operations import Children, NoNode
+from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._threads import quorum as _quorum
+from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.lock import Lock
+from zkconcurrent._threads.quorum import FIRST_PAUSE, GRACE, LONGEST_PAUSE, SLOW_TRIES, QuorumLock
+from zkconcurrent._threads.rlock import RLock
 
 LOCK, RLOCK = "/app/l", "/app/r"
 PAUSE = max(LONGEST_PAUSE, SLOW_TRIES * (TIMEOUT / 3 + GRACE))  # the longest, after a try that took so long

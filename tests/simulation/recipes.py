@@ -53,12 +53,12 @@ from tests.simulation.table import (
     throttle,
 )
 from tests.simulation.world import Actor, Violation
-from zkconcurrent._barrier import Barrier
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
-from zkconcurrent._latch import CountDownLatch
-from zkconcurrent._recipes.operations import Recipe
-from zkconcurrent._semaphore import Semaphore
+from zkconcurrent._protocol.operations import Recipe
+from zkconcurrent._threads.barrier import Barrier
+from zkconcurrent._threads.latch import CountDownLatch
+from zkconcurrent._threads.semaphore import Semaphore
 
 
 class RecipeRun(InjectedRun):

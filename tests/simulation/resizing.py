@@ -20,11 +20,11 @@ from tests.simulation.semaphore import (
     random_uses,
 )
 from tests.simulation.world import Violation
-from zkconcurrent import _semaphore
+from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.semaphore import Layout, count, read
-from zkconcurrent._semaphore import Semaphore
+from zkconcurrent._threads import semaphore as _semaphore
+from zkconcurrent._threads.semaphore import Semaphore
 
 RESCUE, AGAIN, ENOUGH = 30.0, 5.0, 5  # when those are let go that wait for too many permits
 

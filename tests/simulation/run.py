@@ -20,11 +20,11 @@ from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedul
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World, add_note
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._lock import Lock
-from zkconcurrent._lock_base import LockBase
-from zkconcurrent._recipes.operations import Children, WaitGone
-from zkconcurrent._recipes.ticket import State
-from zkconcurrent._rlock import RLock
+from zkconcurrent._protocol.operations import Children, WaitGone
+from zkconcurrent._protocol.ticket import State
+from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.lock import Lock
+from zkconcurrent._threads.rlock import RLock
 
 R = TypeVar("R", bound="Run")
 CHROOT = "/root"

@@ -9,9 +9,9 @@ from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import Section, Visit, Worker
 from zkconcurrent._errors import LockLostError
-from zkconcurrent._lock_base import LockBase
-from zkconcurrent._recipes.ticket import State
-from zkconcurrent._rwlock import ReadWriteLock
+from zkconcurrent._protocol.ticket import State
+from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.rwlock import ReadWriteLock
 
 PATH = "/app/w"
 # An operator's deletes, and numbers at their end: the checks know the excuses of two holders then for mutexes only.

@@ -17,12 +17,12 @@ from tests.simulation.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.rules import MUTEX, PERMIT, blockers
+from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.rules import MUTEX, PERMIT, blockers
 from zkconcurrent._recipes.semaphore import Layout, count, read
-from zkconcurrent._recipes.ticket import State, Ticket
-from zkconcurrent._semaphore import Semaphore
+from zkconcurrent._threads.semaphore import Semaphore
 
 PATH, VALUE = "/app/s", 3
 LOCKS, LEASES, PERMITS = f"{PATH}/locks", f"{PATH}/leases", f"{PATH}/permits"

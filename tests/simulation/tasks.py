@@ -28,14 +28,15 @@ from tests.simulation.semaphore import LEASES, VALUE, PermitChecks
 from tests.simulation.unfair import UnfairChecks
 from tests.simulation.workload import Section, Worker
 from tests.simulation.world import Actor, Violation
-from zkconcurrent import _condition, aio
+from zkconcurrent import aio
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.keeper import IDLE_BEAT
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
-from zkconcurrent._primitive import node_data
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.event import Flag
-from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.ticket import State, Ticket
+from zkconcurrent._threads import condition as _condition
+from zkconcurrent._threads.base.primitive import node_data
 from zkconcurrent.aio import _tasks
 
 LOCK, RLOCK, UNFAIR, RW = "/app/l", "/app/r", "/app/u", "/app/w"

@@ -14,7 +14,7 @@ from tests.simulation.lease import READ, TICK, WRITE, History, Plan, Request, hi
 from tests.simulation.mutants import Mutant, bug, seeded
 from tests.simulation.run import TIMES
 from tests.simulation.world import Violation
-from zkconcurrent._engine.lease import MARGIN
+from zkconcurrent._protocol.lease import MARGIN
 
 HISTORIES = 3000
 FURTHEST = 20_000
@@ -42,60 +42,62 @@ def test_the_lease_never_outlives_the_session(simulated: list[str]) -> None:
 
 # Each weaker rule, by what it leaves out.
 MUTANTS = [
-    bug("a sync proves what a write does", "_engine.lease:Lease.answered", "if write and (", "if ("),
+    bug("a sync proves what a write does", "_protocol.lease:Lease.answered", "if write and (", "if ("),
     bug(
         "the first rule: any reply counts, and three quarters of the timeout",
-        "_engine.lease:Lease.answered",
+        "_protocol.lease:Lease.answered",
         "if write and (",
         "if (",
-        ("_engine.lease:Lease.answered", "proved(sent, reversed(self._log), self._connected, self.gap)", "sent"),
-        ("_engine.lease:Lease._set_end", "(1 - self._margin)", "0.75"),
+        ("_protocol.lease:Lease.answered", "proved(sent, reversed(self._log), self._connected, self.gap)", "sent"),
+        ("_protocol.lease:Lease._set_end", "(1 - self._margin)", "0.75"),
     ),
     bug(
         "a write counts from its own sending",
-        "_engine.lease:proved",
+        "_protocol.lease:proved",
         "return max(each.sent, connected)",
         "return write_sent",
     ),
     bug(
         "a write counts from its own sending: the first",
-        "_engine.lease:proved",
+        "_protocol.lease:proved",
         "    return connected",
         "    return write_sent",
     ),
     bug(
         "no X: q was answered a gap before the write was sent",
-        "_engine.lease:proved",
+        "_protocol.lease:proved",
         "x: Exchange | None = None",
         "x: Exchange | None = Exchange(write_sent, write_sent)",
     ),
     bug(
         "X may be answered after the write was sent",
-        "_engine.lease:proved",
+        "_protocol.lease:proved",
         "if each.answered < write_sent:",
         "if True:",
     ),
     bug(
         "q counts from its answer",
-        "_engine.lease:proved",
+        "_protocol.lease:proved",
         "return max(each.sent, connected)",
         "return max(each.answered, connected)",
     ),
-    bug("the gap is less than half a tick", "_engine.lease:Lease.opened", "TICK_GAP * self._tick", "0.4 * self._tick"),
+    bug(
+        "the gap is less than half a tick", "_protocol.lease:Lease.opened", "TICK_GAP * self._tick", "0.4 * self._tick"
+    ),
     bug(
         "the gap is less than half a tick, of an unknown tick",
-        "_engine.lease:Lease.opened",
+        "_protocol.lease:Lease.opened",
         "GAP * timeout if",
         "0.2 * timeout if",
     ),
-    bug("the timeout grows on a reconnect", "_engine.lease:Lease.opened", "min(self.timeout, timeout)", "timeout"),
+    bug("the timeout grows on a reconnect", "_protocol.lease:Lease.opened", "min(self.timeout, timeout)", "timeout"),
     bug(
         "a connection is proof enough",
-        "_engine.lease:Lease.opened",
+        "_protocol.lease:Lease.opened",
         "self._set_end()",
         "self.heard = max(self.heard, connected)\n    self._set_end()",
     ),
-    bug("no margin for clocks", "_engine.lease:Lease._set_end", "(1 - self._margin)", "1"),
+    bug("no margin for clocks", "_protocol.lease:Lease._set_end", "(1 - self._margin)", "1"),
 ]
 
 

@@ -101,7 +101,7 @@ MUTANTS = [
         "_recipes.barrier:_release",
         "if party.acts and party.state.acting:",
         "if party.acts:",
-        ("_barrier:Barrier._conclude", "if party.is_to_act:", "if party.acts and party.is_last:"),
+        ("_threads.barrier:Barrier._conclude", "if party.is_to_act:", "if party.acts and party.is_last:"),
     ),
     _one(
         "a party that comes when all are there acts too",
@@ -111,7 +111,7 @@ MUTANTS = [
     ),
     _one(
         "a failed action breaks nothing",
-        "_barrier:Barrier._wait_steps",
+        "_threads.barrier:Barrier._wait_steps",
         "call.run(leave(party), self._session.now())",
         "call.run(glance(self._view))",
     ),
@@ -181,7 +181,7 @@ MUTANTS = [
     ),
     _one(
         "a leave that ends after a session timeout, although a server is in reach",
-        "_barrier:Barrier._depart",
+        "_threads.barrier:Barrier._depart",
         "call.run(withdraw(party))",
         "call.run(withdraw(party), self._session.now() + self._session.timeout)",
     ),

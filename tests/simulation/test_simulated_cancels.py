@@ -21,22 +21,22 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    bug("a wait that is ended is not woken", "_cancel:cancel_waits", "call.wake()", "pass"),
+    bug("a wait that is ended is not woken", "_threads.base.cancel:cancel_waits", "call.wake()", "pass"),
     bug(
         "the steps of a wait that is ended do not clean up",
-        "_engine.waiting:_send_or_end",
+        "_runtime.waiting:_send_or_end",
         "return steps.throw(error)",
         "steps.close(); raise StopIteration(False)",
     ),
     bug(
         "a condition's wait has the lock no more",
-        "_condition_wait:ConditionWait.reacquire",
+        "_threads.base.condition_wait:ConditionWait.reacquire",
         "yield from outlast(lock._acquire_steps(",
         "calls.waits_for = (lock._line_key,); yield from outlast(lock._acquire_steps(",
     ),
     bug(
         "an attempt is ended",
-        "_lock_base:LockBase._begin_acquire",
+        "_threads.base.lock_base:LockBase._begin_acquire",
         "cancellable=wait and restores is None",
         "cancellable=restores is None",
     ),

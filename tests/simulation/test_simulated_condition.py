@@ -19,8 +19,11 @@ QUEUE = "_recipes.condition:release_and_queue"
 OUTWAIT = "_recipes.condition:outwait"
 WITHDRAW = "_recipes.condition:withdraw"
 NOTIFY = "_recipes.condition:notify"
-WAIT = "_condition:Condition.wait"
-TAKE_BACK, GIVEN_UP = "_condition_wait:ConditionWait.reacquire", "_condition_wait:ConditionWait.end"
+WAIT = "_threads.condition:Condition.wait"
+TAKE_BACK, GIVEN_UP = (
+    "_threads.base.condition_wait:ConditionWait.reacquire",
+    "_threads.base.condition_wait:ConditionWait.end",
+)
 MULTI = "yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
 RELEASE = "yield Delete(held.node, held)"
 ENQUEUE = "yield Multi(ticket, (*lacking, CreateEphemeral(ticket, WAITER.role, data)))"
@@ -57,8 +60,8 @@ MUTANTS = [
         TAKE_BACK,
         "except (GeneratorExit, ZkConcurrentError):",
         "except BaseException:",
-        ("_engine.waiting:outlast", "strike(error)", "raise"),
-        ("_condition:Condition._take_back", "late = struck = error", "raise"),
+        ("_runtime.waiting:outlast", "strike(error)", "raise"),
+        ("_threads.condition:Condition._take_back", "late = struck = error", "raise"),
         (WAIT, AGAIN, "pass"),
     ),
     bug(
@@ -74,7 +77,7 @@ MUTANTS = [
         GIVEN_UP,
         "self.call.abandon()",
         "pass",
-        ("_engine.waiting:_end", "call.abandon()", "pass"),
+        ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug("interrupted, it forgets a hold that it has", GIVEN_UP, "path_state.put_back(hold)\n        return", "return"),
     # Notifying.

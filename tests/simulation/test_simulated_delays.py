@@ -16,10 +16,10 @@ def test_whatever_strikes() -> None:
 
 
 TAKE, TAKEABLE, UNTIL_DUE, LOOK = (
-    "_recipes.taking:take",
-    "_recipes.taking:takeable",
-    "_recipes.taking:until_due",
-    "_recipes.desk:look",
+    "_recipes.queue.take:take",
+    "_recipes.queue.take:takeable",
+    "_recipes.queue.take:until_due",
+    "_recipes.queue.state:look",
 )
 MUTANTS = [
     bug("an item is taken before it is due", TAKEABLE, "if not desk.at.order.timed:", "if True:"),
@@ -56,7 +56,7 @@ MUTANTS = [
     ),
     bug(
         "the order is that of the puts",
-        "_recipes.orders:items",
+        "_recipes.queue.order:items",
         "sorted(sorted(found), key=len)",
         "sorted(found, key=number)",
     ),
@@ -66,10 +66,10 @@ MUTANTS = [
         "sight.free[: bisect(",
         "sorted(sight.free, key=lambda name: name[-10:])[: bisect(",
     ),
-    bug("the delay is forgotten", "_queue:DelayQueue.put", "check_delay(delay)", "0.0"),
+    bug("the delay is forgotten", "_threads.queue:DelayQueue.put", "check_delay(delay)", "0.0"),
     bug(
         "an item that is put back is due at once",
-        "_recipes.claims:restore",
+        "_recipes.queue.claim:restore",
         "create = Create(item, data)",
         'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", data)',
     ),

@@ -76,7 +76,7 @@ MUTANTS = [
     bug("every holder is the owner", HELD, "held.owner == owner", "True"),
     bug(
         "a queue is listed at a server that lags",
-        "_recipes.queue:list_queue",
+        "_recipes.lock:list_queue",
         "_, names = yield Sync(path), Children(path)",
         "names = yield Children(path)",
     ),
@@ -95,7 +95,7 @@ MUTANTS = [
     ),
     bug(
         "found: an interrupted release counts as another's",
-        "_detached:DetachedLock.release",
+        "_threads.detached:DetachedLock.release",
         "in_doubt = held is not None and held is self._releasing",
         "in_doubt = False",
     ),

@@ -91,7 +91,7 @@ MUTANTS = [
     ),
     bug(
         "at its deadline, the first party leaves the barrier's end to nobody",
-        "_double_barrier:DoubleBarrier._leaving",
+        "_threads.double_barrier:DoubleBarrier._leaving",
         "ticket.state is State.QUEUED",
         "False",
     ),
@@ -122,7 +122,7 @@ MUTANTS = [
     ),
     bug(
         "an interrupted leave keeps the node",
-        "_double_barrier:DoubleBarrier._forsake_party",
+        "_threads.double_barrier:DoubleBarrier._forsake_party",
         "session.dropped.append(Dropped([], [ticket]))",
         "pass",
     ),

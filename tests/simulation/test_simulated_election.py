@@ -16,12 +16,12 @@ def test_whatever_strikes() -> None:
 
 
 LOOK, FOLLOW, PUBLISH = (f"_recipes.election:{name}" for name in ("look", "follow", "publish"))
-LEAD, LEADING = "_candidacy:Candidacy._queue_and_lead", "_candidacy:Candidacy._leading"
+LEAD, LEADING = "_threads.base.candidacy:Candidacy._queue_and_lead", "_threads.base.candidacy:Candidacy._leading"
 WATCHED = '(node,) = yield Watch(ticket, (Get(f"{path}/{first}", ticket),))'
 MUTANTS = [
     bug(
         "the leader is asked of a server that lags",
-        "_recipes.queue:list_queue",
+        "_recipes.lock:list_queue",
         "_, names = yield Sync(path), Children(path)",
         "names = yield Children(path)",
     ),
@@ -95,10 +95,10 @@ MUTANTS = [
         "yield Set(ticket.node, data, node.version + 1)\n                return",
     ),
     bug("a term without its node is not lost", PUBLISH, "yield MarkMissing(ticket)\n                return", "return"),
-    bug("a withdrawal does not wake the candidacy", "_candidacy:Candidacy.withdraw", "self.set()", "pass"),
+    bug("a withdrawal does not wake the candidacy", "_threads.base.candidacy:Candidacy.withdraw", "self.set()", "pass"),
     bug(
         "a withdrawn candidate goes on waiting",
-        "_candidacy:Candidacy._why_stop",
+        "_threads.base.candidacy:Candidacy._why_stop",
         "Withdrawn() if self.withdrawn else None",
         "None",
     ),
@@ -112,7 +112,7 @@ MUTANTS = [
         LEAD,
         "hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it",
         "pass",
-        ("_candidacy:Seat._withdrawing", "hold.loss.tell()", "pass"),
+        ("_threads.base.candidacy:Seat._withdrawing", "hold.loss.tell()", "pass"),
     ),
     bug(
         "a lost term is not settled",
@@ -122,13 +122,13 @@ MUTANTS = [
     ),
     bug(
         "the candidacy ends with its term",
-        "_candidacy:Candidacy.run",
+        "_threads.base.candidacy:Candidacy.run",
         "while not self.withdrawn:\n            self._queue_and_lead(seat)",
         "self._queue_and_lead(seat)",
     ),
     bug(
         "a withdrawal is for those who have begun",
-        "_candidacy:Candidacy.run",
+        "_threads.base.candidacy:Candidacy.run",
         "while not self.withdrawn:",
         "while True:",
         (LEADING, "while hold.alive and not self.withdrawn:", "while hold.alive:"),

@@ -83,7 +83,7 @@ MUTANTS = [
         "yield from _leave(member)",
         "if member.ticket is not None:\n        yield from _leave(member)",
     ),
-    bug("an interrupted join goes on", "_group:Membership._give_up", "member.wanted = False", "pass"),
+    bug("an interrupted join goes on", "_threads.group:Membership._give_up", "member.wanted = False", "pass"),
     bug(
         "no watch after a reconnect",
         "_engine.registry:Registry.note_change",

@@ -29,7 +29,7 @@ def test_whatever_strikes() -> None:
 MUTANTS = [
     bug(
         "the lease is as long as the timeout and a quarter",
-        "_engine.lease:Lease._set_end",
+        "_protocol.lease:Lease._set_end",
         "(1 - self._margin)",
         "1.25",
     ),
@@ -42,13 +42,13 @@ MUTANTS = [
     ),
     bug(
         "a write counts from its own sending",
-        "_engine.lease:proved",
+        "_protocol.lease:proved",
         "return max(each.sent, connected)",
         "return write_sent",
     ),
     bug(
         "a connection is proof enough",
-        "_engine.lease:Lease.opened",
+        "_protocol.lease:Lease.opened",
         "self._set_end()",
         "self.heard = max(self.heard, connected)\n    self._set_end()",
     ),

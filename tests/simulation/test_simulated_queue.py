@@ -18,13 +18,13 @@ def test_whatever_strikes() -> None:
 WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
     "_recipes.receipts:write",
     "_recipes.receipts:moved",
-    "_recipes.taking:seize",
-    "_recipes.taking:take",
-    "_recipes.desk:look",
-    "_recipes.putting:put_when_first",
-    "_recipes.claims:acknowledge",
-    "_recipes.claims:give_back",
-    "_recipes.desk:Errand.leave_name",
+    "_recipes.queue.take:seize",
+    "_recipes.queue.take:take",
+    "_recipes.queue.state:look",
+    "_recipes.queue.put:put_when_first",
+    "_recipes.queue.claim:acknowledge",
+    "_recipes.queue.claim:give_back",
+    "_recipes.queue.state:Errand.leave_name",
 )
 MUTANTS = [
     bug(
@@ -47,7 +47,11 @@ MUTANTS = [
         "(Check(member.node),)",
         "(Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
-        ("_recipes.taking:remove", "Delete(item, version=taken.version)", "Delete(item)"),  # which each claim changes
+        (
+            "_recipes.queue.take:remove",
+            "Delete(item, version=taken.version)",
+            "Delete(item)",
+        ),  # which each claim changes
     ),
     bug(
         "an error that a signal handler raises is taken for a refusal",
@@ -94,25 +98,25 @@ MUTANTS = [
     bug("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
     bug(
         "an item taken for an interrupted get is lost",
-        "_queue_base:QueueState.leave",
+        "_threads.base.queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "get":',
     ),
     bug(
         "an item claimed for an interrupted call stays claimed",
-        "_queue_base:QueueState.leave",
+        "_threads.base.queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "claim":',
     ),
     bug(
         "an interrupted acknowledgement is given up",
-        "_queue_base:QueueState.leave",
+        "_threads.base.queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "acknowledge":',
     ),
     bug(
         "an item that is put back has no place",
-        "_recipes.claims:restore",
+        "_recipes.queue.claim:restore",
         "if at.maxsize:",
         "if False:",
     ),
@@ -154,8 +158,10 @@ def test_a_seeded_bug_is_found_by_an_operator() -> None:
 
 
 DESTROYED = [
-    bug("destroyed: items read ahead outlive it", "_recipes.items:destroy", "desk.forget()", "pass"),
-    bug("destroyed by another: items read ahead outlive it", "_recipes.desk:Desk.forget", "self.keep(())", "pass"),
+    bug("destroyed: items read ahead outlive it", "_recipes.queue.manage:destroy", "desk.forget()", "pass"),
+    bug(
+        "destroyed by another: items read ahead outlive it", "_recipes.queue.state:Desk.forget", "self.keep(())", "pass"
+    ),
 ]
 
 

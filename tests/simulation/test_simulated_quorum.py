@@ -24,7 +24,7 @@ def test_whatever_strikes() -> None:
     assert lost
 
 
-LOCK = "_quorum:QuorumLock"
+LOCK = "_threads.quorum:QuorumLock"
 # The lines that act between two of the schedule's turns are not told here: an interrupt as a quorum is noted, or a lock
 # that is lost before the others have answered. `faults/test_interrupts.py` interrupts each line.
 MUTANTS = [
@@ -37,7 +37,7 @@ MUTANTS = [
     ),
     bug(
         "a lost lock counts as held",
-        "_quorum:_Quorum.alive",
+        "_threads.quorum:_Quorum.alive",
         "sum(hold.alive for _, hold in self.parts)",
         "len(self.parts)",
     ),
@@ -49,7 +49,7 @@ MUTANTS = [
         "yield from ()",
     ),
     bug("a try that is not waited for goes on", f"{LOCK}._try_all", "each.call.abandon()", "pass"),
-    bug("levels are not undone", "_several:restore", "hold.depth = depth", "pass"),
+    bug("levels are not undone", "_threads.joint_lock:restore", "hold.depth = depth", "pass"),
     bug(
         "all services are waited for",
         f"{LOCK}._ending",
@@ -66,7 +66,7 @@ MUTANTS = [
     bug("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
     bug(
         "the loss of one lock is told as that of all",
-        "_quorum:_Listener.tell",
+        "_threads.quorum:_Listener.tell",
         ">= self._least",
         ">= len(self._tickets)",
     ),
@@ -81,13 +81,13 @@ MUTANTS = [
     bug("one lock is not released", f"{LOCK}._begin_release", "reversed(quorum.parts)", "quorum.parts[1:]"),
     bug(
         "a lock that an interrupt has left is not released",
-        "_several:give_up",
+        "_threads.joint_lock:give_up",
         "insist(lambda: _give_up_each(left, calls, errors))",
         "_give_up_each(left, calls, errors)",
     ),
     bug(
         "a release ends what the thread holds besides",
-        "_several:_give_up_each",
+        "_threads.joint_lock:_give_up_each",
         "if there and hold.depth == depth and",
         "hold.depth = 1\n            if there and",
     ),

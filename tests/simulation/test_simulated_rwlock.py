@@ -11,11 +11,11 @@ from tests.simulation.mutants import FURTHEST
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.rwlock import RWRun, random_passes
 from tests.simulation.world import Violation
-from zkconcurrent import _rwlock
-from zkconcurrent._recipes import rules
-from zkconcurrent._recipes.operations import CreateEphemeral, Multi
-from zkconcurrent._recipes.queue import acquire, downgrade
-from zkconcurrent._recipes.rules import READ, WRITE
+from zkconcurrent._protocol import rules
+from zkconcurrent._protocol.operations import CreateEphemeral, Multi
+from zkconcurrent._protocol.rules import READ, WRITE
+from zkconcurrent._recipes.lock import acquire, downgrade
+from zkconcurrent._threads import rwlock as _rwlock
 
 
 def test_whatever_strikes() -> None:

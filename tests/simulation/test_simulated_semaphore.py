@@ -90,13 +90,13 @@ MUTANTS = [
     ),
     bug(
         "a lost permit is turned into an added one",
-        "_semaphore:Semaphore._to_release",
+        "_threads.semaphore:Semaphore._to_release",
         "(mine or alive or lost)[:n]",
         "alive[:n]",
     ),
     bug(
         "a lost permit is settled with another's",
-        "_semaphore:Semaphore._to_release",
+        "_threads.semaphore:Semaphore._to_release",
         "(mine or alive or lost)[:n]",
         "(alive or lost)[:n]",
     ),
@@ -130,7 +130,7 @@ MUTANTS = [
     ),
     bug(
         "of several permits, one is given back",
-        "_semaphore:Semaphore._drop_all",
+        "_threads.semaphore:Semaphore._drop_all",
         "for hold in holds:",
         "for hold in holds[:1]:",
     ),
@@ -139,7 +139,7 @@ MUTANTS = [
         RUN,
         "yield from self._discard(self.tickets[begun:])",
         "pass",
-        ("_engine.waiting:_end", "call.abandon()", "pass"),
+        ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug(
         "found: the patience of clean-ups adds up",

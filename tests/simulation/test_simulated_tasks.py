@@ -85,7 +85,7 @@ def fails(run: TaskRun) -> bool:
     return False
 
 
-WAITING, AIO = "_engine.waiting:wait_async", "aio._sync:Condition"
+WAITING, AIO = "_runtime.waiting:wait_async", "aio._condition:Condition"
 CANCELLED = "call.leave_clean_up()\n                    pause = steps.throw(error)"
 
 MUTANTS = [
@@ -95,7 +95,7 @@ MUTANTS = [
         WAITING,
         CANCELLED,
         "raise",
-        ("_engine.waiting:_end", "call.abandon()", "pass"),
+        ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug(
         "a cancelled clean-up waits for the service",
@@ -112,7 +112,7 @@ MUTANTS = [
     # Wake-ups.
     bug(
         "a wake-up by another thread does not wake the loop",
-        "_engine.waiting:_Wakeup.wake",
+        "_runtime.waiting:_Wakeup.wake",
         "call_soon(self.loop, self._rouse)",
         "self.loop.call_soon(self._rouse)",
     ),
@@ -138,15 +138,15 @@ MUTANTS = [
     ),
     bug(
         "a second cancellation leaves the lock free",
-        "_condition_wait:ConditionWait.reacquire",
+        "_threads.base.condition_wait:ConditionWait.reacquire",
         "except (GeneratorExit, ZkConcurrentError):",
         "except BaseException:",
-        ("_engine.waiting:outlast", "strike(error)", "raise"),
+        ("_runtime.waiting:outlast", "strike(error)", "raise"),
         (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
     bug(
         "a second cancellation has the wait queue for the lock anew",
-        "_engine.waiting:outlast",
+        "_runtime.waiting:outlast",
         "strike(error)",
         "raise",
     ),
@@ -162,7 +162,7 @@ MUTANTS = [
         "_engine.keeper:Keeper._abandon_deserted_calls",
         "call.desert()",
         "pass",
-        ("_engine.waiting:_end", "call.abandon()", "pass"),
+        ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug(
         "a task that is collected keeps its hold",
@@ -178,7 +178,7 @@ MUTANTS = [
     ),
     bug(
         "a wake-up of a closed loop ends the thread that wakes",
-        "_engine.waiting:call_soon",
+        "_runtime.waiting:call_soon",
         "if not loop.is_closed():",
         "if True:",
     ),
@@ -194,19 +194,19 @@ def test_seeded_bugs_are_found(mutant: Mutant) -> None:
 DATA_MUTANTS = [
     bug(
         "a cancelled get does not put the item back",
-        "_queue_base:QueueState._settling",
+        "_threads.base.queue_base:QueueState._settling",
         "self.leave(errand)",
         "errand.finish()",
     ),
     bug(
         "a cancelled change is not settled",
-        "_value:ValueState.leave",
+        "_threads.base.value_base:ValueState.leave",
         "self._settle_later(batch)",
         "self._end(turn, batch)",
     ),
     bug(
         "a cancelled change keeps its turn",
-        "_value:ValueState.leave",
+        "_threads.base.value_base:ValueState.leave",
         "change.gone = True",
         "return",
     ),
@@ -218,22 +218,22 @@ DATA_MUTANTS = [
     ),
     bug(
         "a cancelled join goes on",
-        "_group:Membership._joining",
+        "_threads.group:Membership._joining",
         "except BaseException:\n        self._give_up()",
         "except BaseException:\n        pass",
-        ("_group:Membership.drop_tickets", "self._give_up()", "pass"),
+        ("_threads.group:Membership.drop_tickets", "self._give_up()", "pass"),
     ),
 ]
 ELECTION_MUTANTS = [
     bug(
         "a candidacy that leads wakes no task that waits for its term",
-        "_candidacy:Candidacy._tell",
+        "_threads.base.candidacy:Candidacy._tell",
         "call.wake()",
         "pass",
     ),
     bug(
         "found: a candidacy keeps the tasks of closed loops that wait for its term",
-        "_candidacy:Candidacy.__init__",
+        "_threads.base.candidacy:Candidacy.__init__",
         "= LiveSet()",
         "= set()",
     ),
@@ -267,7 +267,7 @@ def test_seeded_bugs_of_elections_are_found(mutant: Mutant) -> None:
         (
             bug(
                 "found: a task that is collected while another loop runs keeps its hold",
-                "aio._locks:Acquirable.__aexit__",
+                "aio._twin:Acquirable.__aexit__",
                 "(self._forsake() or asyncio._get_running_loop() is None)",
                 "asyncio._get_running_loop() is None and self._forsake() is not None",
             ),

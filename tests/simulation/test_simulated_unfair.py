@@ -52,7 +52,7 @@ MUTANTS = [
     bug("an interrupted waiter is waited for", "_engine.driver:Call.abandon", "self.finished = True", "pass"),
     bug(
         "a releaser that has handed it over gives it up",
-        "_lock_base:LockBase._end_hold",
+        "_threads.base.lock_base:LockBase._end_hold",
         "                self._path_state.drop(hold)\n    except",
         "                self._path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
     ),

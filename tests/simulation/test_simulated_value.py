@@ -23,9 +23,9 @@ WRITE, MOVED, ATTEMPT, APPLY, TURN, WAIT, DECIDE, LEAVE, END, LEAD = (
     "_recipes.value:apply_in_turn",
     "_recipes.value:wait_until",
     "_recipes.value:Batch.decide",
-    "_value:ValueState.leave",
-    "_value:ValueState._end",
-    "_value:ValueState._lead",
+    "_threads.base.value_base:ValueState.leave",
+    "_threads.base.value_base:ValueState._end",
+    "_threads.base.value_base:ValueState._lead",
 )
 MUTANTS = [
     bug(
@@ -127,7 +127,7 @@ MUTANTS = [
     ),
     bug(
         "values: an earlier object's receipt is taken for a new one",
-        "_settling:_leave",
+        "_threads.base.settling:_leave",
         "spares.append((receipt.path, receipt.version))",
         "spares.append((receipt.path, 0))",
     ),

@@ -12,10 +12,10 @@ from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Section, Visit, Worker
 from tests.simulation.world import Violation
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._lock import Lock
-from zkconcurrent._lock_base import LockBase
-from zkconcurrent._recipes.ticket import State, Ticket
-from zkconcurrent._rlock import RLock
+from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.lock import Lock
+from zkconcurrent._threads.rlock import RLock
 
 
 class UnfairChecks(Checks):

@@ -14,11 +14,11 @@ from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._atomic import AtomicLong
 from zkconcurrent._engine.client_state import UNANSWERED
-from zkconcurrent._recipes.rules import MUTEX, blockers
-from zkconcurrent._recipes.ticket import Ticket
-from zkconcurrent._shared_value import SharedValue
+from zkconcurrent._protocol.rules import MUTEX, blockers
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._threads.atomic import AtomicLong
+from zkconcurrent._threads.shared_value import SharedValue
 
 PATH = "/app/v"
 NOT_HERE = {"number": "turn", "clog": "turn"}

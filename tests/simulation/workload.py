@@ -9,13 +9,13 @@ from tests.simulation.client import Process
 from tests.simulation.world import Actor, Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
-from zkconcurrent._engine.lease import GAP, NEVER
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
-from zkconcurrent._lock import Lock
-from zkconcurrent._lock_base import LockBase
-from zkconcurrent._recipes.operations import NoNode
-from zkconcurrent._recipes.ticket import State, Ticket
-from zkconcurrent._rlock import RLock
+from zkconcurrent._protocol.lease import GAP, NEVER
+from zkconcurrent._protocol.operations import NoNode
+from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.lock import Lock
+from zkconcurrent._threads.rlock import RLock
 
 SLACK = 0.1 + 1e-6  # the clean-up's patience
 

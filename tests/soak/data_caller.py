@@ -10,7 +10,7 @@ from tests.soak.caller import Caller
 from tests.soak.data import GONE
 from tests.soak.events import What
 from zkconcurrent import AtomicLong, Dict, DoubleBarrier, Group, LockLostError, OutcomeUnknownError, SharedValue
-from zkconcurrent._group import Membership
+from zkconcurrent._threads.group import Membership
 
 Answer = tuple[str, str] | None  # the note and the item of what is written down; None of a call that changed nothing
 FIRST = [0, ""]  # a value: how many came before it, and whose change it is

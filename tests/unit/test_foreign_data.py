@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from zkconcurrent import ForeignNodeError
-from zkconcurrent._lock_base import Contender
+from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.barrier import Seats, State
 from zkconcurrent._recipes.detached import read
-from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.orders import member_count
+from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted
+from zkconcurrent._threads.base.lock_base import Contender
 
 DATA = [
     b"",

@@ -9,8 +9,8 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
 
 from zkconcurrent._engine.heartbeat import Heartbeat
-from zkconcurrent._engine.lease import Lease
 from zkconcurrent._engine.registry import Registry
+from zkconcurrent._protocol.lease import Lease
 
 TIMEOUT = 6.0
 LOOK = TIMEOUT / 9 + 0.01  # the keeper's pause

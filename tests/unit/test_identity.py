@@ -11,8 +11,8 @@ from typing import Any
 import gevent
 import pytest
 
-from zkconcurrent._engine import identity as _identity
-from zkconcurrent._engine.identity import ended, ident, identity
+from zkconcurrent._runtime import identity as _identity
+from zkconcurrent._runtime.identity import ended, ident, identity
 
 
 def test_threads() -> None:

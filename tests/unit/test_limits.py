@@ -9,8 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkconcurrent import BoundedSemaphore, Condition, CountDownLatch, DoubleBarrier, Queue, Semaphore, namespace
-from zkconcurrent._limits import LARGEST, MOST_TOGETHER, most_together
-from zkconcurrent._paths import LONGEST
+from zkconcurrent._arguments.limits import LARGEST, MOST_TOGETHER, most_together
+from zkconcurrent._arguments.paths import LONGEST
 
 
 class Three:

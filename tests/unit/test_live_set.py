@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zkconcurrent._engine.live_set import LiveSet
+from zkconcurrent._runtime.live_set import LiveSet
 
 
 class Member:

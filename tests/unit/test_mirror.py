@@ -12,9 +12,9 @@ import pytest
 
 from tests.conftest import PATIENCE
 from tests.simulation.mutants import Mutant, bug, seeded
-from zkconcurrent._recipes import mirror as mirrors
-from zkconcurrent._recipes.mirror import Layout, Mirror
-from zkconcurrent._recipes.operations import Node
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._recipes.map import mirror as mirrors
+from zkconcurrent._recipes.map.mirror import Layout, Mirror
 
 INTERVAL = 0.0007  # seconds; longer than a handler takes, or they pile up
 
@@ -77,7 +77,7 @@ def read_slowly() -> bool:
 
 
 MUTANT: Mutant = bug(
-    "a read of the mirror is no call under way", "_recipes.mirror:_read", "mirror.begin(mirror)", "pass"
+    "a read of the mirror is no call under way", "_recipes.map.mirror:_read", "mirror.begin(mirror)", "pass"
 )
 
 

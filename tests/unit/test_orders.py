@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError
-from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.orders import (
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._recipes.queue.order import (
     DELAY,
     FIFO,
     FLOAT,
@@ -27,12 +27,12 @@ from zkconcurrent._recipes.orders import (
     item_prefix,
     items,
     member_count,
-    member_data,
     milliseconds,
     number,
     unfinished,
     unframe,
 )
+from zkconcurrent._recipes.receipts import member_data
 
 numbers = st.integers(0, 2_147_483_647)
 priorities = st.integers(-(2**31), 2**31 - 1)

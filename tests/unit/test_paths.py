@@ -6,7 +6,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from zkconcurrent._paths import LONGEST, ancestors
+from zkconcurrent._arguments.paths import LONGEST, ancestors
 
 BAD = ["", "app", "app/lock", "/", "/app/", "//app", "/app//lock", "/app/./lock", "/app/../lock", "/zookeeper/lock"]
 

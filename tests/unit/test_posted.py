@@ -17,11 +17,11 @@ from tests.conftest import InThread
 from tests.helpers.interrupts import InterruptAt
 from tests.helpers.recursion import with_frames_left
 from zkconcurrent._engine.client_state import ClientState
-from zkconcurrent._engine.lease import Lease
 from zkconcurrent._engine.session import Dropped, Session
-from zkconcurrent._engine.waiting import check_depth
 from zkconcurrent._kazoo.link import Link
 from zkconcurrent._kazoo.replies import HandledReply
+from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._runtime.waiting import check_depth
 
 
 def client_state() -> ClientState:

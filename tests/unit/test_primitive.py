@@ -6,8 +6,8 @@ import json
 import threading
 
 from tests.conftest import InThread
-from zkconcurrent._engine.identity import identity
-from zkconcurrent._primitive import node_data
+from zkconcurrent._runtime.identity import identity
+from zkconcurrent._threads.base.primitive import node_data
 
 
 def test_no_lock_of_threadings_is_taken(in_thread: InThread) -> None:

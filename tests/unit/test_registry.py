@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zkconcurrent._engine.lease import Lease
 from zkconcurrent._engine.registry import MOST_LEFT, Registry
+from zkconcurrent._protocol.lease import Lease
 
 
 def test_a_ticket_that_goes_as_it_is_discarded() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
-from zkconcurrent._recipes.operations import Names
-from zkconcurrent._recipes.rules import (
+from zkconcurrent._protocol.operations import Names
+from zkconcurrent._protocol.rules import (
     KINDS,
     LATCH,
     MUTEX,

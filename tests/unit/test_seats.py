@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from zkconcurrent import ForeignNodeError
-from zkconcurrent._engine.lease import Lease
+from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.operations import Children, Get, Node
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier
 from zkconcurrent._recipes.barrier import Party, Seats, State, View
-from zkconcurrent._recipes.operations import Children, Get, Node
-from zkconcurrent._recipes.ticket import Ticket
 
 
 def _node(seats: Seats, version: int = 1) -> Node:

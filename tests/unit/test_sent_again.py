@@ -11,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from zkconcurrent._engine.lease import Lease
-from zkconcurrent._recipes.detached import detach
-from zkconcurrent._recipes.entries import Flight, Unknown, Writer, write
-from zkconcurrent._recipes.group import Member, stay
-from zkconcurrent._recipes.mirror import Layout, Mirror
-from zkconcurrent._recipes.operations import (
+from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.operations import (
     BadVersion,
     Check,
     ConnectionLost,
@@ -29,7 +25,11 @@ from zkconcurrent._recipes.operations import (
     NoNode,
     Sync,
 )
-from zkconcurrent._recipes.ticket import Ticket
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._recipes.detached import detach
+from zkconcurrent._recipes.group import Member, stay
+from zkconcurrent._recipes.map.mirror import Layout, Mirror
+from zkconcurrent._recipes.map.write import Flight, Unknown, Writer, write
 
 OURS = Node(b"{}", 1, 0.0, 1)
 

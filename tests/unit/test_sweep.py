@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from zkconcurrent._limits import most_together
-from zkconcurrent._recipes.operations import BadVersion, Children, Delete, Get, Node
+from zkconcurrent._arguments.limits import most_together
+from zkconcurrent._protocol.operations import BadVersion, Children, Delete, Get, Node
 from zkconcurrent._recipes.receipts import UNTOUCHED, sweep
 
 NOW = 10 * UNTOUCHED

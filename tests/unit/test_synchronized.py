@@ -29,7 +29,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import InThread
 from zkconcurrent import synchronized
-from zkconcurrent._paths import check_path
+from zkconcurrent._arguments.paths import check_path
 from zkconcurrent._synchronized import LONGEST_FIELD, Template, escape
 
 client = KazooClient()  # never started: nothing is sent

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from zkconcurrent import ClientError
-from zkconcurrent._engine.waiting import Steps
-from zkconcurrent._together import Branch, together
+from zkconcurrent._runtime.waiting import Steps
+from zkconcurrent._threads.base.side_by_side import Branch, together
 
 
 class Clock:

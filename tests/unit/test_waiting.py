@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.interrupts import at_every_line
-from zkconcurrent._engine import waiting
-from zkconcurrent._engine.waiting import Steps, _sleep, wait, wait_async
+from zkconcurrent._runtime import waiting
+from zkconcurrent._runtime.waiting import Steps, _sleep, wait, wait_async
 
 DEPTH = 2
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from zkconcurrent._engine.lease import Lease
 from zkconcurrent._engine.registry import Registry
 from zkconcurrent._engine.watches import LINGER, Watches
+from zkconcurrent._protocol.lease import Lease
 
 
 def test_a_path_that_is_used_again_and_again() -> None:

@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Callable, Collection
 
 from .._kazoo.replies import no_wakeup
+from .._runtime.waiting import WakeUp, WhyEnd
 from .driver import Call
 from .session import Session
-from .waiting import WakeUp, WhyEnd
 
 
 class Calls:

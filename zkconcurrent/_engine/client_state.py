@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from .._kazoo.link import Link, boot_clock
-from .live_set import LiveSet
+from .._runtime.live_set import LiveSet
 from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
-from .._recipes.operations import Busy, ConnectionLost, NoNode
-from .._recipes.ticket import Ticket
+from .._protocol.operations import Busy, ConnectionLost, NoNode
+from .._protocol.ticket import Ticket
 from .client_state import ClientState
 
 SLOW_DELETE = 5.0  # seconds

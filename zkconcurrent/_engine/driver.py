@@ -25,7 +25,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .._errors import ClientError, RefusedError, ZkConcurrentError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
-from .._recipes.operations import (
+from .._protocol.lease import NEVER
+from .._protocol.operations import (
     POLICIES,
     Busy,
     Check,
@@ -67,12 +68,11 @@ from .._recipes.operations import (
     WatchTree,
     makes_ephemerals,
 )
-from .._recipes.ticket import State, Ticket
-from .interrupted import check_not_interrupted
+from .._protocol.ticket import State, Ticket
+from .._runtime.interrupted import check_not_interrupted
+from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
-from .lease import NEVER
 from .session import Dropped, Session
-from .waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 
 T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]

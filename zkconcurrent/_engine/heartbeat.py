@@ -20,10 +20,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from .._arguments.limits import CHECK_BYTES
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
-from .._limits import CHECK_BYTES
-from .._recipes.operations import ConnectionLost
-from .._recipes.ticket import State, Ticket
+from .._protocol.operations import ConnectionLost
+from .._protocol.ticket import State, Ticket
 from .client_state import ClientState
 
 LATE_CREATE_WATCH = 10  # session timeouts

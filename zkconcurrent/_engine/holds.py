@@ -16,11 +16,11 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from .._errors import LockLostError
-from .._recipes.operations import NoNode
-from .._recipes.rules import Rule
-from .._recipes.ticket import State, Ticket
-from .event_loop import running_task, warn
-from .identity import ended, is_task
+from .._protocol.operations import NoNode
+from .._protocol.rules import Rule
+from .._protocol.ticket import State, Ticket
+from .._runtime.event_loop import running_task, warn
+from .._runtime.identity import ended, is_task
 from .loss import Loss, LossObserver
 from .session import Dropped, Session
 

@@ -11,14 +11,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .._recipes.operations import Recipe, SessionExpired
-from .._recipes.ticket import Ticket
+from .._protocol.operations import Recipe, SessionExpired
+from .._protocol.ticket import Ticket
+from .._runtime.interrupted import check_not_interrupted
+from .._runtime.live_set import LiveSet
+from .._runtime.waiting import Steps
 from .driver import Call
 from .holds import Hold
-from .interrupted import check_not_interrupted
-from .live_set import LiveSet
 from .session import Session
-from .waiting import Steps
 
 LONGEST_TURN = 0.05  # seconds
 MOST_HANDOVERS = 1000

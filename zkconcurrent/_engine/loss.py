@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from .._recipes.operations import NoNode
-from .._recipes.ticket import State, Ticket
+from .._protocol.operations import NoNode
+from .._protocol.ticket import State, Ticket
 from .session import Session
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .._paths import ancestors
+from .._arguments.paths import ancestors
 
 PathStateT = TypeVar("PathStateT", bound=Any)
 

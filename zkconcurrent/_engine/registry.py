@@ -9,9 +9,9 @@ import itertools
 from collections import deque
 from collections.abc import Collection
 
-from .._recipes.operations import SessionExpired
-from .._recipes.ticket import PREFIX_LENGTH, State, Ticket
-from .lease import Lease
+from .._protocol.lease import Lease
+from .._protocol.operations import SessionExpired
+from .._protocol.ticket import PREFIX_LENGTH, State, Ticket
 
 MOST_LEFT = 100
 

@@ -28,16 +28,16 @@ from .._errors import ClientError, RefusedError
 from .._kazoo.link import FORKED, TRY_OUT, CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
 from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
-from .._recipes.operations import BadVersion, Busy, ConnectionLost, NoNode
-from .._recipes.ticket import State, Ticket
+from .._protocol.lease import Lease
+from .._protocol.operations import BadVersion, Busy, ConnectionLost, NoNode
+from .._protocol.ticket import State, Ticket
+from .._runtime.interpreter import check_interpreter
+from .._runtime.process_exit import end_with_process
 from .client_state import UNANSWERED, ClientState
 from .deletes import Deletes
 from .heartbeat import Heartbeat
-from .interpreter import check_interpreter
 from .keeper import IDLE_BEAT, Keeper
-from .lease import Lease
 from .path_directory import PathDirectory, PathStateT
-from .process_exit import end_with_process
 from .registry import Registry
 from .spares import Spares
 from .watches import Watches

@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import suppress
 
 from .._kazoo.replies import HandledReply, failure
-from .._recipes.operations import ConnectionLost
+from .._protocol.operations import ConnectionLost
 from .client_state import ClientState
 
 SPARES = 1_000

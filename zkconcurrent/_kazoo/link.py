@@ -40,9 +40,8 @@ from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from .._engine.identity import ident, identity
-from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import (
+from .._protocol.lease import MARGIN, NEVER, Lease
+from .._protocol.operations import (
     BEFORE_ANY,
     Check,
     Container,
@@ -54,6 +53,7 @@ from .._recipes.operations import (
     Set,
     makes_ephemerals,
 )
+from .._runtime.identity import ident, identity
 from .addresses import shown
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated

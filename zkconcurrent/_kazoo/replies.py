@@ -9,7 +9,7 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 
 from .._errors import RefusedError
-from .._recipes.operations import (
+from .._protocol.operations import (
     BadVersion,
     Busy,
     ConnectionLost,

@@ -19,11 +19,9 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from .._arguments.limits import CHECK_BYTES
 from .._errors import RefusedError
-from .._limits import CHECK_BYTES
-from .destroy import Users, users
-from .nodes import foreign_child, foreign_data, make
-from .operations import (
+from .._protocol.operations import (
     MALFORMED,
     BadVersion,
     Check,
@@ -51,8 +49,10 @@ from .operations import (
     Watch,
     next_version,
 )
-from .queue import find
-from .ticket import PREFIX_LENGTH, Ticket
+from .._protocol.ticket import PREFIX_LENGTH, Ticket
+from .destroy import Users, users
+from .lock import find
+from .nodes import foreign_child, foreign_data, make
 
 ROLE = "party-"
 REMEMBERED = 100

@@ -7,8 +7,7 @@ notifier, and to a waiter that withdraws at its deadline. So no notification is 
 from __future__ import annotations
 
 from .._errors import ForeignNodeError, RefusedError
-from .nodes import FirstLook, Lacking
-from .operations import (
+from .._protocol.operations import (
     Children,
     ConnectionLost,
     Container,
@@ -31,8 +30,9 @@ from .operations import (
     Wait,
     Watch,
 )
-from .rules import Rule, line_up
-from .ticket import Ticket
+from .._protocol.rules import Rule, line_up
+from .._protocol.ticket import Ticket
+from .nodes import FirstLook, Lacking
 
 WAITER = Rule("waiter-", ("waiter-",))
 """The queue of waiters. The first has waited longest and is notified first. No contender holds."""

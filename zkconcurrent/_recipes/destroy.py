@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
+from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
-from .._limits import most_together
-from .nodes import with_child
-from .operations import (
+from .._protocol.operations import (
     MALFORMED,
     BadVersion,
     Check,
@@ -28,7 +27,8 @@ from .operations import (
     Requeue,
     Sync,
 )
-from .ticket import Ticket
+from .._protocol.ticket import Ticket
+from .nodes import with_child
 
 NAMED = 5
 Users = list[tuple[str, Node]]  # nodes by their paths

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .._errors import RefusedError
-from .operations import (
+from .._protocol.operations import (
     MALFORMED,
     Children,
     ConnectionLost,
@@ -27,9 +27,9 @@ from .operations import (
     Sync,
     WaitGone,
 )
-from .queue import check, join, list_queue
-from .rules import MUTEX, blockers
-from .ticket import Ticket
+from .._protocol.rules import MUTEX, blockers
+from .._protocol.ticket import Ticket
+from .lock import check, join, list_queue
 
 
 class Detached(NamedTuple):

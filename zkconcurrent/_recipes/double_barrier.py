@@ -21,9 +21,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
-from .destroy import Users, there
-from .nodes import foreign_child, foreign_data, missing
-from .operations import (
+from .._protocol.operations import (
     BadVersion,
     Check,
     Children,
@@ -50,8 +48,10 @@ from .operations import (
     Wait,
     Watch,
 )
-from .queue import find
-from .ticket import Ticket
+from .._protocol.ticket import Ticket
+from .destroy import Users, there
+from .lock import find
+from .nodes import foreign_child, foreign_data, missing
 
 ROLE = "party-"
 READY = "ready"

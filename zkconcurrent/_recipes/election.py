@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .operations import (
+from .._protocol.operations import (
     Children,
     ConnectionLost,
     Discard,
@@ -23,9 +23,9 @@ from .operations import (
     Wait,
     Watch,
 )
-from .queue import list_queue
-from .rules import Rule, check_queue
-from .ticket import Ticket
+from .._protocol.rules import Rule, check_queue
+from .._protocol.ticket import Ticket
+from .lock import list_queue
 
 Leader: TypeAlias = tuple[str, Node] | None
 """The name and content of the first node in the queue; None if there is none."""

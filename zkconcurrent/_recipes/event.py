@@ -11,8 +11,7 @@ import re
 from contextlib import suppress
 from typing import NamedTuple
 
-from .nodes import foreign_data, make
-from .operations import (
+from .._protocol.operations import (
     ConnectionLost,
     Discard,
     Get,
@@ -25,7 +24,8 @@ from .operations import (
     Wait,
     Watch,
 )
-from .ticket import Ticket
+from .._protocol.ticket import Ticket
+from .nodes import foreign_data, make
 
 _DATA = re.compile(rb"(\d{1,19}) (set|clear)")
 CHILD = re.compile("(?!)")

@@ -13,8 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
-from .nodes import Lacking, foreign_child, missing
-from .operations import (
+from .._protocol.operations import (
     Check,
     Children,
     ConnectionLost,
@@ -38,8 +37,9 @@ from .operations import (
     Wait,
     Watch,
 )
-from .rules import FOLDERS, has_data, other_kind, role_of
-from .ticket import Ticket
+from .._protocol.rules import FOLDERS, has_data, other_kind, role_of
+from .._protocol.ticket import Ticket
+from .nodes import Lacking, foreign_child, missing
 
 _FOLDERS = {name for names in FOLDERS.values() for name in names}  # of other kinds
 

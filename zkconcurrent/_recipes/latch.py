@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .nodes import foreign_data, make
-from .operations import (
+from .._protocol.operations import (
     Children,
     CreatePersistent,
     Discard,
@@ -25,7 +24,8 @@ from .operations import (
     Wait,
     Watch,
 )
-from .ticket import Ticket
+from .._protocol.ticket import Ticket
+from .nodes import foreign_data, make
 
 ROLE = "count-"
 _DATA = re.compile(rb"(\d{1,19}) count")

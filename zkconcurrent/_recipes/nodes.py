@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from .._arguments.limits import most_together
+from .._arguments.paths import ancestors
 from .._errors import ForeignNodeError
-from .._limits import most_together
-from .._paths import ancestors
-from .operations import (
+from .._protocol.operations import (
     Children,
     ConnectionLost,
     Container,
@@ -26,7 +26,7 @@ from .operations import (
     Set,
     Sync,
 )
-from .rules import FOLDERS, has_data, other_folder, other_kind, role_of
+from .._protocol.rules import FOLDERS, has_data, other_folder, other_kind, role_of
 
 Lacking: TypeAlias = tuple[Container | Create, ...]
 """What creates the missing nodes, in this order."""

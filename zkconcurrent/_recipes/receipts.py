@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .._arguments.limits import most_together
 from .._errors import ForeignNodeError, RefusedError
-from .._limits import most_together
-from .operations import (
+from .._protocol.operations import (
     BadVersion,
     Check,
     Children,
@@ -46,9 +46,8 @@ from .operations import (
     Sync,
     next_version,
 )
-from .orders import member_data
-from .queue import find
-from .ticket import State, Ticket
+from .._protocol.ticket import State, Ticket
+from .lock import find
 
 BURNT = b"burnt"  # a receipt that was used up so that no `multi` can use it
 FEW = 500
@@ -394,3 +393,8 @@ def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
     with suppress(BadVersion, NotEmpty):  # one of them is in use; the others are deleted
         if old:
             yield tuple(old)
+
+
+def member_data(label: bytes, count: int) -> bytes:
+    """Return the data of a client's node: a JSON object that says whose it is, and the count."""
+    return b'%b, "unfinished": %d}' % (label[:-1], count)

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .nodes import FirstLook, foreign_data, lay_out
-from .operations import (
+from .._protocol.operations import (
     MALFORMED,
     Children,
     ConnectionLost,
@@ -38,9 +37,10 @@ from .operations import (
     WaitGone,
     Watch,
 )
-from .queue import find
-from .rules import MUTEX, PERMIT, blockers, check_queue, line_up
-from .ticket import State, Ticket
+from .._protocol.rules import MUTEX, PERMIT, blockers, check_queue, line_up
+from .._protocol.ticket import State, Ticket
+from .lock import find
+from .nodes import FirstLook, foreign_data, lay_out
 
 # The names of the nodes that `add` makes: a UUID, and how many permits it adds.
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")

@@ -15,11 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
-from .._limits import most_together
-from .destroy import Users, there
-from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
-from .operations import (
+from .._protocol.operations import (
     BadVersion,
     Children,
     Container,
@@ -43,10 +41,12 @@ from .operations import (
     Watch,
     next_version,
 )
-from .queue import join
+from .._protocol.rules import FOLDERS, MUTEX, blockers
+from .._protocol.ticket import Ticket
+from .destroy import Users, there
+from .lock import join
+from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
 from .receipts import Ledger, Undertaking, burn, moved, ready, write
-from .rules import FOLDERS, MUTEX, blockers
-from .ticket import Ticket
 
 PATIENCE = 3  # conflicts
 RECEIPTS, QUEUE = FOLDERS["SharedValue"]

@@ -7,11 +7,11 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from .. import _barrier
 from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
-from ._locks import PrimitiveTwin
+from .._threads import barrier as _barrier
 from ._tasks import Pending, Tasks, in_background
+from ._twin import PrimitiveTwin
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):

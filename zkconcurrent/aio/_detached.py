@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from weakref import WeakKeyDictionary, WeakSet
 
-from .. import _detached
 from .._engine.driver import Call
 from .._engine.holds import PathState
-from .._engine.identity import of_caller
-from .._engine.waiting import Steps
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._lock_base import Contender, not_acquired
-from .._primitive import not_held, reports_loss
-from ._locks import PrimitiveTwin
+from .._runtime.identity import of_caller
+from .._runtime.waiting import Steps
+from .._threads import detached as _detached
+from .._threads.base.lock_base import Contender, not_acquired
+from .._threads.base.primitive import not_held, reports_loss
 from ._tasks import Completion, Tasks
+from ._twin import PrimitiveTwin
 
 
 class _DetachedLockCore(Tasks, _detached.DetachedLock):

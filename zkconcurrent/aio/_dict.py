@@ -6,12 +6,13 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar, overload
 
-from .. import _dict, _set
-from .._codec import BYTES, Codec
-from .._engine.identity import of_caller
+from .._arguments.codec import BYTES, Codec
 from .._kazoo.link import KazooClient
-from ._locks import PrimitiveTwin
+from .._runtime.identity import of_caller
+from .._threads import dict as _dict
+from .._threads import set as _set
 from ._tasks import Tasks
+from ._twin import PrimitiveTwin
 
 T = TypeVar("T")
 V = TypeVar("V")

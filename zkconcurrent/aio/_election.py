@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .._candidacy import Seat
-from .._election import Candidate, candidate_id, check_callable, check_data, term_state
 from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
-from ._locks import LockBase, PrimitiveTwin, resolve
+from .._threads.base.candidacy import Seat
+from .._threads.election import Candidate, candidate_id, check_callable, check_data, term_state
 from ._losses import Holding, Lost
 from ._tasks import Tasks
+from ._twin import LockBase, PrimitiveTwin, resolve
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,37 +6,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias, overload
 
-from .._codec import BYTES as _BYTES
-from .._codec import JSON as _JSON
-from .._codec import Codec as _Codec
+from .._arguments.codec import BYTES as _BYTES
+from .._arguments.codec import JSON as _JSON
+from .._arguments.codec import Codec as _Codec
 from .._connect import Client
 from .._kazoo.link import KazooClient
-from .._local import check_names
+from .._local.aio import LocalNamespace
+from .._local.namespace import check_names
 from .._namespace import BasePath, is_local
+from ._atomic import AtomicInteger as _AtomicInteger
+from ._atomic import AtomicLong as _AtomicLong
 from ._barrier import Barrier as _Barrier
+from ._condition import Condition as _Condition
 from ._dict import Dict as _Dict
 from ._dict import Set as _Set
+from ._double_barrier import DoubleBarrier as _DoubleBarrier
 from ._election import Election as _Election
-from ._group import DoubleBarrier as _DoubleBarrier
+from ._event import Event as _Event
 from ._group import Group as _Group
-from ._local import LocalNamespace
-from ._locks import Lock as _Lock
-from ._locks import MultiLock as _MultiLock
-from ._locks import ReadWriteLock as _ReadWriteLock
-from ._locks import RLock as _RLock
-from ._locks import WriteLock as _WriteLock
+from ._latch import CountDownLatch as _CountDownLatch
+from ._lock import Lock as _Lock
+from ._multilock import MultiLock as _MultiLock
 from ._queue import DelayQueue as _DelayQueue
 from ._queue import LifoQueue as _LifoQueue
 from ._queue import PriorityQueue as _PriorityQueue
 from ._queue import Queue as _Queue
-from ._sync import BoundedSemaphore as _BoundedSemaphore
-from ._sync import Condition as _Condition
-from ._sync import CountDownLatch as _CountDownLatch
-from ._sync import Event as _Event
-from ._sync import Semaphore as _Semaphore
-from ._value import AtomicInteger as _AtomicInteger
-from ._value import AtomicLong as _AtomicLong
-from ._value import SharedValue as _SharedValue
+from ._rlock import RLock as _RLock
+from ._rwlock import ReadWriteLock as _ReadWriteLock
+from ._rwlock import WriteLock as _WriteLock
+from ._semaphore import BoundedSemaphore as _BoundedSemaphore
+from ._semaphore import Semaphore as _Semaphore
+from ._shared_value import SharedValue as _SharedValue
 
 OnLost: TypeAlias = Callable[[Any], object]
 

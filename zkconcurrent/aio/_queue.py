@@ -8,15 +8,16 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .. import _queue, _queue_base
-from .._codec import BYTES, JSON, Codec
+from .._arguments.codec import BYTES, JSON, Codec
 from .._engine.driver import Call
-from .._engine.identity import of_caller
-from .._engine.waiting import Steps, wait_async
 from .._kazoo.link import KazooClient
-from .._recipes.desk import Errand
-from ._locks import PrimitiveTwin
+from .._recipes.queue.state import Errand
+from .._runtime.identity import of_caller
+from .._runtime.waiting import Steps, wait_async
+from .._threads import queue as _queue
+from .._threads.base import queue_base as _queue_base
 from ._tasks import Completion, Pending, Tasks
+from ._twin import PrimitiveTwin
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from .._kazoo.link import KazooClient
+from .._local.aio import LocalNamespace
 from .._synchronized import Calls, Kind, LockedBy
-from ._local import LocalNamespace
-from ._locks import RLock
 from ._namespace import Namespace, SharedNamespace
+from ._rlock import RLock
 
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 Held: TypeAlias = "AbstractAsyncContextManager[Any, Any]"

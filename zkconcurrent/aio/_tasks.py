@@ -19,11 +19,11 @@ from typing import Any, Generic, TypeVar
 
 from .._engine.driver import Call
 from .._engine.holds import Hold
-from .._engine.identity import ended, of_task, release_at_end
 from .._engine.session import Dropped, Session
-from .._engine.waiting import Steps, Waiting, call_soon, wait, wait_async
 from .._errors import ZkConcurrentError
-from .._recipes.rules import Rule
+from .._protocol.rules import Rule
+from .._runtime.identity import ended, of_task, release_at_end
+from .._runtime.waiting import Steps, Waiting, call_soon, wait, wait_async
 
 T = TypeVar("T")
 log = logging.getLogger("zkconcurrent")

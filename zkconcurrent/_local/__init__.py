@@ -1,0 +1,1 @@
+"""The same names without a server, for programs of one process."""

@@ -1,0 +1,124 @@
+"""A ticket: one node in one queue, from before its create is sent until it is known to be gone.
+
+::
+
+    QUEUED --grant--> HELD --discard--> DISCARDED --gone-->
+       |                |
+       |                +--lose--> LOST (its node, if the session lives on, is deleted like a discarded one)
+       +--discard--> DISCARDED
+
+A hold that a `Multi` releases goes back to QUEUED before the `Multi` is sent.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+
+from .lease import Lease
+from .rules import Rule, check_sequence
+
+PREFIX_LENGTH = len("_c_") + 36 + len("-")  # a UUID between Curator's marks
+
+
+class State(enum.Enum):
+    """The stage of a ticket's life."""
+
+    QUEUED = "queued"
+    HELD = "held"
+    LOST = "lost"
+    DISCARDED = "discarded"
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+_OVER = Lease(0)  # no session began it, so it never counts
+
+
+class Ticket:
+    """One contender: a node with a unique name, in one session.
+
+    Attributes:
+        path: the queue.
+        prefix: the beginning of the node's name; unique, so that the node is found again after a lost reply.
+        state: the stage of its life; only `become` changes it.
+        lease: the lease of the session in which the node lives.
+        live: that lease while the ticket is held, else a lease that is over; a thread checks its hold by this alone.
+        session: that session.
+        name: the node's name, once known.
+        token: the node's creation zxid, once known; the fencing token.
+        sent: a request that creates its node was sent, and may have been applied.
+        lasting: no session ends its node, so its delete outlives the session.
+        awaits: the watched paths, while it waits.
+        shown: the nodes for whose end it waits, as the present server shows them.
+        changed: a watched node may be gone, or changed: look again.
+        spent: the watch that it awaits has fired, or is about to.
+        handed_over: a thread of this process held the watched node and has released it, so it is our turn.
+        proving: it waits for its lease to be proved.
+        doubted: how far its lease was proved when that wait began; infinite before.
+        unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
+        deletes: how often its delete was sent.
+        refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
+        late: the queue's sequence numbers are running out.
+        wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
+        observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
+            none.
+    """
+
+    name: str | None = None
+    token = 0
+    sent = False
+    lasting = False
+    awaits: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    changed = False
+    spent = False
+    handed_over = False
+    proving = False
+    doubted = math.inf
+    unreadable = False
+    deletes = 0
+    refusal: Exception | None = None
+    late = False
+    wake: Callable[[], None] = staticmethod(_nothing)
+    observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)
+
+    def __init__(self, path: str, prefix: str, lease: Lease) -> None:
+        self.path = path
+        self.prefix = prefix
+        self.lease = lease
+        self.session = lease.session
+        self.live = _OVER
+        self.state = State.QUEUED
+
+    def __repr__(self) -> str:
+        return f"<{self.state.value} ticket {self.node}>"
+
+    def become(self, state: State) -> None:
+        """Go to another stage of its life."""
+        self.live = _OVER  # first: wherever this is interrupted, no thread believes in a hold that is none
+        self.state = state
+        if state is State.HELD:
+            self.live = self.lease
+
+    @property
+    def node(self) -> str:
+        """The node's path; only its beginning until the name is known."""
+        return f"{self.path}/{self.name or self.prefix}"
+
+    def queued_as(self, name: str, token: int) -> None:
+        """Record the name and token that the server gave the node."""
+        self.name, self.token = name, token
+
+    def check_sequence(self, rule: Rule) -> None:
+        """Refuse an exhausted sequence number; see `rules.check_sequence`."""
+        assert self.name is not None
+        self.late = check_sequence(self.path, self.name, rule)
+
+    def note_change(self) -> None:
+        """Make its recipe look again."""
+        self.changed = True
+        self.wake()

@@ -1,0 +1,218 @@
+"""The queue of contenders, which all locks share: they acquire in the order of their nodes.
+
+The items of a `Queue` are not here: see `putting`, `taking`, `claims` and `items`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .._protocol.operations import (
+    Check,
+    Children,
+    ConnectionLost,
+    Container,
+    CreateEphemeral,
+    Discard,
+    Get,
+    Grant,
+    MarkMissing,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    Prove,
+    Recipe,
+    Requeue,
+    Sync,
+    WaitGone,
+)
+from .._protocol.rules import Rule, blockers, check_queue, holders, line_up
+from .._protocol.ticket import Ticket
+from .nodes import FirstLook, missing
+
+
+def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket]:
+    """Join the queue under `path` and wait for our turn.
+
+    Args:
+        path: the queue.
+        rule: how it decides.
+        data: the content of our node.
+        first: the look at the path of the primitive to which the queue belongs, if that lies above it.
+
+    Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
+    """
+    while True:
+        ticket: Ticket = yield NewTicket(path)
+        listing = Children(path, ticket)
+        try:
+            names = yield from join(ticket, rule, data, first=first)
+            while True:
+                ahead = blockers(ticket.name, names, rule)
+                if not ahead:  # the first in the queue holds
+                    if (yield Grant(ticket)):
+                        return ticket
+                    yield Prove(ticket)
+                    names = yield listing
+                else:
+                    names = ()  # while n wait, they would keep n listings of n names
+                    read = yield WaitGone(ticket, ahead[0], (listing,))
+                    if read is None and rule.hands_over and (yield Grant(ticket)):
+                        return ticket  # handed over by a thread of this process, which was first
+                    (names,) = read or [(yield listing)]
+                    del read
+                check(ticket, names, rule)
+        except Requeue:
+            yield Discard(ticket)
+
+
+def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket | None]:
+    """Acquire without waiting; None if another contender is in the way."""
+    _, names = yield Sync(path), Children(path)
+    check_queue(path, names, rule)
+    if blockers(None, names, rule):
+        return None
+    ticket: Ticket = yield NewTicket(path)
+    try:
+        names = yield from join(ticket, rule, data, first=first)
+        while not blockers(ticket.name, names, rule):
+            if (yield Grant(ticket)):
+                return ticket
+            yield Prove(ticket)
+            names = yield Children(path, ticket)
+            check(ticket, names, rule)
+        yield Discard(ticket)
+        return None
+    except Requeue:
+        yield Discard(ticket)
+        return None
+
+
+def join(
+    ticket: Ticket,
+    rule: Rule,
+    data: bytes,
+    lay_out: Callable[[], Recipe[None]] | None = None,
+    first: FirstLook | None = None,
+) -> Recipe[Sequence[str]]:
+    """Create the ticket's node at the tail of its queue; return a listing that has it.
+
+    Args:
+        ticket: the ticket.
+        rule: the queue's rule.
+        data: the content of the node.
+        lay_out: makes the queue, if it is missing; if not given, it and the missing nodes above it are made as
+            containers, together with the node.
+        first: as for `acquire`.
+
+    Raises:
+        Requeue: the ticket's node was not created, or is gone.
+        ForeignNodeError: another kind of primitive uses the path.
+    """
+    path = ticket.path
+    own = CreateEphemeral(ticket, rule.role, data)
+    create: CreateEphemeral | Multi = own
+    looked: Sequence[Sequence[str]] = ()
+    while True:
+        try:
+            if first is None or first.done:
+                _, names = yield create, Children(path, ticket)
+            else:
+                _, names, *looked = yield create, Children(path, ticket), *first.reads()
+            break
+        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
+            if lay_out is not None:
+                yield from lay_out()
+            elif first is not None:
+                create = Multi(ticket, (*(yield from first.missing(Container(path))), own))
+            else:
+                create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
+        except ConnectionLost:
+            names = yield from find(ticket)
+            break
+    ticket.check_sequence(rule)
+    check(ticket, names, rule)
+    if first is not None:
+        first.take(looked)
+        if not first.done:
+            yield from first.look()
+    return names  # type: ignore[no-any-return]
+
+
+def find(ticket: Ticket) -> Recipe[Sequence[str]]:
+    """Find by its unique name the node whose create got no reply; return the listing.
+
+    Raises:
+        NodeGone: it was not created in the ticket's session.
+    """
+    _, names = yield Sync(ticket.path, ticket), Children(ticket.path, ticket)
+    mine = next((name for name in names if name.startswith(ticket.prefix)), None)
+    node: Node | None = None if mine is None else (yield Get(f"{ticket.path}/{mine}", ticket))
+    if mine is None or node is None or node.session != ticket.session:
+        raise NodeGone
+    ticket.queued_as(mine, node.czxid)
+    return names  # type: ignore[no-any-return]
+
+
+def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
+    """Take a read lock in the place of the held write lock; None if the write lock is lost.
+
+    The read node has the writer's number, so that a waiter behind the writer then finds the reader in its place. It is
+    created only while the writer's node exists, so no other contender can have got in: it holds without a listing.
+
+    Source: Curator's `InterProcessReadWriteLock` since 5.5, which makes the node without the check.
+    """
+    assert writer.name is not None
+    while True:
+        ticket: Ticket = yield NewTicket(writer.path)
+        try:
+            try:
+                yield Multi(
+                    ticket, (Check(writer.node), CreateEphemeral(ticket, rule.role, data, rule.key(writer.name)))
+                )
+            except ConnectionLost:
+                yield from find(ticket)
+            ticket.token = writer.token  # two nodes, one hold to fence
+            while not (yield Grant(ticket)):
+                yield Prove(ticket)
+            return ticket
+        except NoNode:
+            yield Discard(ticket)
+            yield MarkMissing(writer)
+            return None
+        except Requeue:
+            yield Discard(ticket)
+
+
+def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
+    """Refuse a listing without our own node, or with a contender of other rules.
+
+    Raises:
+        NodeGone: our own node is missing.
+        ForeignNodeError: as `check_queue`.
+    """
+    if ticket.name not in names:
+        raise NodeGone
+    check_queue(ticket.path, names, rule)
+
+
+def list_queue(path: str, rule: Rule) -> Recipe[Sequence[str]]:
+    """Return the names of all contenders, read behind a `sync`."""
+    _, names = yield Sync(path), Children(path)
+    check_queue(path, names, rule)
+    return names  # type: ignore[no-any-return]
+
+
+def contenders(path: str, rule: Rule) -> Recipe[tuple[int, list[tuple[str, Node]]]]:
+    """Return how many contenders hold, and every node of the queue with its content, the holders first."""
+    queue = yield from list_queue(path, rule)
+    hold = holders(queue, rule)
+    names = [*hold, *(name for name in line_up(queue, rule) if name not in hold)]
+    if not names:
+        return 0, []
+    nodes = yield tuple(Get(f"{path}/{name}") for name in names)
+    there = [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    return sum(name in hold for name, _ in there), there

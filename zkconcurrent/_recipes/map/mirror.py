@@ -1,0 +1,266 @@
+"""The mirror: a copy of the children of one node, which a recursive watch keeps current.
+
+The client sets the watch first and then reads the children, so no change falls between the two. Every state that this
+client reads or writes has the zxid of the change that led to the state. The copy takes a state only if it has no newer
+one of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node is
+missing. So an older result, which a slow thread brings late, does not bring the node back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from ..._arguments.limits import MOST_TOGETHER
+from ..._arguments.paths import escape, unescape
+from ..._protocol.operations import (
+    Children,
+    ConnectionLost,
+    Discard,
+    Look,
+    NewTicket,
+    Node,
+    Recipe,
+    Requeue,
+    Sync,
+    WaitTree,
+    WatchTree,
+)
+from ..._protocol.ticket import Ticket
+from ..nodes import foreign_data
+
+NEVER = object()  # a connection that never was
+
+
+class Layout(NamedTuple):
+    """The paths of a map's nodes, and what all clients must agree on."""
+
+    path: str
+    kind: str
+    ephemeral: bool = False
+
+    @property
+    def entries(self) -> str:
+        """The parent of the entries, each of which is a node named by its key."""
+        return f"{self.path}/entries"
+
+    @property
+    def writers(self) -> str:
+        """The parent of the writers, ephemeral nodes that tell which writes were applied."""
+        return f"{self.path}/writers"
+
+    @property
+    def header(self) -> bytes:
+        """The data of the node at the path, whose version counts the entries made and deleted."""
+        return f"{self.kind} {'ephemeral' if self.ephemeral else 'persistent'}".lower().encode()
+
+    def entry(self, key: str) -> str:
+        """Return the node of a key."""
+        return f"{self.entries}/{escape(key)}"
+
+    def check(self, node: Node) -> None:
+        """Refuse the node of something else.
+
+        Raises:
+            ForeignNodeError: the path belongs to something else.
+            ValueError: other clients use it in another way.
+        """
+        if node.data == self.header:
+            return
+        if node.data in HEADERS:
+            raise ValueError(
+                f"{self.path!r} was made as {node.data.decode()!r}, and this client opens it as "
+                f"{self.header.decode()!r}: all clients must give the same"
+            )
+        raise foreign_data(self.path, node.data, f"a {self.kind}'s is {self.header!r}")
+
+
+HEADERS = {Layout("", kind, ephemeral).header for kind in ("Dict", "Set") for ephemeral in (False, True)}
+
+
+class Entry(NamedTuple):
+    """One key in the copy: its data, and the zxid of the change that has written them."""
+
+    data: bytes
+    zxid: int
+
+
+class Tombstone(NamedTuple):
+    """The knowledge that a key has no entry.
+
+    Attributes:
+        zxid: the zxid as of which the key has no entry.
+        number: when this client learned it; a call that began later can bring no older state.
+    """
+
+    zxid: int
+    number: int
+
+
+class Mirror:
+    """The copy that all objects of one client and path share.
+
+    Attributes:
+        at: the map.
+        guard: held for each change of the copy. It is re-entrant: a signal handler may write on top of a change.
+        stamp: counts the changes. A change that was decided at another stamp is decided anew. CPython runs no signal
+            handler between a condition that is met and the first call after it.
+        entries: the copy, by key.
+        tombstones: the tombstones, by key.
+        changes: the nodes that have changed and were not read yet; the parent of the entries stands for the watch, if
+            another watch may have replaced it.
+        listed_on: the connection on which the entries were listed; a listing on an earlier connection is not served.
+        listed: the entries were listed at least once.
+        under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
+        writers: the writers that no write uses.
+        laid_out: the nodes that all clients share are there, as far as is known, and are of this kind.
+        closed: no object uses the mirror any more.
+        ticket: the ticket that waits for changes.
+    """
+
+    def __init__(self, at: Layout, guard: AbstractContextManager[Any]) -> None:
+        self.at = at
+        self.guard = guard
+        self.entries: dict[str, Entry] = {}
+        self.tombstones: dict[str, Tombstone] = {}
+        self.changes: deque[str] = deque()
+        self.stamp = 0
+        self.listed_on: object = NEVER
+        self.listed = False
+        self.numbers = itertools.count(1)
+        # Weak: an interrupt may keep a call from saying that it has ended.
+        self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        self.writers: deque[Any] = deque()
+        self.laid_out = False
+        self.closed = False
+        self.ticket: Ticket | None = None
+
+    def begin(self, call: object) -> None:
+        """Note that a call begins: each state that it brings is no older than the states known now."""
+        with self.guard:
+            self.under_way[call] = next(self.numbers)
+
+    def end(self, call: object) -> None:
+        """Note that a call has ended; forget each tombstone if no other call can bring an older state than it."""
+        with self.guard:
+            self.under_way.pop(call, None)
+            others = [other for each in self.under_way.keyrefs() if (other := each()) is not None]
+            oldest = min((self.under_way.get(other, math.inf) for other in others), default=math.inf)
+            for key, gone in list(self.tombstones.items()):
+                if gone.number < oldest and key in self.tombstones and self.tombstones[key] is gone:
+                    self.tombstones.pop(key, None)
+
+    def take(self, key: str, node: Node | None, zxid: int) -> None:
+        """Take a state of a key: its node, or the fact that there is none as of that zxid."""
+        if node is not None:
+            self.keep(key, node.data, node.mzxid, zxid)
+        else:
+            self.drop(key, zxid)
+
+    def keep(self, key: str, data: bytes, zxid: int, read_at: int = 0) -> None:
+        """Take the entry that a change has made, unless a newer state is known.
+
+        If it was read as of the zxid of that newer state, or later, the servers have forgotten that state: they were
+        restored from a backup.
+        """
+        entry = Entry(data, zxid)
+        with self.guard:
+            while True:
+                stamp, known, gone = self.stamp, self.entries.get(key), self.tombstones.get(key)
+                newer = known is None or known.zxid < zxid or zxid < known.zxid <= read_at
+                if not (newer and (gone is None or gone.zxid < zxid or gone.zxid <= read_at)):
+                    return
+                if self.stamp == stamp:
+                    self.entries[key] = entry
+                    self.stamp = stamp + 1
+                    return
+
+    def drop(self, key: str, zxid: int) -> None:
+        """Note that a key has no entry, unless a newer state is known."""
+        with self.guard:
+            while True:
+                stamp, known, gone = self.stamp, self.entries.get(key), self.tombstones.get(key)
+                if known is not None and known.zxid > zxid:
+                    return
+                if gone is None or gone.zxid < zxid:
+                    gone = Tombstone(zxid, next(self.numbers))
+                if self.stamp == stamp:
+                    self.tombstones[key] = gone
+                    self.stamp = stamp + 1
+                    self.entries.pop(key, None)
+                    return
+
+    def forget(self) -> None:
+        """Forget all states: the servers were set up anew, and their zxids begin again."""
+        with self.guard:
+            self.entries.clear()
+            self.tombstones.clear()
+            self.laid_out = False
+            self.stamp += 1
+
+    def close(self) -> None:
+        """End it; nothing waits here, as a finalizer may call this."""
+        self.closed = True
+        if self.ticket is not None:
+            self.ticket.note_change()
+
+
+def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
+    """Keep the copy current while one connection, and the watch, lasts; call `listed` once it may be served."""
+    ticket: Ticket = yield NewTicket(mirror.at.entries)
+    mirror.ticket = ticket
+    mirror.changes.clear()  # all is listed after this
+    try:
+        connection = yield WatchTree(ticket, mirror.changes)
+        yield from _list(mirror)
+        mirror.listed, mirror.listed_on = True, connection
+        listed()
+        while not mirror.closed and (yield WaitTree(ticket, mirror.changes, connection)):
+            if not (yield from _catch_up(mirror)):
+                break
+    except (ConnectionLost, Requeue):
+        mirror.end(mirror)  # the next call begins anew
+    yield Discard(ticket)
+
+
+def _list(mirror: Mirror) -> Recipe[None]:
+    """Read all entries, behind a `sync`, and those that the copy has and the listing has not."""
+    at = mirror.at
+    newest = max((entry.zxid for entry in list(mirror.entries.values())), default=0)
+    _, (node, zxid), names = yield Sync(at.path), Look(at.path), Children(at.entries)
+    if zxid < newest:
+        mirror.forget()
+    if node is not None and node.data:
+        at.check(node)
+        mirror.laid_out = True
+    keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
+    yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
+
+
+def _catch_up(mirror: Mirror) -> Recipe[bool]:
+    """Read the entries that have changed; return False if the watch was replaced."""
+    changed: dict[str, None] = {}
+    while mirror.changes:
+        node = mirror.changes.popleft()
+        if node == mirror.at.entries:
+            return False
+        key = unescape(node.rpartition("/")[2])
+        if key is not None:
+            changed[key] = None
+    yield from _read(mirror, [*changed])
+    return True
+
+
+def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
+    for first in range(0, len(keys), MOST_TOGETHER):
+        some = keys[first : first + MOST_TOGETHER]
+        mirror.begin(mirror)
+        found = yield tuple(Look(mirror.at.entry(key)) for key in some)
+        for key, (node, zxid) in zip(some, found, strict=True):
+            mirror.take(key, node, zxid)
+        mirror.end(mirror)

@@ -1,0 +1,468 @@
+"""The entries of a map: each write is one `multi`, applied once even if its reply is lost.
+
+Every `multi` also writes our *writer*, an ephemeral node that no other client writes, in the version that we know. So
+after a lost reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as
+only one of the two can find that version. A `multi` that slips into a later session fails.
+
+Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
+versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
+version. The client reads these versions while its writer is there. The writer keeps other clients from destroying the
+map, which could have the same versions after it is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..._arguments.paths import unescape
+from ..._errors import ForeignNodeError, RefusedError
+from ..._protocol.operations import (
+    BadVersion,
+    Check,
+    Children,
+    ConnectionLost,
+    Container,
+    Create,
+    CreateEphemeral,
+    CreateTogether,
+    Delete,
+    Discard,
+    Failure,
+    Get,
+    Keep,
+    Look,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    NotEmpty,
+    Part,
+    Recipe,
+    Requeue,
+    SessionExpired,
+    Set,
+    Sync,
+    next_version,
+)
+from ..._protocol.ticket import State, Ticket
+from ..destroy import Users, there
+from ..lock import find
+from ..nodes import check_folders, give_back, missing, with_child
+from .mirror import Layout, Mirror
+
+DELETED_TOGETHER = 100
+
+
+class Unknown(Exception):
+    """It is unknown whether a `multi` was applied: its reply was lost, and our writer is gone."""
+
+
+class Ended(Unknown):
+    """Its session is over, so it is unknown whether a `multi` was applied; what it made for that session is gone."""
+
+
+class Writer:
+    """The node that tells which of our writes were applied.
+
+    Attributes:
+        ticket: the node's ticket.
+        version: the version in which the next `multi` writes it.
+    """
+
+    __slots__ = ("ticket", "version")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.version = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether its node is there, as far as is known."""
+        return self.ticket.state is State.QUEUED and not self.ticket.changed
+
+
+class Flight:
+    """One write under way.
+
+    Attributes:
+        mirror: the copy.
+        label: the data of this client's nodes.
+        writer: the writer that this write uses.
+        doubt: it is unknown whether the `multi` was applied.
+    """
+
+    def __init__(self, mirror: Mirror, label: bytes) -> None:
+        self.mirror = mirror
+        self.label = label
+        self.writer: Writer | None = None
+        self.doubt = False
+
+    def end(self) -> Ticket | None:
+        """End; return the ticket of a writer that is of no more use. A second call changes nothing.
+
+        An interrupt in between leaves the writer to no write, until its session ends: two with one would be worse.
+        """
+        self.mirror.end(self)
+        writer, self.writer = self.writer, None
+        if writer is not None and not self.doubt:
+            self.mirror.writers.append(writer)
+        return writer.ticket if writer is not None and self.doubt else None
+
+
+def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
+    """Write the entry of a key, whatever it is."""
+    at, mirror = flight.mirror.at, flight.mirror
+    entry, exists = at.entry(key), key in mirror.entries
+    while True:
+        parts: tuple[Part, ...] = (Create(entry, data, at.ephemeral), _count(at))
+        if exists:
+            # An ephemeral entry is made anew, so that it goes with our session, whosever it was.
+            parts = (Delete(entry), *parts) if at.ephemeral else (Set(entry, data, -1),)
+        try:
+            results = yield from write(flight, parts)
+        except NoNode as failed:
+            if exists and failed.part == 0:
+                exists = False
+            else:
+                yield from lay_out(mirror)
+        except NodeExists:
+            exists = True
+        except Ended:
+            if not at.ephemeral:
+                raise
+        else:
+            yield from _note(mirror, key, data, results)
+            return
+
+
+def put_if_absent(flight: Flight, key: str, data: bytes) -> Recipe[bytes | None]:
+    """Make the entry of a key, unless there is one; return what that has, or None if this has made it."""
+    at, mirror = flight.mirror.at, flight.mirror
+    entry, found = at.entry(key), key in mirror.entries
+    while True:
+        if not found:
+            try:
+                results = yield from write(flight, (Create(entry, data, at.ephemeral), _count(at)))
+                yield from _note(mirror, key, data, results)
+                return None
+            except NodeExists:
+                pass
+            except NoNode:
+                yield from lay_out(mirror)
+                continue
+            except Ended:
+                if not at.ephemeral:
+                    raise
+                continue
+        _, (node, zxid) = yield Sync(entry), Look(entry)
+        mirror.take(key, node, zxid)
+        if node is not None:
+            return node.data  # type: ignore[no-any-return]
+        found = False
+
+
+def replace(flight: Flight, key: str, data: bytes, matches: Callable[[bytes], bool]) -> Recipe[bool]:
+    """Write the entry of a key, if there is one and its data match; return whether it did."""
+    at, mirror = flight.mirror.at, flight.mirror
+    entry = at.entry(key)
+    while True:
+        found = yield from _find(flight, key, matches)
+        if found is None:
+            return False
+        above, node = found
+        parts: tuple[Part, ...] = (Check(at.path, above.version), Set(entry, data, node.version))
+        if at.ephemeral:
+            made = Create(entry, data, at.ephemeral)
+            parts = (Check(at.path, above.version), Delete(entry, version=node.version), made, _count(at))
+        try:
+            results = yield from write(flight, parts, same_writer=True)
+        except (NoNode, BadVersion):
+            continue  # another client was faster
+        yield from _note(mirror, key, data, results)
+        return True
+
+
+def take(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
+    """Delete the entry of a key, if there is one and its data match; return these, else None."""
+    at, mirror = flight.mirror.at, flight.mirror
+    while True:
+        found = yield from _find(flight, key, matches)
+        if found is None:
+            return None
+        above, node = found
+        delete = Delete(at.entry(key), version=node.version)
+        try:
+            results = yield from write(flight, (Check(at.path, above.version), delete, _count(at)), same_writer=True)
+        except (NoNode, BadVersion):
+            continue  # another client was faster
+        yield from _note(mirror, key, None, results)
+        return node.data
+
+
+def delete(flight: Flight, key: str) -> Recipe[bool]:
+    """Delete the entry of a key; return whether there was one."""
+    at, mirror = flight.mirror.at, flight.mirror
+    try:
+        results = yield from write(flight, (Delete(at.entry(key)), _count(at)))
+    except NoNode:
+        yield from _note(mirror, key, None, None)
+        return False
+    yield from _note(mirror, key, None, results)
+    return True
+
+
+def clear(flight: Flight) -> Recipe[None]:
+    """Delete all entries that are there now."""
+    at, mirror = flight.mirror.at, flight.mirror
+    _, names = yield Sync(at.entries), Children(at.entries)
+    left = [key for name in names if (key := unescape(name)) is not None]
+    while left:
+        some = left[-DELETED_TOGETHER:]
+        try:
+            results = yield from write(flight, (*(Delete(at.entry(key)) for key in some), _count(at)))
+        except NoNode as failed:
+            gone = some[failed.part] if failed.part is not None and failed.part < len(some) else None
+            if gone is None:
+                return  # the whole map was destroyed
+            left.remove(gone)
+            yield from _note(mirror, gone, None, None)
+            continue
+        del left[-DELETED_TOGETHER:]
+        for key in some:
+            yield from _note(mirror, key, None, results)
+
+
+def destroy(mirror: Mirror) -> Recipe[Users]:
+    """Remove all nodes of the map, unless other clients write to it; return their nodes."""
+    at = mirror.at
+    while True:
+        with suppress(IndexError):
+            while True:
+                yield Discard(mirror.writers.popleft().ticket)
+        _, node, inside, names, others = yield (
+            Sync(at.path),
+            Get(at.path),
+            Children(at.path),
+            Children(at.entries),
+            Children(at.writers),
+        )
+        if node is None:
+            return []
+        if others:
+            if using := (yield from there([f"{at.writers}/{name}" for name in others])):
+                return using
+            continue
+        if node.data:
+            at.check(node)
+        check_folders(at.path, inside, "Dict")
+        parts = [Delete(f"{at.entries}/{name}") for name in names]
+        ticket: Ticket = yield NewTicket(at.path)
+        try:
+            while len(parts) > DELETED_TOGETHER:
+                yield Multi(ticket, (Check(at.path, node.version), *parts[-DELETED_TOGETHER:]))
+                del parts[-DELETED_TOGETHER:]
+            folders = yield Get(at.entries), Get(at.writers)
+            kept = [path for path, each in zip((at.entries, at.writers), folders, strict=True) if each is not None]
+            yield Multi(ticket, (*parts, *map(Delete, kept), Delete(at.path, version=node.version)))
+        except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
+            yield Discard(ticket)  # changed meanwhile, or unknown: look again
+            paths = [f"{at.entries}/{name}" for name in names] if isinstance(error, NotEmpty) else []
+            if (found := (yield from with_child(paths))) is not None:
+                raise ForeignNodeError(found[0], "an entry has children; delete them") from None
+            continue
+        yield Discard(ticket)
+        for key in list(mirror.entries):
+            yield from _note(mirror, key, None, None)
+
+
+def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:
+    """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
+
+    Args:
+        flight: the write.
+        parts: the operations.
+        same_writer: the operations name versions that were read while our writer was there, so no other writer may go
+            with them.
+
+    Raises:
+        Failure: nothing was applied, as the operation with the number in `part` failed.
+        BadVersion: nothing was applied: a version has changed, or our writer is gone, so read the versions anew.
+        ForeignNodeError: nothing was applied, as a node to be deleted has children.
+        Unknown: it is unknown whether it was applied; `Ended` if its session is over, too.
+    """
+    while True:
+        if same_writer and flight.writer is None:
+            raise BadVersion
+        writer = yield from _ready(flight)
+        node = writer.ticket.node
+        again = flight.doubt
+        if flight.doubt:
+            why, found = Unknown, None
+            try:
+                _, found = yield Sync(node, writer.ticket), Get(node, writer.ticket)
+            except SessionExpired:
+                why = Ended
+            except NodeGone:
+                pass
+            flight.doubt = False
+            if found is None:
+                yield from _drop_writer(flight)
+                raise why
+            if found.version != writer.version:
+                writer.version = found.version
+                return None
+        flight.doubt = True
+        try:
+            results = yield Multi(writer.ticket, (Set(node, flight.label, writer.version), *parts))
+        except ConnectionLost:
+            continue
+        except Requeue:  # it was not sent, or in a later session, which our writer may live to see
+            _, found = yield Sync(node), Get(node)
+            flight.doubt = False
+            applied = found is not None and found.version != writer.version
+            yield from _drop_writer(flight)
+            if applied:
+                return None
+        except Failure as failed:
+            # The first request may have been applied since the look: a leader need not show what the same session has
+            # sent it by way of a follower.
+            if again and not failed.part:
+                continue
+            flight.doubt = False
+            if not failed.part:  # our writer is gone, or somebody else has written it
+                yield from _drop_writer(flight)
+            elif isinstance(failed, NotEmpty):
+                raise ForeignNodeError(parts[failed.part - 1].path, "an entry has children; delete them") from None
+            else:
+                failed.part -= 1
+                raise
+        except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
+            flight.doubt = False  # it was refused
+            raise
+        else:
+            writer.version = next_version(writer.version)
+            flight.doubt = False
+            return results[1:]  # type: ignore[no-any-return]
+
+
+def _ready(flight: Flight) -> Recipe[Writer]:
+    """Return a writer, whose node is of the present session as far as is known."""
+    mirror = flight.mirror
+    if not mirror.laid_out:
+        yield from lay_out(mirror)
+    while not (yield from _has_writer(flight)):
+        ticket: Ticket = yield NewTicket(mirror.at.writers)
+        try:
+            try:
+                _, above = yield CreateEphemeral(ticket, "writer-", flight.label), Get(mirror.at.path)
+            except ConnectionLost:
+                yield from find(ticket)
+                above = yield Get(mirror.at.path)
+        except NoNode:
+            yield Discard(ticket)
+            yield from lay_out(mirror)
+        except Requeue:
+            yield Discard(ticket)
+        else:
+            # From here on, no client destroys the map. Another may have before, and have made something else.
+            if above is None or above.data != mirror.at.header:
+                yield Discard(ticket)
+                yield from lay_out(mirror)
+                continue
+            flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
+            yield Keep(ticket)
+    assert flight.writer is not None
+    return flight.writer
+
+
+def _has_writer(flight: Flight) -> Recipe[bool]:
+    """Return whether a write has a writer, if need be an idle one."""
+    while flight.writer is None:
+        try:
+            flight.writer = flight.mirror.writers.pop()
+        except IndexError:
+            return False
+        if not flight.writer.usable:
+            yield from _drop_writer(flight)
+    return True
+
+
+def _drop_writer(flight: Flight) -> Recipe[None]:
+    writer, flight.writer = flight.writer, None
+    if writer is not None:
+        yield Discard(writer.ticket)
+
+
+def _count(at: Layout) -> Set:
+    """Return the write that accompanies the creation, or the deletion, of an entry."""
+    return Set(at.path, at.header, -1)
+
+
+def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
+    """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
+
+    The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
+    be made anew, with other entries of the same versions.
+    """
+    mirror, at = flight.mirror, flight.mirror.at
+    entry = at.entry(key)
+    while True:
+        protected = yield from _has_writer(flight)
+        _, above, (node, zxid) = yield Sync(entry), Get(at.path), Look(entry)
+        mirror.take(key, node, zxid)
+        if above is None or node is None or not matches(node.data):
+            return None
+        if above.version == -1:  # which a check takes for any
+            with suppress(ConnectionLost):
+                yield _count(at)
+        elif protected:
+            return above, node
+        else:
+            yield from _ready(flight)
+
+
+def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
+    """Give the copy the written state, or a newer one; `data` is None if the entry was deleted."""
+    if results is None:
+        node, zxid = yield Look(mirror.at.entry(key))
+        mirror.take(key, node, zxid)
+    elif data is None:
+        mirror.drop(key, results[-1].mzxid)
+    else:
+        mirror.keep(key, data, results[-1].mzxid)
+
+
+def lay_out(mirror: Mirror) -> Recipe[None]:
+    """Make the nodes that all clients share.
+
+    Raises:
+        ForeignNodeError: the path belongs to something else.
+        ValueError: other clients use it in another way.
+    """
+    at, mirror.laid_out, claimed = mirror.at, False, False
+    parts = Create(at.path, at.header), Create(at.entries, b""), Container(at.writers)
+    try:
+        while True:
+            lacking, (node, names) = yield from missing(parts, Get(at.path), Children(at.path))
+            if node is not None and node.data:
+                at.check(node)
+            check_folders(at.path, names, "Dict")
+            if node is not None and not node.data:
+                claimed = True
+                with suppress(ConnectionLost):  # an operator has made it
+                    yield Set(at.path, at.header, node.version)
+                continue
+            with suppress(NoNode):  # a parent was just reaped, or the map destroyed
+                made, names = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, names)
+                if made:
+                    check_folders(at.path, names, "Dict")  # again: another kind may have come just then
+                    mirror.laid_out = True
+                    return
+    except ForeignNodeError:
+        if claimed:
+            yield from give_back(at.path, at.header)
+        raise

@@ -1,0 +1,1 @@
+"""The recipes of a Queue: it puts, takes, claims and manages items."""

@@ -1,0 +1,287 @@
+"""Recipes for all items of a queue: count them, wait for them, drain them, and destroy them with the queue.
+
+`putting`, `taking` and `claims` put and take single items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ..._arguments.limits import most_together
+from ..._errors import ForeignNodeError
+from ..._protocol.operations import (
+    Children,
+    ConnectionLost,
+    Create,
+    Delete,
+    Discard,
+    Get,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Part,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    Watch,
+)
+from ..._protocol.ticket import Ticket
+from ..destroy import Users, there
+from ..nodes import check_folders, foreign_child, with_child
+from ..receipts import ready, write
+from .order import Header, is_item, items, number, unfinished, unframe
+from .state import Desk, Errand, Layout, look
+
+DEAD_TOGETHER = 100  # read in one flight: a heartbeat's reply comes behind it, and its lease may not wait
+
+
+def done(errand: Errand) -> Recipe[None]:
+    """Count one item as done; again, if that was interrupted.
+
+    Raises:
+        SessionExpired: the session has ended; for other clients, all items that were taken before are done.
+    """
+    receipt, sent = (yield from ready(errand)), errand.sent
+    session = receipt.session if sent is None else sent.session
+    yield from write(errand, (), count=-1, session=session, doubt=sent is not None)
+
+
+def wait_until_done(desk: Desk) -> Recipe[bool]:
+    """Wait until no item is left, and no taken item is unfinished.
+
+    The recipe reads the items before the members' nodes. If a consumer takes an item in between, the members' nodes
+    count it by then. If a consumer puts an item in between, before it is done with another, the items' parent shows
+    that: the recipe reads the parent before and after.
+    """
+    at = desk.at
+    while True:
+        ticket: Ticket = yield NewTicket(at.path)
+        parent = Get(at.items, ticket)
+        look = parent, Children(at.items, ticket), Children(at.members, ticket)
+        try:
+            _, above, listed, members = yield Sync(at.path, ticket), *look
+            while True:
+                names = items(at.path, listed, at.order)
+                paths = [f"{at.members}/{name}" for name in members]
+                nodes: Sequence[Node | None]
+                *nodes, above_then = yield *(Get(path, ticket) for path in paths), parent
+                if not names and not unfinished(nodes):
+                    if _came_to(above) == _came_to(above_then):
+                        yield Discard(ticket)
+                        return True
+                    above, listed, members = yield look
+                    continue
+                # One event: when the last item goes or, if none is left, when a member's count changes.
+                watched = [f"{at.items}/{max(names, key=number)}"] if names else _counting(paths, nodes)
+                seen = yield Watch(ticket, tuple(Get(path, ticket) for path in watched))
+                before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
+                unchanged = all(seen) and (bool(names) or list(seen) == before)
+                del names, paths, nodes, before, watched, seen, listed, members  # as in `queue.acquire`
+                if unchanged:
+                    yield Wait(ticket)
+                above, listed, members = yield look
+        except Requeue:
+            yield Discard(ticket)
+
+
+def _came_to(above: Node | None) -> tuple[int, int] | None:
+    """Return what changes whenever an item comes, or comes back: of which node, and how many."""
+    return None if above is None else (above.czxid, above.created)
+
+
+def _counting(paths: Sequence[str], nodes: Sequence[Node | None]) -> list[str]:
+    """Return the nodes of the sessions that have unfinished items."""
+    counts: dict[int, list[Node]] = {}
+    for node in nodes:
+        if node is not None:
+            counts.setdefault(node.session, []).append(node)
+    busy = {session for session, its in counts.items() if unfinished(its)}
+    return [path for path, node in zip(paths, nodes, strict=True) if node is not None and node.session in busy]
+
+
+def shut_down(desk: Desk, *, immediate: bool) -> Recipe[None]:
+    """Shut the queue down for all clients; with `immediate`, remove the items that no consumer has claimed."""
+    at = desk.at
+    state = "immediate" if immediate else "shutdown"
+    while True:
+        _, node = yield Sync(at.path), Get(at.path)
+        header = None if node is None else Header.of(at.path, node)
+        if header is None:
+            yield from desk.lay_out()
+            continue
+        header.check(at.path, at.header)
+        if header.state in (state, "immediate"):
+            break
+        try:
+            if (yield Set(at.path, header._replace(state=state).data, node.version)):
+                break
+        except ConnectionLost:
+            continue
+    desk.version = None
+    if immediate:
+        yield from drain(desk)
+
+
+def drain(desk: Desk) -> Recipe[None]:
+    """Remove the items that no consumer has claimed."""
+    at = desk.at
+    most = most_together(at.path) // 3
+    desk.names.clear()
+    while True:
+        sight = yield from look(desk)
+        if not sight.free:
+            return
+        ticket: Ticket = yield NewTicket(at.claims)
+        try:
+            for first in range(0, len(sight.free), most):
+                parts: list[Part] = []
+                for name in sight.free[first : first + most]:
+                    claim = f"{at.claims}/{name}"
+                    parts += Create(claim, b"", ephemeral=True), Delete(claim), Delete(f"{at.items}/{name}")
+                yield Multi(ticket, tuple(parts))
+        except (NodeExists, ConnectionLost, Requeue):
+            pass  # a consumer was faster, or it is unknown: look again
+        except NotEmpty as failed:
+            raise ForeignNodeError(parts[failed.part or 0].path, "an item's node has children; delete them") from None
+        except NoNode:
+            yield from desk.lay_out()  # the same; or an operator has deleted the parent of the claims
+        yield Discard(ticket)
+
+
+def dead(desk: Desk) -> Recipe[list[bytes]]:
+    """Return the content of the items that were given back too often, the oldest first."""
+    at = desk.at
+    _, names = yield Sync(at.path), Children(at.dead)
+    paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
+    found: list[bytes] = []
+    for first in range(0, len(paths), DEAD_TOGETHER):
+        some = paths[first : first + DEAD_TOGETHER]
+        for path, node in zip(some, (yield tuple(map(Get, some))), strict=True):
+            if node is not None:
+                found += unframe(path, node.data)[0]
+    return found
+
+
+def destroy(desk: Desk) -> Recipe[Users]:
+    """Remove the queue, with its items, unless other clients use it; return these clients' nodes.
+
+    The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
+    client that comes after this step makes the folders again; then the items that it has put are removed, too.
+
+    Raises:
+        ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
+            gone.
+    """
+    at = desk.at
+    begun = False
+    while True:
+        _, node, inside, *listings = yield (
+            Sync(at.path),
+            Get(at.path),
+            Children(at.path),
+            *map(Children, at.folders),
+        )
+        contents = dict(zip(at.folders, listings, strict=True))
+        if node is not None:
+            Header.of(at.path, node)
+        check_folders(at.path, inside, "Queue")
+        for name in contents[at.items]:
+            if not is_item(name):
+                raise foreign_child(at.path, f"items/{name}", "queue")
+        if not begun:
+            mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
+            # One that waits may have no member; it would make the nodes again, forever.
+            users = [f"{at.members}/{name}" for name in contents[at.members] if name not in mine]
+            for folder in (at.consumers, at.producers):
+                users += (f"{folder}/{name}" for name in contents[folder])
+            if users:
+                if using := (yield from there(sorted(users))):
+                    return using
+                continue
+            begun = yield from _begin_to_destroy(at, inside, contents[at.members])
+            continue
+        yield from _forget_idle(desk)
+        desk.laid_out, desk.version = False, None
+        if node is None:
+            desk.forget()  # last: another thread may have listed meanwhile
+            return []
+        yield from _delete_all(at, inside, contents)
+
+
+def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str]) -> Recipe[bool]:
+    """Delete the folders that show who uses the queue, together with our own members; False: look again.
+
+    Args:
+        at: the queue.
+        inside: the names of the folders that exist.
+        members: those of the members, which are ours.
+    """
+    folders = [each for each in _existing(at, inside) if each in (at.consumers, at.producers, at.members)]
+    parts = [*(Delete(f"{at.members}/{name}") for name in members), *map(Delete, folders)]
+    if not parts:
+        return True
+    ticket: Ticket = yield NewTicket(at.path)
+    begun = True
+    try:
+        yield Multi(ticket, tuple(parts))
+    except ConnectionLost:
+        pass  # perhaps it has; if not, another client can only have come since this call began
+    except (NoNode, NotEmpty, Requeue):
+        begun = False
+    yield Discard(ticket)
+    return begun
+
+
+def _delete_all(at: Layout, inside: Sequence[str], contents: Mapping[str, Sequence[str]]) -> Recipe[None]:
+    """Delete what was listed, unless a client makes something meanwhile.
+
+    The receipts and members go first, so that no client can change anything before it has made these again. All goes
+    in one flight, for which most clients are too slow.
+
+    Raises:
+        ForeignNodeError: a node has children.
+    """
+    most = most_together(at.receipts)
+    left = [
+        Delete(f"{folder}/{name}")
+        for folder in sorted(contents, key=(at.receipts, at.members).__contains__, reverse=True)
+        for name in contents[folder]
+    ]
+    ticket: Ticket = yield NewTicket(at.path)
+    try:
+        while len(left) > most:
+            yield tuple(left[:most])
+            del left[:most]
+        yield *left, Multi(ticket, (*map(Delete, _existing(at, inside)), Delete(at.path)))
+    except (NoNode, ConnectionLost, Requeue):
+        pass  # changed meanwhile, or unknown: look again
+    except NotEmpty:  # a client uses it just now, or a node of ours has children
+        if (found := (yield from with_child([step.path for step in left[:most]]))) is not None:
+            raise foreign_child(*found, "queue") from None
+    yield Discard(ticket)
+
+
+def _existing(at: Layout, inside: Sequence[str]) -> list[str]:
+    return [folder for folder in at.folders if folder.rpartition("/")[2] in inside]
+
+
+def _forget_idle(desk: Desk) -> Recipe[None]:
+    """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
+    while desk.take_spare()[0]:
+        pass
+    members: list[Ticket | None] = []
+    with suppress(IndexError):
+        for _ in range(len(desk.idle)):
+            receipt = desk.idle.popleft()  # as long as its path changes, it is no call's
+            receipt.path = ""
+            members.append(receipt.member)
+            desk.idle.append(receipt)
+    for member in members:
+        if member is not None:
+            yield Discard(member)

@@ -1,0 +1,185 @@
+"""Putting items into a queue: at once, or in turn if it has a maximal size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ..._errors import SequenceExhaustedError
+from ..._protocol.operations import (
+    BadVersion,
+    Check,
+    Children,
+    Create,
+    Delete,
+    Discard,
+    Get,
+    MarkDeleted,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    Recipe,
+    Requeue,
+    Sync,
+    Wait,
+    WaitGone,
+    Watch,
+)
+from ..._protocol.rules import MUTEX, blockers
+from ..._protocol.ticket import Ticket
+from ..lock import join
+from ..receipts import write
+from .order import LAST_ITEM, Header, items, number
+from .state import Closed, Desk, Errand, Layout
+
+LISTED = 1_000  # the size of a queue whose items are listed to be counted
+
+
+def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
+    """Put an item; False if the queue is full.
+
+    Args:
+        errand: the call.
+        data: the content of the item's node.
+        prefix: the name of that node, without its number.
+        wait: whether to wait for a free place.
+
+    Raises:
+        Closed: the queue is shut down.
+        SequenceExhaustedError: the server has no more numbers for items.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if desk.last >= LAST_ITEM:
+        raise exhausted(desk)
+    item = Create(f"{at.items}/{prefix}", data, sequential=True)
+    if at.maxsize:
+        return (yield from put_when_first(errand, item, wait=wait))
+    while True:
+        if (yield from add(errand, item)):
+            return True
+
+
+def exhausted(desk: Desk) -> SequenceExhaustedError:
+    """Return the error of a queue whose numbers have come to their end."""
+    return SequenceExhaustedError(desk.at.path, "ZooKeeper has no sequence numbers left here; use another path")
+
+
+def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
+    """Create an item, if the queue is open; False: try again.
+
+    Raises:
+        Closed: the queue is shut down.
+        NodeGone: the node to be left is gone.
+        SequenceExhaustedError: the server gives its last number again and again.
+    """
+    desk, at = errand.desk, errand.desk.at
+    while (version := desk.version) is None:
+        _, node = yield Sync(at.path), Get(at.path)
+        yield from check_open(desk, node)
+    try:
+        results = yield from write(errand, (Check(at.path, version), *leaving, item), count=count)
+    except NodeExists:
+        raise exhausted(desk) from None
+    except (NoNode, BadVersion) as failed:
+        if failed.part == 0:  # shut down, or destroyed
+            desk.version = None
+        elif failed.part == 1 + len(leaving):
+            yield from desk.lay_out()
+        elif (failed.part or 0) > 1 + len(leaving):
+            pass  # our receipt is gone, and perhaps the queue
+        else:
+            raise NodeGone from None
+        return False
+    if results is not None:
+        desk.last = number(results[1 + len(leaving)][0])
+    return True
+
+
+def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
+    """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
+
+    Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
+    however stale the server is.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if not wait:
+        _, node, queue, inside = yield Sync(at.path), Get(at.path), Children(at.producers), sizing(at)
+        yield from check_open(desk, node)
+        if (yield from size(at, inside, at.maxsize - len(queue))) + len(queue) >= at.maxsize:
+            return False
+    while True:
+        ticket: Ticket = yield NewTicket(at.producers)
+        reads = Children(at.producers, ticket), sizing(at, ticket), Get(at.path, ticket)
+        try:
+            yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.producers))
+            queue, inside, node = yield reads
+            while True:
+                yield from check_open(desk, node)
+                if ticket.name is None or ticket.name not in queue:
+                    raise NodeGone
+                ahead = blockers(ticket.name, queue, MUTEX)
+                position = sum(MUTEX.key(name) < MUTEX.key(ticket.name) for name in queue)
+                there = yield from size(at, inside, at.maxsize - position)
+                if not wait and there + position >= at.maxsize:
+                    yield Discard(ticket)
+                    return False
+                if ahead:
+                    queue = inside = ()  # as in `queue.acquire`
+                    seen = yield WaitGone(ticket, ahead[0], reads, not wait)
+                    queue, inside, node = seen or (yield reads)
+                    del seen
+                elif there < at.maxsize:
+                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
+                        yield MarkDeleted(ticket)
+                        return True
+                    queue, inside, node = yield reads
+                else:
+                    listed, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
+                    there = len(items(at.path, listed, at.order))
+                    queue = inside = listed = ()
+                    if there >= at.maxsize and is_open(at, node):
+                        yield Wait(ticket)
+                    queue, inside, node = yield reads
+        except Requeue:
+            yield Discard(ticket)
+
+
+def sizing(at: Layout, ticket: Ticket | None = None) -> Get | Children:
+    """Return the operation by which a producer learns how many items there are: to list very many takes long."""
+    return Children(at.items, ticket) if at.maxsize <= LISTED else Get(at.items, ticket)
+
+
+def size(at: Layout, seen: Node | Sequence[str] | None, most: int) -> Recipe[int]:
+    """Return how many items there are, from what `sizing` has read; at least, whether they are as many as `most`.
+
+    The parent's node counts its children. Only if these are too many are they listed, as some may be no items.
+    """
+    if isinstance(seen, Node) and seen.children < most:
+        return seen.children
+    names: Sequence[str] = (yield Children(at.items)) if isinstance(seen, Node) else seen or ()
+    return len(items(at.path, names, at.order))
+
+
+def is_open(at: Layout, node: Node | None) -> bool:
+    """Return whether the queue's node, as read, is that of an open queue."""
+    header = None if node is None else Header.of(at.path, node)
+    return header is None or header.state == "open"
+
+
+def check_open(desk: Desk, node: Node | None) -> Recipe[None]:
+    """Refuse to put into a queue that is shut down or was made otherwise; make one that does not exist.
+
+    Raises:
+        Closed: it is shut down.
+        ValueError: it was made otherwise.
+    """
+    path = desk.at.path
+    while node is None or (header := Header.of(path, node)) is None:
+        yield from desk.lay_out()
+        node = yield Get(path)
+    header.check(path, desk.at.header)
+    if header.state != "open":
+        raise Closed
+    desk.version = node.version

@@ -1,0 +1,380 @@
+"""The nodes of a `Queue`, and the state that a client and each of its calls keep about these nodes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ..._errors import ForeignNodeError
+from ..._protocol.operations import (
+    NOWHERE,
+    Children,
+    ConnectionLost,
+    Container,
+    Create,
+    CreateTogether,
+    Get,
+    Node,
+    NoNode,
+    Recipe,
+    Set,
+    Sync,
+    Watch,
+)
+from ..._protocol.rules import FOLDERS
+from ..._protocol.ticket import Ticket
+from ..nodes import check_folders, give_back, missing
+from ..receipts import Ledger, Undertaking
+from .order import Header, Order, free, items
+
+KEPT = 64
+"""How many names of a listing are kept; of a longer one, one in so many. An item given back waits for these at most.
+
+More of a long backlog are kept, as a long listing takes long, and each thread lists.
+"""
+READ_FOR = 1.0  # seconds for which what was read ahead counts: if an operator removes `items`, its names come again
+
+
+class Closed(Exception):
+    """The queue is shut down: nothing can be put, or nothing is left to be taken."""
+
+
+class Lost(Exception):
+    """The claim ended with its session, or an operator deleted it: the item is another consumer's."""
+
+
+class Layout(NamedTuple):
+    """The paths of a queue's nodes, its order and its size."""
+
+    path: str
+    order: Order
+    maxsize: int = 0
+
+    @property
+    def items(self) -> str:
+        """The parent of the items; persistent, so that no name is used twice."""
+        return f"{self.path}/items"
+
+    @property
+    def claims(self) -> str:
+        """The parent of the claims: an ephemeral node of the item's name."""
+        return f"{self.path}/claims"
+
+    @property
+    def consumers(self) -> str:
+        """The queue of the consumers that see no free item."""
+        return f"{self.path}/consumers"
+
+    @property
+    def producers(self) -> str:
+        """The queue of the producers of a queue with a maximal size."""
+        return f"{self.path}/producers"
+
+    @property
+    def members(self) -> str:
+        """The parent of the members: ephemeral nodes, with the number of items that are taken and not done."""
+        return f"{self.path}/members"
+
+    @property
+    def receipts(self) -> str:
+        """The parent of the receipts: persistent nodes, each written by one client."""
+        return f"{self.path}/receipts"
+
+    @property
+    def dead(self) -> str:
+        """The parent of the items that were given back too often."""
+        return f"{self.path}/dead"
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All children of the path; the members' last, as one that is not empty tells of a client."""
+        return tuple(f"{self.path}/{name}" for name in FOLDERS["Queue"])
+
+    @property
+    def header(self) -> Header:
+        """The content of the node of an open queue."""
+        return Header(self.order.name, self.maxsize)
+
+
+class Desk(Ledger):
+    """The state of one queue that all threads of a client share.
+
+    Attributes:
+        at: the queue.
+        clock: the wall clock, by which items are due.
+        names: free items of the last listing, the next one first; some may be gone.
+        read: the contents of some of these items; None for an item that was gone.
+        read_at: when these contents were read, by `clock`.
+        window: how many items to read together.
+        rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
+        version: the version of the queue's node while the queue is open; None if unknown.
+        last: the number of the newest item that was put here.
+        made_anew: how often the queue was found to have been destroyed.
+        done_before: how many of the items that were taken in a session that is over were done after it.
+    """
+
+    def __init__(self, at: Layout, clock: Callable[[], float]) -> None:
+        super().__init__(at.receipts, at.members)
+        self.at = at
+        self.clock = clock
+        self.names: deque[str] = deque()
+        self.read: dict[str, Node | None] = {}
+        self.read_at = 0.0
+        self.window = 1
+        self.rivals = False
+        self.version: int | None = None
+        self.last = 0
+        self.made_anew = 0
+        self.done_before = 0
+
+    def forget(self) -> None:
+        """Forget all that was seen of the queue, as it was destroyed: the names of its items come again."""
+        self.made_anew += 1
+        self.laid_out, self.version, self.last, self.window = False, None, 0, 1
+        self.keep(())
+
+    @property
+    def unfinished(self) -> int:
+        """How many items this client has taken and not done."""
+        return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
+
+    def unfinished_before(self, session: int | None) -> int:
+        """Return how many of these were taken before this session began: for other clients, they are done."""
+        receipts = list(self.receipts)
+        counts = [each.before if each.session == session else each.unfinished for each in receipts]
+        return sum(counts) - self.done_before
+
+    def lay_out(self, *also: str) -> Recipe[None]:
+        """Make the nodes that all clients share and, if it is named, the queue of the consumers or producers that wait.
+
+        Raises:
+            ForeignNodeError: the path belongs to something else.
+            ValueError: the queue was made with another order or size.
+        """
+        at, claimed = self.at, False
+        parts: list[Container | Create] = [
+            Create(at.path, at.header.data),
+            Create(at.items, b""),
+            Create(at.claims, b""),
+        ]
+        parts += map(Container, (at.members, at.receipts, *also))
+        try:
+            while True:
+                lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
+                header = None if node is None else Header.of(at.path, node)
+                if header is not None:
+                    header.check(at.path, at.header)
+                check_folders(at.path, inside, "Queue")
+                if node is not None and header is None:  # a program on Curator made it, as the parent of its items
+                    claimed = True
+                    with suppress(ConnectionLost):
+                        yield Set(at.path, at.header.data, node.version)
+                    continue
+                with suppress(NoNode):  # a parent was just reaped, or the queue destroyed
+                    made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
+                    if made:
+                        check_folders(at.path, inside, "Queue")  # again: another kind may have come just then
+                        self.laid_out = True
+                        return
+        except ForeignNodeError:
+            if claimed:
+                yield from give_back(at.path, at.header.data)
+            raise
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the items that were read ahead were read a moment ago."""
+        return 0 <= self.clock() - self.read_at < READ_FOR
+
+    def meet_rivals(self) -> None:
+        """Note that another consumer was faster: the items that were read ahead are old."""
+        self.rivals = True
+        self.window = 1
+        self.read = {}
+
+    def come_back_to(self, name: str) -> None:
+        """Have the next call begin with an item: it was given back, or others are behind it in its node."""
+        self.read.pop(name, None)
+        if self.at.order.keeps:
+            self.names.appendleft(name)
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Keep a new listing."""
+        self.read = {}
+        self.names = deque(names[: max(KEPT, len(names) // KEPT)])
+
+
+class Taken(NamedTuple):
+    """An item that a consumer has taken or claimed.
+
+    Attributes:
+        name: its node's name.
+        payloads: the item's content; and, if Curator's `putMulti` has put several items in one node, the contents of
+            the others.
+        version: the version of its node.
+        base: that version, less the counted claims of the item, this one included.
+        attempts: how often the item was claimed, this time included.
+        session: the session of the claim.
+        token: the claim's fencing token.
+        item: the item, as the codec has decoded it.
+    """
+
+    name: str
+    payloads: list[bytes]
+    version: int
+    base: int = 0
+    attempts: int = 1
+    session: int = 0
+    token: int = 0
+    item: Any = None
+
+
+class Errand(Undertaking):
+    """The work that one call of a queue has under way.
+
+    Attributes:
+        desk: the desk.
+        purpose: the purpose of the call: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or
+            "count".
+        most: how often an item may be claimed; 0 for any number.
+        counts: whether items that are taken count as unfinished.
+        decode: turns an item's bytes into the item.
+        taken: the item in question.
+        names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
+        owes: the call had taken an item for certain when it ended.
+    """
+
+    desk: Desk
+
+    def __init__(
+        self,
+        desk: Desk,
+        purpose: str,
+        label: bytes,
+        *,
+        most: int = 0,
+        counts: bool = False,
+        decode: Callable[[bytes], Any] = bytes,
+    ) -> None:
+        super().__init__(desk, label)
+        self.purpose = purpose
+        self.decode = decode
+        self.most = most
+        self.counts = counts
+        self.taken: Taken | None = None
+        self.names: list[str] = []
+        self.owes = False
+
+    def decoded(self, payload: bytes) -> tuple[Any, Exception | None]:
+        """Return the item, or the error of the codec if it can't decode these bytes.
+
+        Only a second error shows that: a signal handler may have raised the first. A missing package is no item's
+        fault, either. Both are raised.
+        """
+        try:
+            return self.decode(payload), None
+        except ImportError:
+            raise
+        except Exception:
+            try:
+                self.decode(payload)
+            except Exception as error:
+                return None, error
+            raise
+
+    def next_name(self) -> str | None:
+        """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""
+        if not self.names:
+            with suppress(IndexError):  # in one step: an interrupt may not lose it
+                self.names.extend(map(deque.popleft, (self.desk.names,)))
+        return self.names[0] if self.names else None
+
+    def leave_name(self) -> None:
+        """Have the next call begin with the item that this one was about to take, or has taken and puts back."""
+        self.desk.names.extendleft(self.names)
+        self.names.clear()
+
+    @property
+    def decides_anew(self) -> bool:  # type: ignore[override]
+        """Whether it goes by what was seen of the queue, which another client may have destroyed, and made anew."""
+        return self.purpose in ("put", "get", "claim", "bury")
+
+    @property
+    def left(self) -> bool:
+        """Whether something has to be done, now that its call has ended before its time."""
+        if self.over:
+            return False
+        if self.purpose in ("acknowledge", "give back", "restore"):
+            return not self.applied or self.sent is not None
+        return self.sent is not None or (self.applied and self.purpose in ("get", "claim"))
+
+    @property
+    def counts_yet(self) -> bool:
+        """Whether it has yet to count an item as done. One step of its call ends that."""
+        sent, receipt = self.sent, self.receipt
+        if sent is not None and receipt is not None:
+            return not self.over and receipt.unfinished != sent.unfinished
+        return not (self.over or self.applied)
+
+    @property
+    def takes(self) -> bool:
+        """Whether the item would be lost if the client were stopped before this is settled."""
+        return self.left and self.purpose in ("get", "restore")
+
+
+class Sight(NamedTuple):
+    """A look at a queue.
+
+    Attributes:
+        listed: the items, the next one first.
+        free: the items that no consumer has claimed.
+        closed: the queue is shut down.
+    """
+
+    listed: list[str]
+    free: list[str]
+    closed: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether no item will come: none can be put, none is left, and none can be given back."""
+        return self.closed and not self.listed
+
+
+def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
+    """Read a whole queue: behind a `sync` or, with a ticket, leaving watches."""
+    at, found = desk.at, reads(desk.at, ticket)
+    if ticket is None:
+        _, *seen = yield Sync(at.path), *found
+        return sight_of(at, seen)
+    while True:
+        seen = yield Watch(ticket, found[:2])
+        if seen[1] and ticket.changed:
+            return sight_of(at, seen)._replace(free=[])  # look again: the next watch would forget that
+        if seen[1]:  # what was claimed may be given back
+            seen = yield Watch(ticket, found)
+        if seen[0] is not None and NOWHERE not in seen[1:]:
+            return sight_of(at, seen)
+        yield from desk.lay_out()  # an operator has deleted it, and what does not exist can't be watched
+
+
+def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:
+    """Return the operations that read a whole queue."""
+    return Get(at.path, ticket), Children(at.items, ticket), Children(at.claims, ticket)
+
+
+def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
+    """Return what was read of a queue.
+
+    Raises:
+        ForeignNodeError: the path belongs to something else.
+        ValueError: the queue was made with another order or size.
+    """
+    node, listed, claims = (*seen, ())[:3]
+    header = None if node is None else Header.of(at.path, node)
+    if header is not None:
+        header.check(at.path, at.header)
+    names = items(at.path, listed, at.order)
+    return Sight(names, free(names, claims), header is not None and header.state != "open")

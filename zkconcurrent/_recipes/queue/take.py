@@ -1,0 +1,306 @@
+"""Taking items out of a queue, or claiming them.
+
+A consumer takes the next item at once, from a listing that it keeps. A consumer queues only if it sees no free item,
+and only the first in that queue watches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from ..._errors import ForeignNodeError
+from ..._protocol.operations import (
+    BadVersion,
+    Children,
+    Create,
+    CreatePersistent,
+    Delete,
+    Discard,
+    Get,
+    MarkDeleted,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    Part,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    WaitGone,
+    next_version,
+)
+from ..._protocol.rules import MUTEX, blockers
+from ..._protocol.ticket import Ticket
+from ..lock import join
+from ..receipts import ready, write
+from .order import due, frame, milliseconds, unframe
+from .state import Closed, Desk, Errand, Layout, Sight, Taken, look, reads, sight_of
+
+_NOTHING_SEEN = Sight([], [], closed=False)
+AHEAD = 8  # items that are read together, while no other consumer is in the way
+
+
+def takeable(desk: Desk, sight: Sight) -> list[str]:
+    """Return the free items that may be taken: in a timed queue, those that are due by our clock."""
+    if not desk.at.order.timed:
+        return sight.free
+    return sight.free[: bisect(sight.free, milliseconds(desk.clock()), key=due)]
+
+
+def until_due(desk: Desk, sight: Sight) -> Callable[[], float] | None:
+    """Return a function that returns in how many seconds the first free item is due; None if none is to be awaited."""
+    if not (desk.at.order.timed and sight.free):
+        return None
+    first = due(sight.free[0])
+    return lambda: (first - milliseconds(desk.clock())) / 1000
+
+
+def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
+    """Take the next item, or claim it; None if there is none.
+
+    Args:
+        errand: the call; its purpose is "get" or "claim".
+        wait: whether to wait for an item.
+
+    Raises:
+        Closed: the queue is shut down, and no item is left.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if (taken := (yield from seize_kept(errand))) is not None:
+        return taken
+    sight = yield from look(desk)
+    while names := takeable(desk, sight):
+        if (taken := (yield from seize_first(errand, names))) is not None:
+            return taken
+        sight = yield from look(desk)
+    if sight.over:
+        raise Closed
+    if not wait:
+        return None
+    while True:
+        ticket: Ticket = yield NewTicket(at.consumers)
+        listing = Children(at.consumers, ticket)
+        try:
+            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.consumers))
+            while ahead := blockers(ticket.name, queue, MUTEX):
+                names, sight, queue = [], _NOTHING_SEEN, ()  # as in `queue.acquire`
+                seen = yield WaitGone(ticket, ahead[0], (listing,))
+                (queue,) = seen or [(yield listing)]
+                del seen
+                if ticket.name not in queue:
+                    raise NodeGone
+            sight = yield from look(desk, ticket)
+            while not sight.over:
+                if not (names := takeable(desk, sight)):
+                    left = until_due(desk, sight)
+                    sight, queue = _NOTHING_SEEN, ()
+                    yield Wait(ticket, left)
+                elif (taken := (yield from seize_first(errand, names, ticket))) is not None:
+                    return taken
+                # Read without watches first: those of a consumer that now takes an item would only cost events.
+                queue, *seen = yield listing, *reads(at, ticket)
+                if ticket.name not in queue:
+                    raise NodeGone
+                sight = sight_of(at, seen)
+                del seen
+                if not takeable(desk, sight):
+                    sight = yield from look(desk, ticket)
+            yield Discard(ticket)
+            raise Closed
+        except Requeue:
+            yield Discard(ticket)
+
+
+def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take the first of the items that is still there; None if none is."""
+    desk = errand.desk
+    desk.rivals = False
+    if not desk.at.order.keeps:
+        made_anew = desk.made_anew
+        for first in names:
+            desk.read.pop(first, None)
+            taken = yield from seize(errand, first, ticket)
+            if taken is not None or desk.made_anew != made_anew:
+                return taken
+        return None
+    desk.keep(names)
+    errand.names.clear()
+    return (yield from seize_kept(errand, ticket))
+
+
+def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take the first of the items in the listing that is kept; None if none is still there."""
+    while (name := errand.next_name()) is not None:
+        if (taken := (yield from seize(errand, name, ticket))) is not None:
+            return taken
+        errand.names.clear()
+    return None
+
+
+def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
+
+    The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried, and
+    an error of another cause, which a signal handler has raised, say, takes nothing.
+
+    Raises:
+        ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
+            buried the item. Or its node is no item's.
+        NodeGone: our node in that queue is gone.
+    """
+    desk, at, wanted = errand.desk, errand.desk.at, errand.purpose
+    item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
+    leaving = () if ticket is None else (Delete(ticket.node, ticket),)
+    while True:
+        yield from ready(errand)  # first: if the queue is destroyed from here on, our receipt goes with it
+        node = yield from fetch(desk, name)
+        if node is None:
+            return None
+        payloads, base = unframe(item, node.data)
+        attempts = max(0, node.version - base)
+        content, error = None, None
+        if not (spent := 0 < errand.most <= attempts):
+            content, error = errand.decoded(payloads[0])
+        buried = spent or (error is not None and not errand.most)
+        taken = Taken(name, payloads, node.version, base, attempts + 1, item=content)
+        own = Create(claim, errand.label, ephemeral=True)
+        parts: tuple[Part, ...]
+        if buried:
+            parts = own, Delete(claim), remove(at, taken), (yield from bury(at, taken))
+        elif error is not None:  # to be counted, while no other consumer has it
+            parts = own, Delete(claim), Set(item, node.data, node.version)
+        elif wanted == "get":
+            parts = own, Delete(claim), remove(at, taken), *leaving
+        else:
+            parts = own, Set(item, node.data, node.version), *leaving
+            taken = taken._replace(version=next_version(node.version))
+        fails = buried or error is not None
+        errand.taken, errand.purpose = taken, "bury" if fails else wanted
+        try:
+            results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not fails))
+        except NodeExists as failed:
+            errand.purpose = wanted
+            desk.meet_rivals()
+            if failed.part:
+                continue  # an item of this name was just buried
+            return None  # claimed
+        except (NoNode, BadVersion) as failed:
+            errand.purpose = wanted
+            desk.meet_rivals()
+            part = failed.part or 0
+            if part == 0:
+                yield from desk.lay_out()
+            elif part == len(parts):
+                return None  # our receipt is gone, and perhaps the queue
+            elif type(failed) is BadVersion:
+                yield Sync(item)  # it was claimed and given back, or one of its name was buried, since it was read
+            elif isinstance(parts[part], Create):
+                yield CreatePersistent(at.dead, b"")
+            elif parts[part] in leaving:
+                raise NodeGone from None
+            else:
+                return None  # gone
+            continue
+        if fails:
+            errand.applied = False  # first: an interrupt must not have the item put back
+            errand.put_down()
+            errand.purpose = wanted
+            if len(payloads) == 1 and buried:
+                errand.names.clear()
+            if error is not None:
+                raise undecodable(errand, taken, error) from error
+            if len(payloads) > 1:
+                continue
+            return None
+        desk.window = min(2 * desk.window, AHEAD)
+        if ticket is not None:
+            yield MarkDeleted(ticket)
+        if wanted == "get" and len(payloads) > 1:
+            desk.come_back_to(name)
+        elif wanted == "claim":
+            taken = yield from identified(errand, taken, results)
+            if not taken.session:  # it has ended with its session before its reply came
+                errand.applied = False
+                errand.put_down()
+                errand.leave_name()
+                return None
+        return taken
+
+
+def undecodable(errand: Errand, taken: Taken, error: Exception) -> ForeignNodeError:
+    """Return the error for an item that the codec can't decode, which was counted as an attempt or buried."""
+    at = errand.desk.at
+    outcome = f"the item was moved to {at.dead}, where dead() returns its bytes"
+    if errand.most:
+        outcome = f"that was attempt {taken.attempts} of {errand.most}, after which the item is moved to {at.dead}"
+    return ForeignNodeError(
+        f"{at.items}/{taken.name}",
+        f"the codec can't decode the item {taken.payloads[0][:100]!r}: {type(error).__name__}: {error}; {outcome}; "
+        "give all clients of the queue the same codec",
+    )
+
+
+def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
+    """Return an item's node, or None if another consumer has it; read those that come next, too.
+
+    While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
+    that those have taken: to list all items again each time would cost more the longer the queue is.
+    """
+    read = desk.read  # another thread may put its own in the place of these at any time
+    if name not in read or not desk.fresh:
+        names = [name, *islice(list(desk.names), desk.window - 1)]
+        reads = tuple(Get(f"{desk.at.items}/{each}") for each in names)
+        read_at = desk.clock()
+        if desk.rivals:
+            claims, *nodes = yield Children(desk.at.claims), *reads
+            nodes = [None if each in claims else node for each, node in zip(names, nodes, strict=True)]
+        else:
+            nodes = yield reads
+        if None in nodes:
+            desk.rivals = True
+        if not any(nodes):
+            if desk.window == AHEAD:  # the listing is too old to go on with
+                desk.names.clear()
+            desk.window = min(2 * desk.window, AHEAD)
+        read = dict(zip(names, nodes, strict=True))
+        desk.read, desk.read_at = read, read_at
+    return read.pop(name, None)
+
+
+def remove(at: Layout, taken: Taken) -> Part:
+    """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
+    item = f"{at.items}/{taken.name}"
+    if len(taken.payloads) > 1:
+        return Set(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
+    return Delete(item, version=taken.version)
+
+
+def bury(at: Layout, taken: Taken) -> Recipe[Part]:
+    """Return the operation that puts an item among the dead, beside those of its name: from the same node, say."""
+    path = f"{at.dead}/{taken.name}"
+    node: Node | None = yield Get(path)
+    if node is None:
+        return Create(path, frame(taken.payloads[:1]))
+    return Set(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
+
+
+def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = None) -> Recipe[Taken]:
+    """Complete a claimed item by the session and token of its claim; without a session, the claim is over."""
+    if results is not None:
+        stat = results[0][1]
+        taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)
+    else:
+        # Behind the sync by which the receipt was read. A claim of another session is another client's or, if ours has
+        # ended since, another thread's.
+        node: Node | None = yield Get(f"{errand.desk.at.claims}/{taken.name}")
+        if node is not None and node.session == errand.session:
+            taken = taken._replace(session=node.session, token=node.czxid)
+    errand.taken = taken
+    return taken

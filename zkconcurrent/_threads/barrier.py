@@ -1,0 +1,216 @@
+"""`Barrier`: `threading.Barrier` for every process that opens the same path."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from .._engine.driver import Call
+from .._errors import ZkConcurrentError
+from .._kazoo.link import KazooClient
+from .._protocol.operations import OutOfReach
+from .._recipes.barrier import (
+    Party,
+    View,
+    abort,
+    destroy,
+    finish,
+    glance,
+    leave,
+    most_parties,
+    outlast,
+    reset,
+    wait,
+    withdraw,
+)
+from .._runtime.waiting import Steps
+from .base.primitive import Primitive, discard_result, node_data
+
+
+class Barrier(Primitive):
+    """A point that a fixed number of parties, threads of any processes, reach and leave together, again and again.
+
+    A party breaks the barrier for all that wait with it if its timeout passes, its wait is interrupted, or its session
+    ends during the wait, as in `threading`. A task of `zkconcurrent.aio` that is cancelled only leaves. A party that
+    arrives while a generation is complete waits for the next. All parties that reach ZooKeeper within a third of the
+    session timeout learn the same outcome.
+
+    A broken barrier stays broken until `reset()`, and outlives its processes: if a killed party broke it, it is still
+    broken for the next run of a job. So give each run its own path (`f"/app/start/{job_id}"`) and `destroy()` it at the
+    end; or let the program that starts the parties call `reset()` first.
+
+    Layout:
+        `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
+        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left, removed when a later one begins; in
+        it `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
+
+    Invariant:
+        A generation trips only while the nodes of its first `parties` parties, without those that have left, all exist:
+        every living party passes, or none does. A party's node is created only in the current generation, and only if
+        that is not broken.
+
+    Cost:
+        To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, or 3 for the first party. Each arrival
+        wakes the first party. To trip: 2 writes in 1 round trip. One wakes all parties; the other creates the node of
+        the next generation. An action adds 2 writes before these. A party whose timeout passes: 1 write and 3 reads,
+        in 2 round trips, and the delete of its node.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the barrier's path; missing nodes are created, those above it as containers.
+        parties: the number of parties that trip the barrier; all processes must give the same. At most 10,000, or as
+            many as one request can name: about 5,300 if the path has 100 bytes.
+        action: called by the last party to arrive, in its own thread, before any party goes on. If the action raises an
+            exception, the barrier breaks. While the action runs, the other parties wait for it, even past their
+            timeouts.
+        timeout: how long `wait` waits by default, in seconds; None waits forever.
+
+    Raises:
+        TypeError: `parties` is not an integer, or the path is not a string.
+        ValueError: `parties` is less than 1, or too large; the path is invalid; or this client already uses it for
+            another primitive.
+
+    Source:
+        `threading.Barrier`; java.util.concurrent's `CyclicBarrier`; ZooKeeper's barrier recipe.
+    """
+
+    _kind = "Barrier"
+    _broken_error: type[Exception] = threading.BrokenBarrierError
+    _withdraw: Callable[[Party], object] | None = None
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        parties: int,
+        action: Callable[[], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        parties = int(operator.index(parties))  # `int`: the node's data needs a number, also for a bool
+        if parties < 1:
+            raise ValueError("parties must be >= 1")
+        super().__init__(client, path)
+        at_most = most_parties(self._session.link.full(path))
+        if parties > at_most:
+            raise ValueError(f"parties must be <= {at_most} at {path!r}: one request must name all of them")
+        self._parties = parties
+        self._action = action
+        self._timeout = timeout
+        self._view = View(self._path, parties)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until all parties have arrived, and go on together.
+
+        Args:
+            timeout: how long to wait for the others, in seconds; None uses the barrier's own. The timeout does not
+                bound the action: once the action runs, the call waits for its end.
+
+        Returns:
+            The arrival index, from 0 to `parties - 1`, a different one for each party.
+
+        Raises:
+            threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Or the caller's
+                timeout passes or its session ends, and either the barrier has not tripped, or no reply shows in time
+                whether it has: within a third of the session timeout or, while an action runs, within all of it.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ValueError: the barrier was made for another number of parties.
+            ForeignNodeError: the path has other nodes or data.
+            ClientError: the client can't be used here.
+        """
+        if timeout is None:
+            timeout = self._timeout
+        call = Call(self._session, self._path)
+        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), self._identity()))
+
+    def _wait_steps(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
+        party: Party | None = None
+        try:
+            arrival = wait(self._view, node_data(owner), acts=self._action is not None, withdraw=self._withdraw)
+            came = yield from call.run(arrival, deadline)
+            while isinstance(came, Party):
+                party = came
+                came = yield from self._conclude(call, party, timeout)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if party is not None and party.ticket in call.tickets:  # otherwise it leaves
+                with suppress(ZkConcurrentError):  # its missing node tells the others that it has left
+                    yield from call.run(leave(party), self._session.now())
+            raise
+        if came is None:
+            if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
+                session = self._session
+                session.keeper.start_soon(partial(session.keeper.spawn, partial(self._leave_later, party)))
+            raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
+        return came
+
+    def _conclude(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
+        """Do a party's part after its wait: act, or learn or decide the outcome. Return as the party's wait does."""
+        now, patience = self._session.now, self._session.longest_reply
+        if party.is_to_act:
+            assert self._action is not None
+            self._action()
+            return (yield from call.run(finish(party), None if timeout is None else now() + patience))
+        if party.others_decide():
+            return (yield from call.run(outlast(party), now() + patience))
+        # A party that may have arrived also waits for a reconnect: those that it has passed with must not be told
+        # another outcome.
+        return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
+
+    def _leave_later(self, party: Party) -> None:
+        with suppress(ZkConcurrentError):
+            call = Call(self._session, self._path)
+            call.wait(call.run(leave(party)))
+
+    def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
+        """Return the call that takes over the ticket of a party whose wait was cancelled, and the call's steps."""
+        call = Call(self._session, self._path, max_outage=1.0)
+        call.tickets.append(party.ticket)
+        return call, self._depart(call, party)
+
+    def _depart(self, call: Call, party: Party) -> Steps[None]:
+        try:
+            yield from call.run(withdraw(party))
+        except OutOfReach:  # for so long that the session is over, and the party's node gone with it
+            call.abandon()
+
+    def reset(self) -> None:
+        """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""
+        return self._run(reset(self._view), discard_result)
+
+    def abort(self) -> None:
+        """Break the barrier: parties that wait, or arrive before a `reset()`, get BrokenBarrierError."""
+        return self._run(abort(self._view), discard_result)
+
+    def destroy(self) -> None:
+        """Remove the barrier, broken or not, after its last use; the next party to arrive creates it again.
+
+        Raises:
+            RuntimeError: a party waits.
+            ForeignNodeError: the path has other nodes or data; none of them is deleted.
+            ClientError: the client can't be used here.
+        """
+        return self._run(destroy(self._view), self._check_unused)
+
+    @property
+    def parties(self) -> int:
+        """The number of parties that trip the barrier."""
+        return self._parties
+
+    @property
+    def n_waiting(self) -> int:
+        """The number of parties that wait; asks the leader. Cost: 3 reads, in 2 round trips."""
+        return self._run(glance(self._view, counts=True), lambda seen: seen[1])
+
+    @property
+    def broken(self) -> bool:
+        """Whether the barrier is broken; asks the leader. Cost: 2 reads, pipelined."""
+        return self._run(glance(self._view), lambda seen: seen[0].broken)
+
+    def __repr__(self) -> str:
+        state = self._view.state
+        known = "broken" if state and state.broken else f"waiters={self._view.waiting}/{self._parties}"
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {known}>"

@@ -1,0 +1,36 @@
+"""`cancel_waits()`: one thread ends the waits of others.
+
+A wait that is cancelled ends as an interrupted one does: the loop that waits raises the error in its steps, at their
+sleep. So the steps clean up after themselves, and no node is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from ..._engine.driver import Call
+from ..._errors import WaitCancelledError
+from ..._runtime.waiting import Waiting
+
+_WHY = "cancel_waits() has ended this wait: nothing is held, and no node is left"
+
+
+def waits(calls: Iterable[Call], target: object) -> list[Waiting]:
+    """Return the waits for the target that were not cancelled yet."""
+    return list({id(call.whole): call.whole for call in calls if target in call.whole.waits_for}.values())
+
+
+def cancel_waits(calls: Iterable[Call], target: object) -> int:
+    """End the waits for the target; return how many there were.
+
+    Any thread may call this, also in a signal handler. The call never waits.
+    """
+    ended = 0
+    for call in waits(calls, target):
+        why = partial(WaitCancelledError, call.path, _WHY)
+        # In one step: another thread, or an interrupt, may end it at the same moment.
+        ended += vars(call).setdefault("why_end", why) is why
+        call.wake()
+        call.waits_for = ()  # last: the caller may be interrupted, and call again
+    return ended

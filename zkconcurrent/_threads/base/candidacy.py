@@ -1,0 +1,397 @@
+"""The seat of an election, which the leader holds, and the candidacy by which a client stands for it.
+
+A seat is a lock whose nodes have the candidates' ids for data. In a block `with election.lead()` the calling thread
+holds the seat. For a candidacy a thread of the library holds it, and queues again after each loss.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from ..._engine.driver import POLL_INTERVAL, Call
+from ..._engine.holds import Hold, PathState
+from ..._engine.session import log
+from ..._errors import ClientError, LockLostError
+from ..._kazoo.link import KazooClient
+from ..._protocol.operations import Node, Recipe
+from ..._protocol.rules import LATCH, MUTEX
+from ..._protocol.ticket import State, Ticket
+from ..._recipes.election import Leader, follow, look, publish
+from ..._recipes.lock import contenders, list_queue
+from ..._runtime.live_set import LiveSet
+from ..._runtime.waiting import Steps, wait
+from .lock_base import LockBase
+
+T = TypeVar("T")
+LAYOUTS = {"selector": MUTEX, "latch": LATCH}
+
+
+def check_layout(layout: str) -> None:
+    """Refuse a layout that does not exist.
+
+    Raises:
+        ValueError: it is neither `selector` nor `latch`.
+    """
+    if not isinstance(layout, str) or layout not in LAYOUTS:
+        raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
+
+
+class Withdrawn(Exception):
+    """Raised in the steps of a candidacy, to end it."""
+
+
+class ElectionState(PathState):
+    """The state of an election that all objects of one client and path share.
+
+    Attributes:
+        candidacy: the client's last candidacy; None if the client has never stood.
+    """
+
+    candidacy: Candidacy | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether the client stands."""
+        return self.candidacy is not None and self.candidacy.goes_on
+
+    def stand(self, seat: Seat) -> None:
+        """Begin a candidacy, unless there is one."""
+        begun = Candidacy(seat)
+        try:
+            with self.session.lock:
+                if not self.stands:
+                    before, self.candidacy = self.candidacy, begun
+                    if before is not None:
+                        before.withdraw()  # if it goes on: a signal handler has begun it since this thread looked
+            self.start()
+        except BaseException:
+            begun.withdraw()  # its thread may run: an interrupt strikes in `spawn`, too
+            raise
+
+    def start(self) -> None:
+        """Start the candidacy's thread, unless it has begun.
+
+        A signal handler calls this, too: it may have interrupted the thread that was about to start it.
+        """
+        if (candidacy := self.candidacy) is not None and not candidacy.begun:
+            self.session.link.handler.spawn(candidacy.run)  # of several, the first runs
+
+    def forget(self) -> None:
+        """Forget all holds, and the candidacy, in a forked child: they are the parent's."""
+        super().forget()
+        self.candidacy = None
+
+
+class Candidacy:
+    """A candidacy, from `stand()` to `withdraw()`: a thread of the library queues, leads, and queues again.
+
+    It is a listener of its hold's loss, which wakes it; see `Loss`.
+
+    Attributes:
+        hold: its hold, while it leads.
+        withdrawn: the candidacy is to end.
+        begun: its thread runs, or has run.
+        thread: the number of its thread.
+        over: its thread has ended.
+        error: the error that has ended its thread, unless it was withdrawn.
+        waiters: the calls that its changes wake. Weak, as the candidacy outlives them: a task of a closed loop never
+            ends its call.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        self._seats = [seat]  # taken by the thread that runs
+        self._event: Any = None
+        self.hold: Hold | None = None
+        self.withdrawn = False
+        self.begun = False
+        self.thread: int | None = None
+        self.over = False
+        self.error: Exception | None = None
+        self.waiters: LiveSet[Call] = LiveSet()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the candidacy goes on."""
+        return not (self.withdrawn or self.over)
+
+    def withdraw(self) -> None:
+        """Have the candidacy end. Any thread may call this; the call never waits."""
+        self.withdrawn = True
+        self.set()
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Stand until the candidacy is withdrawn, or can't go on."""
+        try:
+            seat = self._seats.pop()
+        except IndexError:
+            return  # another thread runs it
+        self.thread = seat._session.identity()
+        self.begun = True  # before it looks: a withdrawal that sees it not begun does not wait for it
+        try:
+            while not self.withdrawn:
+                self._queue_and_lead(seat)
+        except Withdrawn:
+            pass
+        except Exception as error:
+            self.error = error.with_traceback(None)  # whose frames keep this, and the seat, alive
+            if not isinstance(error, ClientError):
+                log.error("the candidacy at %s has ended: %s", seat.path, error)
+        finally:
+            self.over = True
+            self._tell()
+
+    def _queue_and_lead(self, seat: Seat) -> None:
+        call = Call(seat._session, seat.path, seat._path_state)
+        owner = seat._identity()
+        call.why_end = self._why_stop
+        self._run(call, seat._acquire_steps(call, True, None, owner, 1))
+        hold = seat._mine()
+        if hold is None:
+            return  # in a forked child, or at the interpreter's exit
+        try:
+            with seat._session.lock:
+                hold.loss.add(self)
+            self.hold = hold
+            self._tell()
+            self._run(Call(seat._session, seat.path), self._leading(hold))
+        finally:
+            self.hold = None
+            with seat._session.lock:
+                hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it
+            with suppress(LockLostError):
+                if (ending := seat._begin_release(hold)) is not None:
+                    self._run(ending, seat._released(ending, hold))
+
+    def _run(self, call: Call, steps: Steps[T]) -> T:
+        self._event = call.session.link.sleep_event()  # a withdrawal from now on ends the first sleep
+        return wait(call, steps, self._event)
+
+    def _why_stop(self) -> Exception | None:
+        return Withdrawn() if self.withdrawn else None
+
+    def _leading(self, hold: Hold) -> Steps[None]:
+        while hold.alive and not self.withdrawn:
+            yield None
+
+    # -- the loss of its hold tells it so ------------------------------------------------------------------------
+
+    @property
+    def event(self) -> Candidacy:
+        """Itself: the loss sets it."""
+        return self
+
+    def set(self) -> None:
+        """Wake the thread; on any thread."""
+        if (event := self._event) is not None:
+            event.set()
+
+    def tell(self) -> None:
+        """Do nothing more: `set` has woken the thread."""
+
+    def _tell(self) -> None:
+        for call in self.waiters:
+            call.wake()
+
+
+class Seat(LockBase):
+    """The lock of an election, whose holder leads."""
+
+    _kind = "Election"
+    _path_state: ElectionState
+
+    def __init__(self, client: KazooClient, path: str, layout: str, data: bytes) -> None:
+        check_layout(layout)
+        self._layout = layout
+        self._rule = LAYOUTS[layout]
+        if layout == "latch":
+            self._kind = "Election(layout='latch')"
+        super().__init__(client, path)
+        self._data = data
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
+
+    def _new_state(self) -> ElectionState:
+        return ElectionState(self._session, self._path, self._kind)
+
+    def _new_recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+        return self._recipe(wait, self._data, owner)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Lead, on the calling thread; arguments and errors as `Lock.acquire`.
+
+        Raises:
+            RuntimeError: the caller leads, or its client stands, so it would wait for itself.
+        """
+        if (hold := self._mine()) is not None:
+            self._check(hold)
+            raise RuntimeError(f"the caller leads at {self._path}, and would wait for itself: leave that block first")
+        if self._path_state.stands:
+            raise RuntimeError(
+                f"the client stands at {self._path} already, and the caller would wait for that candidacy: call wait() "
+                "for its term, or withdraw() first"
+            )
+        call, steps = self._begin_acquire(blocking, timeout)
+        return self._await(call, steps)
+
+    def release(self) -> None:
+        """End the term of the calling thread; errors as `RLock.release`."""
+        self._release_level(self._hold_to_release())
+
+    def _standing(self) -> str:
+        """Return what the repr says of this client, as last known."""
+        leads = any(hold.alive for hold in self._path_state.all(self._rule.role))
+        return f"{'leads' if leads else 'stands' if self._path_state.stands else 'does not lead'} path={self._path!r}"
+
+    def _released(self, call: Call, hold: Hold) -> Steps[None]:
+        try:
+            yield from super()._released(call, hold)
+            return
+        except LockLostError:
+            pass  # so that the context of what is raised next is the block's own error
+        raise self._lost_error(hold)
+
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
+        return LockLostError(
+            self._path,
+            "the term was lost (the session expired, its lease ran out, or the leader's node was deleted), and another "
+            "candidate may lead",
+        )
+
+    # -- terms ---------------------------------------------------------------------------------------------------
+
+    def _check_term(self, hold: Hold) -> Hold:
+        """Return the hold of a term that goes on.
+
+        Raises:
+            LockLostError: it was lost.
+            RuntimeError: it has ended.
+            ClientError: the process was forked; the term belongs to its parent.
+        """
+        self._session.check_not_forked(self._path)
+        self._session.check_lease()
+        if (error := self._why_over(hold)) is not None:
+            raise error
+        return hold
+
+    def _why_over(self, hold: Hold) -> Exception | None:
+        if hold.ticket.state is State.LOST:
+            return self._lost_error(hold)
+        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended: lead again for a new one")
+
+    def _publish(self, hold: Hold, data: bytes) -> None:
+        if self._layout == "latch":
+            # Its watch on the leader's node fires once, and it waits for the event of a delete alone (seen with 5.4.0).
+            raise RuntimeError(
+                f"the election {self._path} can't publish: a LeaderLatch of Curator that waits behind a node that was "
+                "rewritten misses the delete of that node, and would never lead; put the data into the id, or use the "
+                "layout 'selector' in every client"
+            )
+        self._check_term(hold)
+        call = Call(self._session, self._path)
+        call.why_end = partial(self._why_over, hold)
+        return self._await(call, self._publishing(call, hold, data))
+
+    def _publishing(self, call: Call, hold: Hold, data: bytes) -> Steps[None]:
+        yield from call.run(publish(hold.ticket, data))
+        self._check_term(hold)
+
+    # -- what clients see of each other --------------------------------------------------------------------------
+
+    def _look(self, then: Callable[[Leader], T]) -> T:
+        return self._run(look(self._path, self._rule), then)
+
+    def _line(self, then: Callable[[list[tuple[str, Node]]], T]) -> T:
+        return self._run(contenders(self._path, self._rule), lambda found: then(found[1]))
+
+    def _follow(self, seen: tuple[Leader] | None) -> tuple[Leader]:
+        return self._run(follow(self._path, self._rule, seen), lambda leader: (leader,))
+
+    # -- the candidacy -------------------------------------------------------------------------------------------
+
+    def stand(self) -> None:
+        """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
+
+        def begin(_: object) -> None:
+            self._path_state.stand(Seat(self._client, self._path, self._layout, self._data))
+
+        return self._run(list_queue(self._path, self._rule), begin)
+
+    def leads(self) -> bool:
+        """Return whether this client leads; see `Election.is_leader`."""
+        self._session.check_lease()
+        return not self._session.suspect and any(hold.alive for hold in self._path_state.all(self._rule.role))
+
+    def wait(self, timeout: float | None, then: Callable[[Hold], T]) -> T | None:
+        """Wait for the candidacy's term; return `then(its hold)`; see `Election.wait`."""
+        candidacy = self._path_state.candidacy
+        if candidacy is None:
+            self._session.check_usable(self._path)
+            raise RuntimeError(f"the client does not stand at {self._path}: call stand() first")
+        mine = self._mine()
+        if timeout is None and mine is not None and mine.alive:
+            raise RuntimeError(
+                f"the caller leads at {self._path}, and its client's candidacy would wait for it: leave that block "
+                "first"
+            )
+        call = Call(self._session, self._path)
+        return self._await(call, self._awaiting(call, candidacy, self._until(timeout), then))
+
+    def _awaiting(
+        self, call: Call, candidacy: Candidacy, deadline: float | None, then: Callable[[Hold], T]
+    ) -> Steps[T | None]:
+        session = self._session
+        candidacy.waiters.add(call)
+        try:
+            self._path_state.start()
+            while candidacy.goes_on:
+                session.check_usable(self._path)
+                hold = candidacy.hold
+                if hold is not None and hold.alive and self.leads():
+                    return then(hold)
+                left = None if deadline is None else deadline - session.now()
+                if left is not None and left <= 0:
+                    return None
+                if left is None and session.identity() == candidacy.thread:
+                    raise ClientError(
+                        self._path,
+                        "a finalizer called wait() on the candidacy's own thread, and would wait for it: use a timeout",
+                    )
+                if hold is not None:  # suspect; nothing wakes the call when it no more is
+                    left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
+                yield left
+            if candidacy.error is not None and not candidacy.withdrawn:
+                raise copy.copy(candidacy.error)
+            return None
+        finally:
+            candidacy.waiters.discard(call)
+
+    def withdraw(self) -> None:
+        """End the candidacy; see `Election.withdraw`."""
+        self._session.check_not_forked(self._path)
+        call = Call(self._session, self._path)
+        return self._await(call, self._withdrawing(call))
+
+    def _withdrawing(self, call: Call) -> Steps[None]:
+        session, candidacy = self._session, self._path_state.candidacy
+        if candidacy is None:
+            return
+        candidacy.waiters.add(call)
+        try:
+            candidacy.withdraw()
+            if (hold := candidacy.hold) is not None:
+                with session.lock:
+                    hold.loss.tell()  # at once: its thread may be long in coming, as after a stop of the process
+            if session.link.on_own_thread() or session.identity() == candidacy.thread:
+                return  # the thread may need it, or the call is a finalizer's that suspends that thread
+            until = session.now() + session.patience
+            while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
+                yield left
+        finally:
+            candidacy.waiters.discard(call)

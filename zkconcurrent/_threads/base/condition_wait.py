@@ -1,0 +1,129 @@
+"""One wait on a condition: the lock is released, and acquired again however the wait ends."""
+
+from __future__ import annotations
+
+from ..._engine.calls import Calls
+from ..._engine.driver import Call
+from ..._engine.holds import Hold, lost_error
+from ..._errors import ZkConcurrentError
+from ..._protocol.operations import OutOfReach
+from ..._protocol.ticket import State
+from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
+from ..._recipes.nodes import FirstLook
+from ..._runtime.waiting import FRAMES, Steps, check_depth, outlast
+from .lock_base import LockBase
+from .primitive import node_data
+
+MAX_OUTAGE = 1 / 3  # of the session timeout; for so long an interrupted wait waits for a service that is out of reach
+
+
+class ConditionWait:
+    """One wait of one thread or task. It makes two calls, as the second must follow however the first ends.
+
+    Attributes:
+        hold: the hold of the lock that it releases.
+        call: the call that releases the hold and waits.
+        begun: how often the lock's acquire has begun.
+    """
+
+    __slots__ = ("_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
+
+    def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
+        check_depth(FRAMES + 5)  # or the lock could not be acquired again
+        self._lock = lock
+        self._first = first
+        self._waiters = waiters
+        self._owner = owner
+        self.hold = hold
+        self.begun = 0
+        self.call = Call(lock._session, waiters, lock._path_state)
+
+    def steps(self, deadline: float | None) -> Steps[bool]:
+        """Release the hold and wait; return whether the waiter was notified, or may have been.
+
+        Raises:
+            LockLostError: the lock was lost before it was released.
+            RuntimeError: another thread has just released it.
+        """
+        call, hold, path_state = self.call, self.hold, self._lock._path_state
+        if not path_state.claim(hold, self._owner):
+            raise RuntimeError(self._lock._why_not_held("cannot wait on un-acquired lock"))
+        call.given_up = hold.ticket
+        path_state.drop(hold)
+        # No deadline: the caller must know the outcome before it goes on.
+        recipe = release_and_queue(hold.ticket, self._waiters, node_data(self._owner), self._first)
+        ticket = yield from call.run(recipe)
+        call.settled = True
+        if ticket is not None:
+            if (yield from call.run(outwait(ticket), deadline)):
+                return True
+            return bool((yield from call.run(withdraw(ticket))))
+        if hold.ticket.state is State.LOST:
+            raise lost_error(hold)
+        return True
+
+    def end(self) -> bool:
+        """End the wait; return whether the hold was released and must be acquired again. A second call changes nothing.
+
+        Never waits.
+        """
+        hold, path_state = self.hold, self._lock._path_state
+        if hold.claimant != self._owner:
+            return False  # never claimed, or already put back
+        self.call.abandon()
+        if hold.alive or hold.ticket.state is State.LOST:  # it was not released
+            path_state.put_back(hold)
+            return False
+        self._lock._session.discard(hold.ticket)
+        return True
+
+    def reacquire(self, calls: Calls, struck: BaseException | None) -> Steps[BaseException | None]:
+        """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
+
+        An interrupt at a sleep changes nothing else, so the call keeps its place in the queue; an interrupt at another
+        line has it queue anew. After either, the call waits for `MAX_OUTAGE` at most while ZooKeeper is out of reach,
+        and the hold is lost instead.
+
+        Args:
+            calls: the container for the calls that this makes.
+            struck: the error that has ended the wait, if any.
+
+        Raises:
+            ZkConcurrentError: the lock can't be acquired.
+        """
+        lock, hold = self._lock, self.hold
+        session = lock._session
+        late: BaseException | None = None
+        max_outage = None if isinstance(struck or Exception(), Exception) else MAX_OUTAGE
+
+        def note(error: BaseException) -> None:
+            nonlocal late, max_outage
+            late = error
+            if not isinstance(error, Exception):
+                call.max_outage = max_outage = MAX_OUTAGE  # from now on, also in the present sleep
+
+        try:
+            while True:
+                self.begun += 1
+                call = calls.add(Call(session, lock.path, lock._path_state, max_outage=max_outage))
+                try:
+                    if lock._mine() is None:
+                        yield from outlast(lock._acquire_steps(call, True, None, self._owner, hold.depth), note)
+                    # A call of its own, which can be abandoned without the lock.
+                    call = calls.add(Call(session, self._waiters, max_outage=max_outage))
+                    for ticket in self.call.tickets:
+                        if not session.is_discarded(ticket):
+                            yield from outlast(call.run(clear(ticket)), note)
+                    return late
+                except (GeneratorExit, ZkConcurrentError):
+                    raise
+                except OutOfReach:
+                    if lock._mine() is None:
+                        hold.ticket.become(State.LOST)
+                        lock._path_state.put_back(hold)
+                    return late
+                except BaseException as error:  # not at a sleep
+                    call.abandon()
+                    note(error)
+        finally:
+            late = struck = None  # or the traceback and this frame keep each other, and the lock, alive

@@ -1,0 +1,346 @@
+"""What `Dict` and `Set` share: the copy that serves their reads, and their writes."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ..._arguments.paths import check_length, check_path, plain
+from ..._engine.driver import Call
+from ..._engine.holds import PathState
+from ..._engine.session import Dropped, Session, log
+from ..._errors import ClientError, OutcomeUnknownError
+from ..._kazoo.link import KazooClient
+from ..._kazoo.replies import no_wakeup
+from ..._protocol.operations import Recipe
+from ..._protocol.ticket import Ticket
+from ..._recipes.map import write
+from ..._recipes.map.mirror import NEVER, Entry, Layout, Mirror, follow
+from ..._recipes.map.write import Flight, Unknown
+from ..._runtime.waiting import Steps
+from .primitive import Primitive, discard_result, node_data
+
+T = TypeVar("T")
+R = TypeVar("R")
+POLL_INTERVAL = 0.5  # seconds
+
+
+class MirrorState(PathState):
+    """The state that all objects of one client and path share: the copy, and the follower that keeps it current.
+
+    Attributes:
+        mirror: the copy.
+        follower: keeps it current.
+        followers: those of all copies of the client.
+    """
+
+    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+        super().__init__(session, at.path, kind)
+        self.mirror = Mirror(at, session.lock)
+        self.follower = _Follower(self.mirror)
+        self.followers = _followers.setdefault(session, _Followers())
+        weakref.finalize(self, _drop, self.mirror, session.dropped).atexit = False
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the copy was listed on the present connection."""
+        link = self.session.link
+        return link.connected and self.mirror.listed_on is link.connection
+
+    @property
+    def current(self) -> bool:
+        """Whether reads may use the copy: it was listed on this connection, or there is no connection to list it on."""
+        link, mirror = self.session.link, self.mirror
+        return mirror.listed_on is link.connection or (mirror.listed and not link.connected)
+
+    def forget(self) -> None:
+        """Serve nothing in a forked child."""
+        super().forget()
+        self.mirror.listed, self.mirror.listed_on = False, NEVER
+
+
+class _Follower:
+    """Keeps a copy current. It refers to the copy alone, so that dropped objects can be collected.
+
+    Attributes:
+        error: the error with which it has ended.
+        runs: the thread has taken it up, and it has not ended.
+        woken: its call was woken since it ran last.
+        due: when its sleep ends.
+    """
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.mirror = mirror
+        self.error: Exception | None = None
+        self.runs = False
+        self.woken = False
+        self.due = math.inf
+        self._steps: Steps[None] | None = None
+
+    def go_on(self, session: Session, wake: Callable[[], None]) -> None:
+        """Take the steps up to the next sleep; `wake` ends the thread's sleep."""
+        now = session.now
+        if not self.woken and now() < self.due:
+            return
+        woken, self.woken = self.woken, False
+        try:
+            if self._steps is None:
+                self._steps = self._follow(session, wake)
+                pause = next(self._steps)
+            else:
+                pause = self._steps.send(woken)
+            self.due = math.inf if pause is None else now() + pause
+        except StopIteration:
+            pass
+        except Exception as error:
+            self.error = error
+            log.debug("the copy of %s is not kept current any more: %r", self.mirror.at.path, error)
+            self.end(session)
+
+    def _follow(self, session: Session, wake_thread: Callable[[], None]) -> Steps[None]:
+        mirror = self.mirror
+
+        def wake() -> None:
+            self.woken = True
+            wake_thread()
+
+        while not mirror.closed:
+            call = Call(session, mirror.at.path)
+            call.begin(wake)
+            try:
+                yield from call.run(follow(mirror, session.wake_calls))
+            finally:
+                call.abandon()
+        self.end(session)
+
+    def end(self, session: Session) -> None:
+        """Serve nothing any more; the next read begins it anew."""
+        mirror, self._steps = self.mirror, None
+        mirror.listed, mirror.listed_on = False, NEVER
+        mirror.end(mirror)  # a read of it may have failed
+        session.stop_watching_tree(mirror.at.entries, mirror.changes)
+        self.runs = False
+        session.wake_calls()
+
+
+class _Followers:
+    """The followers of one session. One thread, which runs while there are any, takes the steps of all.
+
+    Attributes:
+        thread: the thread's number, while it runs.
+    """
+
+    def __init__(self) -> None:
+        self.thread: int | None = None
+        self._begun: deque[_Follower] = deque()
+        self._idle = deque([True])  # the thread that takes it follows
+        self._wake: Callable[[], None] = no_wakeup
+
+    def begin(self, session: Session, follower: _Follower) -> None:
+        """Begin a follower, unless it goes on; start the thread unless it runs."""
+        if not follower.runs:
+            follower.error = None
+            if follower not in self._begun:
+                self._begun.append(follower)
+        self._start(session)  # in any case: an interrupt may have come between the two
+
+    def _start(self, session: Session) -> None:
+        if self._idle:
+            session.link.handler.spawn(self._run, session)
+        else:
+            self._wake()
+
+    def _run(self, session: Session) -> None:
+        try:
+            self._idle.pop()  # here: an interrupt may strike the caller anywhere
+        except IndexError:
+            return
+        self.thread = session.identity()
+        call, going_on = Call(session, ""), list[_Follower]()
+        try:
+            call.wait(self._steps(session, call, going_on))
+        except Exception:
+            log.exception("copies are not kept current any more, until they are read again")
+        finally:
+            for follower in going_on:
+                follower.end(session)
+            self.thread, self._wake = None, no_wakeup
+            self._idle.append(True)
+            if self._begun:
+                self._start(session)
+
+    def _steps(self, session: Session, call: Call, going_on: list[_Follower]) -> Steps[None]:
+        self._wake = call.wake
+        while True:
+            while self._begun:
+                begun = self._begun.popleft()
+                if begun not in going_on:  # two threads may have begun it
+                    begun.runs = begun.woken = True
+                    going_on.append(begun)
+            for follower in list(going_on):
+                follower.go_on(session, call.wake)
+                if not follower.runs:
+                    going_on.remove(follower)
+            if not going_on and not self._begun:
+                return
+            until = min((each.due for each in going_on), default=math.inf)
+            yield None if until == math.inf else max(0.0, until - session.now())
+
+
+_followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDictionary()
+
+
+def _drop(mirror: Mirror, dropped: Any) -> None:
+    """Finalize: only queue the work, as a finalizer may run anywhere."""
+    dropped.append(Dropped([], [writer.ticket for writer in mirror.writers]))
+    mirror.close()
+
+
+class _Landing:
+    """Ends the flight of a call. Does so again if an interrupt strikes meanwhile and the call is abandoned."""
+
+    def __init__(self, session: Session, flight: Flight) -> None:
+        self._session = session
+        self._flight = flight
+
+    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+        """Give the writer back, or discard it if it is unknown what was applied."""
+        if (useless := self._flight.end()) is not None:
+            self._session.dropped.append(Dropped([], [useless]))
+            self._session.wake_keeper()
+
+
+class MapBase(Primitive):
+    """The methods that `Dict` and `Set` share."""
+
+    _path_state: MirrorState
+
+    def __init__(self, client: KazooClient, path: str, *, ephemeral: bool = False) -> None:
+        self._ephemeral = bool(ephemeral)
+        self._layout = Layout(check_path(path), self._kind, self._ephemeral)
+        super().__init__(client, path)
+        self._mirror = mirror = self._path_state.mirror
+        self._link = self._session.link
+        if mirror.at != self._layout:
+            raise ValueError(
+                f"this client has made the {self._kind} at {path!r} with ephemeral={mirror.at.ephemeral}, not "
+                f"{self._layout.ephemeral}: all must give the same"
+            )
+
+    def _new_state(self) -> MirrorState:
+        return MirrorState(self._session, self._kind, self._layout)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the copy may be old: no server is in reach, or it is from an earlier connection. Sends nothing."""
+        mirror = self._mirror
+        return self._session.suspect or mirror.listed_on is not self._link.connection
+
+    def ready(self) -> None:
+        """Wait until the copy is listed on the present connection. Without this call, the first read waits for that.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path belongs to something else.
+            ValueError: other clients use the path with another `ephemeral`.
+        """
+        return self._catch_up(False)
+
+    def clear(self) -> None:
+        """Remove all entries that exist when the call begins."""
+        return self._write(write.clear, discard_result)
+
+    def destroy(self) -> None:
+        """Remove all nodes, entries included.
+
+        Raises:
+            RuntimeError: another client has written here in its present session; nothing was deleted. If that client
+                came during the call, and there were more than 100 entries, some entries may be gone.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
+                nodes has children, some of the others may be gone.
+        """
+        return self._run(write.destroy(self._mirror), self._check_unused)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _copy(self) -> dict[str, Entry]:
+        """Return the copy, as soon as it may be served."""
+        mirror = self._mirror
+        if mirror.listed_on is not self._link.connection:
+            self._await_copy()
+        return mirror.entries
+
+    def _await_copy(self) -> None:
+        if not self._path_state.current:
+            self._catch_up(True)
+
+    def _catch_up(self, serves_old: bool) -> None:
+        """Wait until the copy is listed. With `serves_old`, an earlier listing will do while no server is in reach."""
+        session, state = self._session, self._path_state
+        call = Call(session, self._path)
+
+        def steps() -> Steps[None]:
+            began = False
+            while not (state.current if serves_old else state.fresh):
+                session.check_usable(self._path)
+                if began and (error := state.follower.error) is not None:
+                    raise error.with_traceback(None)
+                state.followers.begin(session, state.follower)
+                began = True
+                yield POLL_INTERVAL
+                session.run_posted()
+
+        if state.followers.thread == session.identity():
+            raise ClientError(
+                self._path,
+                "a finalizer reads the copy on the thread that updates all copies, and would wait for it: use another "
+                "thread",
+            )
+        self._check_may_block()
+        return self._await(call, steps())
+
+    def _write(self, make: Callable[[Flight], Recipe[T]], then: Callable[[T], R]) -> R:
+        """Run a write; return `then(result)`."""
+        session = self._session
+        flight = Flight(self._mirror, node_data(self._identity()))
+        landing = _Landing(session, flight)
+        call = Call(session, self._path, landing)
+
+        def steps() -> Steps[R]:
+            flight.mirror.begin(flight)
+            try:
+                result: Any = yield from call.run(make(flight))
+            except Unknown:
+                raise OutcomeUnknownError(
+                    self._path,
+                    "the session ended, so it is unknown whether the write was applied; read the entry, and decide "
+                    "whether to repeat the write",
+                ) from None
+            finally:
+                landing.drop_tickets([])
+            return then(result)
+
+        return self._await(call, steps())
+
+    def _check_key(self, key: Any) -> str:
+        """Return the key, if an entry can have it.
+
+        Raises:
+            TypeError: it is not a string.
+            ValueError: it is empty, or too long.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"a key must be a str, not {type(key).__name__}")
+        if not key:
+            raise ValueError("a key must not be empty")
+        check_length("the path of a key", self._layout.entry(key))
+        return plain(key)
+
+    def __repr__(self) -> str:
+        mirror = self._mirror
+        known = f"{len(mirror.entries)} entries{', stale' * self.stale}" if mirror.listed else "not read yet"
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: {known}>"

@@ -1,0 +1,313 @@
+"""A primitive: an object for one path of one client, whose calls block as `threading`'s do."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache, update_wrapper
+from inspect import signature
+from types import FunctionType
+from typing import Any, TypeVar
+
+from ..._arguments.paths import check_path
+from ..._engine.driver import Call
+from ..._engine.holds import PathState
+from ..._engine.session import Session
+from ..._errors import LockLostError
+from ..._kazoo.link import KazooClient
+from ..._protocol.operations import Recipe
+from ..._recipes.destroy import Users, named
+from ..._recipes.nodes import FirstLook
+from ..._runtime.event_loop import check_may_block
+from ..._runtime.identity import name
+from ..._runtime.waiting import Steps, wait
+
+T = TypeVar("T")
+R = TypeVar("R")
+HOST = socket.gethostname()
+_UNKNOWN = object()
+
+
+class Waiter:
+    """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
+
+    _await = staticmethod(wait)  # runs a call to its end; a method does this last
+
+    def _deadline(self, blocking: bool, timeout: float) -> float | None:
+        """Convert `acquire(blocking, timeout)` arguments to a deadline by the monotonic clock; None waits forever."""
+        check_timeout(blocking, timeout)
+        if blocking and timeout:
+            self._check_may_block()
+        if not blocking:
+            timeout = 0.0  # one attempt: the driver waits for the reply, and for nothing else
+        return None if timeout == -1 else self._session.now() + timeout
+
+    def _until(self, timeout: float | None) -> float | None:
+        """Convert a `wait(timeout)` argument to a deadline. None waits forever; zero or less makes one attempt."""
+        return self._deadline(True, -1 if timeout is None else max(timeout, 0.0))
+
+    def _check_may_block(self) -> None:
+        """Warn of a wait that would stop an event loop; refuse one that would stop it forever."""
+        check_may_block(self._holding_tasks)
+
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        """Return (path, task) for each task of this process that holds a path for which an acquire would wait."""
+        return ()
+
+    _session: Session
+
+
+class Named:
+    """A class whose constructor has its name in errors such as a missing argument, also if a base class defines it."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherited: Any = cls.__init__
+        if "__init__" not in vars(cls) and isinstance(inherited, FunctionType):
+            own: Any = FunctionType(
+                inherited.__code__, inherited.__globals__, "__init__", inherited.__defaults__, inherited.__closure__
+            )
+            update_wrapper(own, inherited, updated=())
+            del own.__wrapped__  # it is no wrapper, but the function itself
+            own.__kwdefaults__ = inherited.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
+
+
+class ByName(Named):
+    """An object that is pickled by name: its class, its arguments and the URL of its client.
+
+    Unpickling makes a new object, which holds nothing and uses the receiving process's own client: see
+    `_connect.process_client`. The constructor keeps each argument in an attribute of the same name, with or without an
+    underscore.
+    """
+
+    def __reduce__(self) -> Any:
+        found: Any = self
+        try:
+            client, name = opens_by_name(found.client)
+        except ValueError as why:
+            raise self._not_pickled(f"{why}; ") from None
+        arguments = {}
+        for each in list(signature(type(found).__init__).parameters)[1:]:
+            arguments[each] = getattr(found, f"_{each}", getattr(found, each, _UNKNOWN))
+            if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
+                raise self._not_pickled(f"its argument {each!r} is not kept as self._{each}; ")
+        if arguments.get("on_lost") is not None:
+            raise self._not_pickled("it has on_lost, which is called in this process; ")
+        takes = [each for each, value in arguments.items() if value is found.client]
+        given = {each: value for each, value in arguments.items() if each not in takes}
+        return _made_again, (type(found), client, name, takes, given)
+
+    def _not_pickled(self, why: str) -> TypeError:
+        found: Any = self
+        return TypeError(
+            f"cannot pickle {type(found).__name__} {found.path!r}: {why}open a client in the other process and make "
+            "the object there, with the same path"
+        )
+
+    def __deepcopy__(self, memo: object = None) -> Any:
+        # A copy would be on another client, and so would wait for this one in one thread.
+        raise TypeError(f"cannot copy {self!r}: make another object, with the same client and path")
+
+    __copy__ = __deepcopy__
+
+
+def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iterable[Any]]:
+    """Return the function that opens such a client in another process, and its arguments.
+
+    Raises:
+        ValueError: another process could not, or should not, open it; the error says why.
+    """
+    found: Any = getattr(client, "by_name", None)
+    if found is None:
+        raise ValueError("its client was not opened by connect()")
+    return found()  # type: ignore[no-any-return]
+
+
+def _made_again(
+    kind: Any, opens: Callable[..., KazooClient], name: Iterable[Any], takes: Iterable[str], given: dict[str, Any]
+) -> Any:
+    """Make the unpickled object: `takes` names the arguments that get the client, `given` has all others."""
+    return kind(**dict.fromkeys(takes, opens(*name)), **given)
+
+
+class Primitive(ByName, Waiter):
+    """An object for one path of one client; all objects of the same client and path share one `PathState`.
+
+    Attributes:
+        _kind: the kind of primitive; the client refuses to make another kind at the same path.
+        _part: the name, below the path, of another primitive that belongs to this one; empty if there is none.
+    """
+
+    _kind: str
+    _part = ""
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        self._path = check_path(path)
+        self._client = client
+        self._session = session = Session.of(client)
+        self._identity = session.identity
+        self._path_state = session.path_state(path, self._kind, self._new_state, self._part)
+
+    def _new_state(self) -> PathState:
+        """Return the state that all objects of this client and path share."""
+        return PathState(self._session, self._path, self._kind)
+
+    def _share_first_look(self, kind: str) -> FirstLook:
+        """Return the first look at the path, the same for all objects of this client and path."""
+        with self._session.lock:
+            first = self._path_state.first_look = self._path_state.first_look or FirstLook(self._path, kind)
+        return first
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._client
+
+    @property
+    def path(self) -> str:
+        """The path. All processes that open it share this primitive."""
+        return self._path
+
+    def _run(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None, late: Any = None) -> R:
+        """Run a recipe; return `then(result)`, or `late` if the deadline passes first."""
+        call = Call(self._session, self._path)
+
+        def steps() -> Steps[R]:
+            result: Any = yield from call.run(recipe, deadline)
+            return late if result is None and deadline is not None else then(result)
+
+        return self._await(call, steps())
+
+    def _run_and_note(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
+        """Run a recipe and note its result; return `then(result)`, or False if the deadline passes first."""
+
+        def noted(result: T) -> R:
+            self._note(result)
+            return then(result)
+
+        return self._run(recipe, noted, deadline, late=False)
+
+    def _run_query(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
+        """As `_run_and_note`, for a recipe that only reads: another call may have noted a newer value meanwhile."""
+        began = self._path_state.notes
+
+        def looked(result: T) -> R:
+            if self._path_state.notes == began:
+                self._path_state.last_seen = result
+            return then(result)
+
+        return self._run(recipe, looked, deadline, late=False)
+
+    def _check_unused(self, using: Users) -> None:
+        """Refuse a `destroy` that has found users.
+
+        Raises:
+            RuntimeError: there are any; the error names them.
+        """
+        if using:
+            raise RuntimeError(
+                f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {named(using)}"
+            )
+
+    def _note(self, seen: object) -> None:
+        """Note the last known value of state that other clients change too."""
+        self._path_state.notes += 1
+        self._path_state.last_seen = seen
+
+
+def discard_result(_: object) -> None:
+    """Discard a result."""
+
+
+def node_data(owner: int) -> bytes:
+    """Return the data of a node: the host, process and owner that create it, and the time."""
+    # Only the beginning of the name: a long thread name must not make the request too large.
+    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60]), time.time())
+
+
+@lru_cache
+def _origin(pid: int, thread: str) -> bytes:
+    """Return the constant part of a node's data, as JSON without its closing brace."""
+    return json.dumps({"host": HOST, "pid": pid, "thread": thread})[:-1].encode()
+
+
+def check_timeout(blocking: bool, timeout: float) -> None:
+    """Refuse the arguments that `threading` refuses.
+
+    Raises:
+        TypeError: the timeout is None, with which kazoo's locks wait forever.
+        ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
+        OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+    """
+    if timeout is None:
+        raise TypeError("timeout must be a number of seconds, not None: -1 waits forever")
+    if not blocking and timeout != -1:
+        raise ValueError("can't specify a timeout for a non-blocking call")
+    if timeout != timeout:
+        raise ValueError("Invalid value NaN (not a number)")
+    if timeout < 0 and timeout != -1:
+        raise ValueError("timeout value must be a non-negative number")
+    if timeout > threading.TIMEOUT_MAX:
+        raise OverflowError("timeout value is too large")
+
+
+def kind_of(value: object) -> str:
+    """Return what an error calls an object of the wrong type: its class with the package, so that twins differ."""
+    package, _, rest = type(value).__module__.partition(".")
+    if package == "zkconcurrent":
+        package += ".aio" * rest.startswith("aio.")
+    return type(value).__name__ if package == "builtins" else f"{package}.{type(value).__name__}"
+
+
+def check_on_lost(on_lost: object) -> None:
+    """Refuse an `on_lost` that can't be called.
+
+    Raises:
+        TypeError: it is neither None nor callable.
+    """
+    if on_lost is not None and not callable(on_lost):
+        raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+
+
+def reports_loss(kind: type[BaseException] | None) -> bool:
+    """Return whether the end of a block raises the loss of its hold in place of the block's error, if there is one.
+
+    The loss never replaces an interrupt, nor a loss that the block itself has raised.
+    """
+    return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
+
+
+def check_delay(delay: Any) -> float:
+    """Return a delay in seconds as a float; a negative one becomes 0.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is not finite.
+        OverflowError: it is above `threading.TIMEOUT_MAX`.
+    """
+    from numbers import Real  # it takes longer to import than most modules here
+
+    if isinstance(delay, bool) or not isinstance(delay, Real):
+        raise TypeError(f"delay must be a number of seconds, not {type(delay).__name__}")
+    if delay != delay or delay in (math.inf, -math.inf):
+        raise ValueError(f"delay must be finite: {delay}")
+    if not delay <= threading.TIMEOUT_MAX:
+        raise OverflowError("delay is too large")
+    return 0.0 if delay <= 0 else float(delay)
+
+
+def not_held(lock: object) -> RuntimeError:
+    """Return the error of a `with` block that must not run, because `acquire()` returned False.
+
+    After `acquire()` has returned True, `__enter__` must not call anything. Nor must `acquire()` after its `Call` has
+    run to its end. CPython handles signals at every call, also at one with `*arguments`, and an interrupt there would
+    leave a hold forever.
+    """
+    return RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

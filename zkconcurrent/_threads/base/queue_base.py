@@ -1,0 +1,475 @@
+"""What all queues share: putting, taking and claiming items, each exactly once."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..._arguments.codec import BYTES, Codec, check_codec, encoded
+from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_max_attempts
+from ..._arguments.paths import check_path
+from ..._engine.driver import Call
+from ..._engine.session import Session
+from ..._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
+from ..._kazoo.link import KazooClient
+from ..._protocol.operations import Recipe, SessionExpired
+from ..._recipes.queue import claim, manage, put, take
+from ..._recipes.queue.order import FIFO, Order, frame, item_prefix
+from ..._recipes.queue.state import Closed, Desk, Errand, Layout, Lost, Sight, Taken, look
+from ..._recipes.receipts import Unknown
+from ..._runtime.live_set import LiveSet
+from ..._runtime.waiting import Steps, insist, outlast, wait
+from .primitive import Primitive, node_data
+from .settling import SettlingState, Undo
+
+T = TypeVar("T")
+R = TypeVar("R")
+SETTLE_POLL_INTERVAL = 0.01  # seconds
+
+Empty = queue.Empty
+Full = queue.Full
+if sys.version_info >= (3, 13):
+    ShutDown = queue.ShutDown
+else:
+
+    class ShutDown(Exception):
+        """Raised when put/get with shut-down queue."""
+
+
+class QueueState(SettlingState):
+    """The state of a queue that all objects of one client and path share.
+
+    Attributes:
+        desk: the receipts, and the last listing.
+        finishing: the errands of the `task_done` calls that are under way.
+    """
+
+    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+        super().__init__(session, at.path, kind)
+        self.desk = Desk(at, session.wall_clock)
+        self.finishing: LiveSet[Errand] = LiveSet()
+        self._drop_with(self.desk)
+
+    def leave(self, errand: Errand) -> None:
+        """End the errand of a call that has ended early; settle in the background any change that it has under way."""
+        errand.leave_name()
+        if not errand.left:
+            errand.finish()
+        else:
+            if errand not in self._left:
+                errand.owes = errand.takes and errand.applied
+            self._settle_later(errand)
+
+    def _settling(self, errand: Errand, error: BaseException) -> Steps[None]:
+        """Wait until the item that a failed `get` may have taken is put back; at most a third of the session timeout.
+
+        An interrupted program often stops its client next. An item that is not back by then would be lost.
+        """
+        if not errand.takes or (isinstance(error, Exception) and not (errand.applied or errand.owes)):
+            return
+        self.leave(errand)  # unless that is done: an interrupt may have struck as the call returned
+        session = self.session
+        limit = session.now() + session.patience
+        while errand.takes and session.now() < limit and not session.link.stopped:
+            yield SETTLE_POLL_INTERVAL
+
+    def settled(self, errand: Errand, error: BaseException) -> tuple[Call, Steps[None]]:
+        """Return the call that waits for `_settling`, and its steps. Further interrupts do not end it."""
+        call = Call(self.session, self.path)
+        call.settled = True  # however deep the caller is: the first call has shown that it may wait
+
+        def steps() -> Steps[None]:
+            late: deque[BaseException] = deque(maxlen=1)
+            yield from outlast(self._settling(errand, error), late.append)
+            if late:
+                raise late.pop()
+
+        return call, steps()
+
+    def begin_to_finish(self, errand: Errand) -> bool:
+        """Note a call of `task_done`; return whether there is an item for it."""
+        with self.session.lock:
+            while True:
+                under_way = [each for each in self.finishing if each.counts_yet]
+                unfinished = self.desk.unfinished
+                if under_way == [each for each in self.finishing if each.counts_yet]:  # none was applied meanwhile
+                    break
+            if unfinished <= len(under_way):
+                return False
+            self.finishing.add(errand)
+            return True
+
+    def finish_before(self, errand: Errand) -> bool:
+        """If an item that was taken in an earlier session is not done, count it as done: no other client counts it."""
+        with self.session.lock:
+            if self.desk.unfinished_before(self.session.registry.session) <= 0:
+                return False
+            errand.applied = True
+            self.desk.done_before += 1
+            return True
+
+    def _settling_of(self, errand: Errand) -> Recipe[bool]:
+        return self._finishing(errand) if errand.purpose == "count" else claim.settle(errand)
+
+    def _finishing(self, errand: Errand) -> Recipe[bool]:
+        """Bring a `task_done` to its end: no other call could count its item as done meanwhile."""
+        while not errand.applied or errand.sent is not None:
+            try:
+                yield from manage.done(errand)
+            except SessionExpired:
+                if self.finish_before(errand):
+                    break
+        return True
+
+
+class QueueBase(Primitive, Generic[T]):
+    """The methods that all queues share."""
+
+    _order: Order = FIFO
+    _counts = True
+    _empty: type[Exception] = Empty
+    _full: type[Exception] = Full
+    _shut_down: type[Exception] = ShutDown
+    _path_state: QueueState
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = BYTES,
+        max_attempts: int | None = None,
+    ) -> None:
+        self._layout = Layout(check_path(path), self._order, max(0, check_int("maxsize", maxsize)))
+        self._codec = check_codec(codec)
+        self._most = check_max_attempts(max_attempts)
+        self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts
+        super().__init__(client, path)
+        self._desk = desk = self._path_state.desk
+        if desk.at != self._layout:
+            raise ValueError(
+                f"this client has made the queue at {path!r} as {desk.at.order.name} with maxsize={desk.at.maxsize}, "
+                f"not as {self._order.name} with maxsize={self._layout.maxsize}: all must give the same"
+            )
+
+    def _new_state(self) -> QueueState:
+        return QueueState(self._session, self._kind, self._layout)
+
+    # -- as `queue` has it -------------------------------------------------------------------------------------------
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
+        """Put an item into the queue.
+
+        Args:
+            item: the item, as the codec takes it.
+            block: whether to wait for a free place, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            ValueError: the timeout is negative.
+            Full: the queue had no free place in time, or ZooKeeper was out of reach; the item was not put.
+            ShutDown: the queue is shut down.
+            RefusedError: the item is too large.
+            OutcomeUnknownError: the timeout passed before the client knew whether the item was put.
+            ClientError: the client can't be used here; or the caller is a signal handler or finalizer that interrupted
+                this thread's call of the same queue, and would wait for it.
+            ForeignNodeError: the path belongs to something else.
+        """
+        return self._putting(item, self._prefix_of(item), block, timeout)
+
+    def _putting(self, item: T, prefix: str, block: bool, timeout: float | None) -> None:
+        deadline = self._limit(block, timeout)
+        errand = self._errand("put")
+        data = frame([encoded(self._codec, item, self._path)])
+        link = self._session.link
+        most = link.transport.max_request - REQUEST_OVERHEAD - 6 * len(link.full(self._path).encode())
+        if len(data) > most:
+            raise RefusedError(
+                self._path,
+                f"the item has {len(data):,} bytes; an item of more than {most:,} could not be claimed or given back, "
+                "as one request would be larger than the client's `max_request`: store it elsewhere, and put its key",
+            )
+        wait = block and (timeout is None or timeout > 0)
+
+        def steps(call: Call) -> Steps[None]:
+            done = yield from call.run(put.put(errand, data, prefix, wait=wait), deadline)
+            if done is None and errand.sent:
+                raise OutcomeUnknownError(
+                    self._path,
+                    "the timeout passed, and it is unknown whether the item was put; look for it in the queue, or put "
+                    "it again if it may be processed twice",
+                )
+            if not done and not errand.applied:
+                raise self._full
+
+        return self._do(errand, steps)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Take the next item out of the queue. If the process then dies, the item is lost: see `claim`.
+
+        Args:
+            block: whether to wait for an item, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            ValueError: the timeout is negative.
+            Empty: no item came in time, or ZooKeeper was out of reach.
+            ShutDown: the queue is shut down, and no item is left.
+            ClientError: the client can't be used here; or the caller is a signal handler or finalizer: see `put`.
+            ForeignNodeError: the codec can't decode the item, which the error names: the item is moved to `<path>/dead`
+                or, with `max_attempts`, stays until so many calls have failed. Or the path belongs to something else.
+        """
+        return self._taking("get", block, timeout, _item)  # type: ignore[no-any-return]
+
+    def put_nowait(self, item: T) -> None:
+        """Put an item without waiting for a free place: `put(item, block=False)`."""
+        return self.put(item, block=False)
+
+    def get_nowait(self) -> T:
+        """Take the next item without waiting for one: `get(block=False)`."""
+        return self.get(block=False)
+
+    def qsize(self) -> int:
+        """Return how many items can be taken: those that no consumer has claimed. Asks the leader."""
+        return self._ask(lambda sight: len(sight.free))
+
+    def empty(self) -> bool:
+        """Return whether no item can be taken. Asks the leader."""
+        return self._ask(lambda sight: not sight.free)
+
+    # -- claims ------------------------------------------------------------------------------------------------------
+
+    def claim(self, block: bool = True, timeout: float | None = None) -> Claim[T]:
+        """Return a context manager that takes the next item, and acknowledges it when its block has ended.
+
+        If the block raises an exception, the process dies or its session is lost, the item is free again for any
+        consumer, in its old place in the queue. So each item is acknowledged once, and processed at least once.
+
+        ::
+
+            with jobs.claim(timeout=60) as claim:
+                work(claim.item)
+
+        Args:
+            block: whether to wait for an item, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            ValueError: the timeout is negative.
+        """
+        self._limit(block, timeout)
+        return Claim(self, block, timeout)
+
+    def dead(self) -> list[T | bytes]:
+        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
+
+        They include the items that the codec could not decode. Such an item is returned as bytes.
+        """
+
+        def decoded(payload: bytes) -> T | bytes:
+            try:
+                return self._codec.decode(payload)  # type: ignore[no-any-return]
+            except Exception:
+                return payload
+
+        return self._run(manage.dead(self._desk), lambda found: [decoded(each) for each in found])
+
+    def destroy(self) -> None:
+        """Remove the queue's nodes and all items, including items that a client puts during this call.
+
+        Raises:
+            RuntimeError: another client uses the queue, or a call of any client waits for it; nothing was deleted.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
+                nodes has children, some of the others may be gone.
+        """
+        return self._run(manage.destroy(self._desk), self._check_unused)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _limit(self, block: bool, timeout: float | None) -> float | None:
+        """Convert `get(block, timeout)` arguments to a deadline.
+
+        Raises:
+            ValueError: the timeout is negative.
+        """
+        if not block:
+            return self._deadline(False, -1)
+        if timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        return self._until(timeout)
+
+    def _errand(self, purpose: str) -> Errand:
+        label = node_data(self._identity())
+        decode = self._codec.decode
+        return Errand(self._desk, purpose, label, most=self._most, counts=self._counts, decode=decode)
+
+    def _do(self, errand: Errand, make: Callable[[Call], Steps[R]]) -> R:
+        """Run the steps of an errand; if they do not come to their end, it is settled."""
+        call = Call(self._session, self._path, Undo(self._path_state, partial(self._path_state.leave, errand)))
+
+        def steps() -> Steps[R]:
+            try:
+                result = yield from make(call)
+            except Closed:
+                raise self._shut_down from None
+            except Unknown:
+                raise OutcomeUnknownError(
+                    self._path,
+                    "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
+                    "decide whether to repeat the call",
+                ) from None
+            errand.put_down()  # not finished: an interrupt may keep the caller from the result
+            return result
+
+        return self._await_errand(errand, call, steps())
+
+    def _await_errand(self, errand: Errand, call: Call, steps: Steps[R]) -> R:
+        try:
+            return self._await(call, steps)
+        except BaseException as error:
+            wait(*self._path_state.settled(errand, error))
+            raise
+
+    def _taking(self, purpose: str, block: bool, timeout: float | None, then: Callable[[Taken], R]) -> R:
+        deadline = self._limit(block, timeout)
+        wait = block and (timeout is None or timeout > 0)
+        errand = self._errand(purpose)
+
+        def steps(call: Call) -> Steps[R]:
+            taken = yield from call.run(take.take(errand, wait=wait), deadline)
+            if taken is None:
+                raise self._empty
+            return then(taken)
+
+        return self._do(errand, steps)
+
+    def _ask(self, then: Callable[[Sight], R]) -> R:
+        return self._run(look(self._desk), then)
+
+    def _prefix_of(self, _item: T) -> str:
+        return item_prefix(None)
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+
+
+class Claim(Generic[T]):
+    """An item that this process has claimed for the duration of a `with` block; see `Queue.claim`.
+
+    Attributes:
+        item: the item.
+        attempts: how often it was claimed, this time included, also by consumers that were killed. A `get` whose codec
+            could not decode the item counts, too.
+        token: the claim's fencing token: a later claim of the same item has a greater one.
+    """
+
+    item: T
+    attempts: int
+    token: int
+
+    def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
+        self._queue = of
+        self._block = block
+        self._timeout = timeout
+        self._taken: Taken | None = None
+        self._giving_back: Errand | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):  # only of what is missing
+            raise outside(self, name)
+
+    def __enter__(self) -> Claim[T]:
+        claim: Claim[T] = self._enter()
+        return claim
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if not self._queue._session.forked:  # the claim is the parent's
+                self._exit(acknowledges=kind is None)
+        except BaseException:
+            insist(self._forsake)  # nothing is left to do, unless an interrupt struck before `_exit`
+            raise
+
+    def _enter(self) -> Any:
+        if self._taken is not None:
+            raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
+
+        def entered(taken: Taken) -> Claim[T]:
+            self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
+            self._taken = taken
+            return self
+
+        return self._queue._taking("claim", self._block, self._timeout, entered)
+
+    def _exit(self, *, acknowledges: bool) -> Any:
+        of, taken = self._queue, self._taken
+        assert taken is not None
+        errand = of._errand("acknowledge" if acknowledges else "give back")
+        errand.taken = taken
+
+        def steps(call: Call) -> Steps[None]:
+            self._taken = None  # from here on an interrupt leaves it to be settled
+            if not acknowledges:
+                try:
+                    yield from call.run(claim.give_back(errand))
+                except ZkConcurrentError:  # the error of the block says more
+                    if not of._session.link.stopped:  # on kazoo's thread, say, as a generator is collected there
+                        of._path_state.leave(errand)
+                return
+            try:
+                yield from call.run(claim.acknowledge(errand))
+            except Lost:
+                raise LockLostError(
+                    of._path,
+                    f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
+                    "node was deleted or written), so another consumer may process the item again",
+                ) from None
+
+        return of._do(errand, steps)
+
+    def _forsake(self) -> None:
+        """Give the item back in the background: the caller can't wait, as it was interrupted or its event loop is gone.
+
+        A second call changes nothing.
+        """
+        of, taken = self._queue, self._taken
+        if taken is not None and not of._session.forked:
+            if self._giving_back is None or self._giving_back.taken is not taken:
+                errand = of._errand("give back")
+                errand.taken = taken
+                self._giving_back = errand
+            of._path_state.leave(self._giving_back)
+            self._taken = None  # last: an interrupt before must not lose it
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle the claim of {self._queue.path!r}: pickle the queue, and claim in the other process"
+        )
+
+    def __repr__(self) -> str:
+        state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"
+        return f"<zkconcurrent.Claim {state} path={self._queue.path!r}>"
+
+
+def _item(taken: Taken) -> Any:
+    return taken.item
+
+
+def outside(claim: object, name: str) -> AttributeError:
+    """Return the error for a name that a claim does not have, as of an item outside the block."""
+    if name not in ("item", "attempts", "token"):
+        return AttributeError(f"{type(claim).__name__!r} object has no attribute {name!r}")
+    return AttributeError(
+        f"a claim has its {name} only once its block has begun: `with queue.claim() as claim:`, in a coroutine `async "
+        f"with`; then `claim.{name}`"
+    )

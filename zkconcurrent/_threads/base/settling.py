@@ -1,0 +1,135 @@
+"""Calls that were interrupted or cancelled leave changes under way; a thread of the library settles these."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..._engine.driver import Call
+from ..._engine.holds import PathState
+from ..._engine.session import Dropped, Session, log
+from ..._errors import ClientError
+from ..._protocol.operations import Recipe
+from ..._protocol.ticket import Ticket
+from ..._recipes.receipts import Ledger, Receipt
+
+
+class SettlingState(PathState):
+    """The state of a path whose calls may leave a change to be settled: an `Undertaking` that has `left`.
+
+    Attributes:
+        settler: the thread that settles just now; None if there is none.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        super().__init__(session, path, kind)
+        self.settler: int | None = None
+        self._left: deque[Any] = deque()
+        self._idle = deque([True])  # the thread that takes it settles
+
+    def _drop_with(self, ledger: Ledger) -> None:
+        """When this object is collected, discard the members, and leave the idle receipts' nodes to later objects.
+
+        So a program that makes an object for each use does not leave a node each time.
+        """
+        session = self.session
+        self._ledger = ledger
+        ledger.spares = session.spares.left
+        # Not the ledger, which may refer to the session by its clock.
+        containers = session.dropped, ledger.receipts, ledger.idle, ledger.spares
+        weakref.finalize(self, _drop_receipts, *containers).atexit = False
+
+    def leave_receipts(self) -> None:
+        """Leave the nodes of the receipts that no call uses to later objects."""
+        _leave(self._ledger.idle, self._ledger.spares)
+
+    @abstractmethod
+    def _settling_of(self, errand: Any) -> Recipe[bool]:
+        """Return the recipe that settles it."""
+
+    def _finish(self, errand: Any) -> None:
+        """Note that it is settled."""
+        errand.finish()
+
+    def _settle_later(self, errand: Any) -> None:
+        if errand not in self._left:
+            self._left.append(errand)
+        self._start()  # in any case: an interrupt may have come between the two
+
+    def _start(self) -> None:
+        if self._idle:  # else the thread runs, and looks again before it ends
+            try:
+                self.session.link.spawn(self._settle_all)
+            except BaseException:
+                self.session.keeper.to_start.append(self._start)
+                raise
+
+    def _settle_all(self) -> None:
+        try:
+            self._idle.pop()  # here: an interrupt may strike the caller as the thread has begun
+        except IndexError:
+            return
+        self.settler = self.session.identity()
+        while self._left:
+            errand = self._left[0]
+            try:
+                if not self._settle(errand):
+                    self._left.rotate(-1)  # those behind it may be what it waits for: a place in a full queue
+                    continue
+            except Exception as error:
+                log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
+                errand.unknown, errand.receipt = True, None
+            self._finish(errand)
+            self._left.popleft()
+        self.settler = None
+        self._idle.append(True)
+        if self._left:
+            self._start()
+
+    def _settle(self, errand: Any) -> bool:
+        """Settle an errand; False if ZooKeeper is out of reach."""
+        session = self.session
+        call = Call(session, self.path)
+        done = call.wait(call.run(self._settling_of(errand), session.now() + session.longest_reply))
+        if done is None and not threading.main_thread().is_alive():
+            raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
+        return done is not None
+
+
+class Undo:
+    """Leaves the change of an abandoned call to be settled. All of one path are equal: see `check_not_interrupted`."""
+
+    def __init__(self, state: SettlingState, leave: Callable[[], object]) -> None:
+        self._state = state
+        self._leave = leave
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Undo) and other._state is self._state
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+        """Leave the change."""
+        self._leave()
+
+
+def _drop_receipts(
+    dropped: deque[Dropped], receipts: list[Receipt], idle: deque[Receipt], spares: deque[tuple[str, int]]
+) -> None:
+    """Finalize the state, by single steps alone, as a finalizer may run anywhere."""
+    dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
+    _leave(idle, spares)
+
+
+def _leave(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
+    with suppress(IndexError):
+        while True:
+            # Taken away, as garbage that is finalized later may still settle a call, with a receipt of the ledger.
+            receipt = idle.popleft()
+            if receipt.path:
+                spares.append((receipt.path, receipt.version))

@@ -1,0 +1,287 @@
+"""The base of atomic numbers and shared values: the threads of a process make their changes together.
+
+A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
+Then one of the other threads applies all of these together, in the order in which they came. So many threads need few
+requests, and do not compete with each other. The turn is for speed alone: correctness rests on the recipe
+(`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change alone,
+without a turn.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import takewhile
+from typing import Any, TypeVar
+
+from ..._arguments.limits import REQUEST_OVERHEAD
+from ..._engine.driver import Call
+from ..._engine.session import Session
+from ..._errors import ClientError, OutcomeUnknownError, RefusedError
+from ..._kazoo.link import KazooClient
+from ..._protocol.operations import Recipe
+from ..._recipes.destroy import Users
+from ..._recipes.receipts import Unknown
+from ..._recipes.value import Batch, Change, Decide, Layout, Register, apply, destroy, settle
+from ..._runtime.interrupted import check_not_interrupted
+from ..._runtime.waiting import Steps
+from .primitive import Primitive, node_data
+from .settling import SettlingState, Undo
+
+R = TypeVar("R")
+
+
+class Turn:
+    """The changes of threads, or of one event loop's tasks, that are made together.
+
+    Attributes:
+        pending: the changes, in the order in which they came. Any thread or signal handler adds its own change, and
+            removes it, at any time: so iterate over a copy only.
+        batch: the changes that are under way. Only `ValueState` changes it, with the session's lock held.
+    """
+
+    def __init__(self) -> None:
+        self.pending: deque[Change] = deque()
+        self.batch: Batch | None = None
+
+
+class ValueState(SettlingState):
+    """The state of a value that all objects of one client and path share.
+
+    Attributes:
+        register: the receipts of this client.
+        turn: the turn of the threads.
+        loops: the turn of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
+        updating: the threads and tasks whose function for an `update` runs just now.
+    """
+
+    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+        super().__init__(session, at.path, kind)
+        self.register = Register(at)
+        self.turn = Turn()
+        self.loops: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
+        self.updating: set[int] = set()
+        self._drop_with(self.register)
+
+    def changing(self, call: Call, turn: Turn, change: Change, label: bytes) -> Steps[Any]:
+        """Make a change in its turn; return the change's result."""
+        self.session.check_usable(self.path)
+        change.wake = call.wake
+        turn.pending.append(change)
+        while not change.done:
+            batch = self._lead(turn, change, label)
+            if batch is None and self._interrupts(call):
+                batch = self._lead_alone(turn, change, label)
+            if batch is None:
+                self.session.check_usable(self.path)
+                yield None
+                continue
+            try:
+                yield from call.run(apply(batch))
+            except Unknown:
+                raise self._unknown() from None
+            self._end(turn, batch)
+        if change.error is None:
+            return change.result
+        try:
+            raise change.error
+        finally:
+            del change  # otherwise the traceback and this frame keep each other alive
+
+    def _lead(self, turn: Turn, change: Change, label: bytes) -> Batch | None:
+        """Begin the next batch, if this change is the first of it; else return None.
+
+        Another thread may have made the change just now: so `done` counts only under the lock.
+        """
+        with self.session.lock:
+            if (led := turn.batch) is not None:
+                if led.leader.gone:  # a second interrupt kept the first from leaving it
+                    self.leave(turn, led.leader)
+                return None
+            waiting = [each for each in list(turn.pending) if not each.gone]
+            if change.done or change is not waiting[0]:
+                return None
+            changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
+            change.batch = turn.batch = Batch(self.register, label, changes)
+            return change.batch
+
+    def _lead_alone(self, turn: Turn, change: Change, label: bytes) -> Batch | None:
+        """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
+
+        The call that this one interrupts may have both the turn and the place, and continues only when this one
+        returns.
+        """
+        with self.session.lock:
+            if change.done or (turn.batch is not None and change in turn.batch.changes):
+                return None
+            _remove(turn, change)
+            change.batch = Batch(self.register, label, [change], queues=False)
+            return change.batch
+
+    def _interrupts(self, call: Call) -> bool:
+        if self.settler == self.session.identity():  # a finalizer: what it waits for continues when it returns
+            return True
+        try:
+            check_not_interrupted(call)
+        except ClientError:
+            return True
+        return False
+
+    def _end(self, turn: Turn, batch: Batch) -> None:
+        """End a batch that was applied, or never will be, and begin the next; again, if that was interrupted."""
+        with self.session.lock:
+            if batch.applied:
+                batch.deliver()
+                self.notes += 1
+                self.last_seen = batch.data
+            elif batch.unknown:
+                for change in batch.changes:
+                    change.error, change.done = self._unknown(), True
+            for change in [each for each in list(turn.pending) if each.done or each.gone]:
+                _remove(turn, change)
+            batch.finish()
+            if turn.batch is batch:
+                turn.batch = None
+            for change in (*batch.changes[1:], *list(turn.pending)[:1]):
+                change.wake()
+            batch.leader.batch = None  # otherwise the two keep each other alive, and the caller's object with them
+
+    def leave(self, turn: Turn, change: Change) -> None:
+        """End a change whose call has ended early. If the change is under way, settle it in the background."""
+        change.gone = True
+        batch = change.batch
+        if batch is not None and batch.left:
+            batch.turn = turn
+            self._settle_later(batch)
+        elif batch is not None:  # it has not ended, or was interrupted at that
+            self._end(turn, batch)
+        elif not change.done:
+            with self.session.lock:
+                if turn.batch is None and turn.pending:
+                    self._pass_on(turn)
+
+    def _pass_on(self, turn: Turn) -> None:
+        """Wake the first change, because the change that was woken for its turn is gone."""
+        for change in [each for each in list(turn.pending) if each.gone]:
+            _remove(turn, change)
+        for change in list(turn.pending)[:1]:
+            change.wake()
+
+    def _settling_of(self, errand: Batch) -> Recipe[bool]:
+        return settle(errand)
+
+    def _finish(self, errand: Batch) -> None:
+        self._end(errand.turn, errand)
+
+    def _unknown(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            self.path,
+            "the receipt was removed, or the client stopped, so it is unknown whether the change was applied; get() "
+            "the value, and decide whether to repeat the change",
+        )
+
+
+def check_callable(name: str, func: object) -> None:
+    """Refuse an argument that can't be called.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    if not callable(func):
+        raise TypeError(f"{name} must be callable, not {type(func).__name__}")
+
+
+def _remove(turn: Turn, change: Change) -> None:
+    with suppress(ValueError):  # a signal handler has just done so
+        turn.pending.remove(change)
+
+
+class BaseValue(Primitive):
+    """The methods that atomic numbers and shared values share."""
+
+    _path_state: ValueState
+    _at: Layout
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        super().__init__(client, path)
+        if (at := self._path_state.register.at) != self._at:
+            raise ValueError(
+                f"this client has made the {self._kind} at {path!r} with the initial data {at.initial[:100]!r}, not "
+                f"{self._at.initial[:100]!r}: all must give the same"
+            )
+
+    def _new_state(self) -> ValueState:
+        return ValueState(self._session, self._kind, self._at)
+
+    def _turn(self) -> Turn:
+        """Return the turn that the caller takes."""
+        return self._path_state.turn
+
+    def _change(self, decide: Decide) -> Any:
+        """Make a change; return its result."""
+        return self._changing(decide, alone=False)
+
+    def _updating(self, decide: Decide, func: Callable[[Any], Any]) -> Any:
+        """Make a change that calls the user's function, on the caller's thread."""
+        check_callable("func", func)
+        me, updating = self._identity(), self._path_state.updating
+
+        def decided(data: bytes, version: int) -> tuple[bytes | None, Any]:
+            updating.add(me)
+            try:
+                return decide(data, version)
+            finally:
+                updating.discard(me)
+
+        within = me in updating  # of this thread's function: refused
+        try:
+            return self._changing(decided, alone=True)
+        finally:
+            if not within:
+                updating.discard(me)  # again: an interrupt may have kept `decided` from it
+
+    def _changing(self, decide: Decide, *, alone: bool) -> Any:
+        state, turn, me = self._path_state, self._turn(), self._identity()
+        if me in state.updating:
+            raise RuntimeError(
+                f"the function given to update() changes {self._path!r} itself, and would be called forever: it must "
+                "only return the new value"
+            )
+        change = Change(decide, alone=alone)
+        call = Call(self._session, self._path, Undo(state, partial(state.leave, turn, change)))
+        try:
+            return self._await(call, state.changing(call, turn, change, node_data(me)))
+        except BaseException:
+            state.leave(turn, change)  # unless that is done: a second interrupt may have kept the call from it
+            raise
+
+    def _check_size(self, data: bytes) -> bytes:
+        """Return the data, if one request can write it.
+
+        Raises:
+            RefusedError: it is too large.
+        """
+        link = self._session.link
+        most = link.transport.max_request - REQUEST_OVERHEAD - 3 * len(link.full(self._path).encode())
+        if len(data) > most:
+            raise RefusedError(self._path, f"the value has {len(data):,} bytes; one request has room for {most:,}")
+        return data
+
+    def destroy(self) -> None:
+        """Remove the value's nodes; the next use begins with the initial value.
+
+        Raises:
+            RuntimeError: a client is changing the value just now, in turn with others.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
+                nodes has children, some of the others may be gone.
+        """
+
+        def destroyed(using: Users) -> None:
+            self._check_unused(using)
+            self._note(None)
+
+        return self._run(destroy(self._path_state.register), destroyed)

@@ -1,0 +1,239 @@
+"""`Dict`: a map that all processes share; reads come from a local copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from typing import Any, TypeVar, overload
+
+from .._arguments.codec import BYTES, Codec, check_codec, encoded, equal
+from .._kazoo.link import KazooClient
+from .._recipes.map import write
+from .base.map_base import MapBase
+from .base.primitive import discard_result
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+_MISSING: Any = object()
+_TAKEN: Any = object()  # a default, where `_MISSING` means that there is none
+
+
+class Dict(MapBase, MutableMapping[str, V]):
+    """A dictionary of strings to values that all processes share. Reads come from a local copy, and send nothing.
+
+    A watch keeps the copy current: another client's write shows as soon as its event has arrived. Two promises hold in
+    this client: after `d[k] = v`, `d[k]` is `v` or a later value; and no read returns an older value than an earlier
+    read. While no server is in reach, reads return the last known values, and `stale` is True. Once a server is in
+    reach again, reads wait until the entries have been listed again.
+
+    Iteration is weakly consistent, like that of `ConcurrentHashMap`: it shows the keys that exist when it begins, never
+    raises because of a change, and may or may not show later changes.
+
+    Layout:
+        `<path>`, PERSISTENT, whose version counts the entries created and deleted; `<path>/entries/<key>`, PERSISTENT,
+        or EPHEMERAL with `ephemeral`, with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL,
+        one for each of a client's concurrent writes. The nodes above are containers.
+
+    Invariant:
+        Each write is applied once, even if its reply is lost: it is one request that also writes the client's own
+        writer, in a known version. `replace` and `remove` with an old value, `setdefault` and `pop` are atomic.
+
+    Cost:
+        A read: nothing. `d[k] = v` and `del d[k]`: one write. `setdefault`: one write or two reads; `replace` with an
+        old value, `remove` and `pop`: three reads and one write, in two round trips. Each change costs every other
+        client that reads the map one event and one read. The first read, and each reconnect: four requests, and a read
+        for each entry.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the map's path; the first write makes the missing nodes.
+        codec: turns values into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
+            `decode`. Each read decodes the value again, so changing a returned object changes nothing else.
+        ephemeral: whether an entry ends with the session of the client that wrote it. All processes must give the same.
+
+    Raises:
+        TypeError: the path is not a string, or the codec lacks a method.
+        ValueError: the path is invalid; or this client already uses it for another primitive, or with another
+            `ephemeral`. The first use raises it if other clients use the path with another `ephemeral`.
+
+    Source:
+        `collections.abc.MutableMapping`; java.util.concurrent's `ConcurrentMap`.
+    """
+
+    _kind = "Dict"
+
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec = BYTES, ephemeral: bool = False) -> None:
+        self._codec = check_codec(codec)
+        super().__init__(client, path, ephemeral=ephemeral)
+
+    # -- reads -------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: str) -> V:
+        return self._codec.decode(self._copy()[key].data)  # type: ignore[no-any-return]
+
+    @overload
+    def get(self, key: str, /) -> V | None: ...
+    @overload
+    def get(self, key: str, default: V, /) -> V: ...
+    @overload
+    def get(self, key: str, default: T, /) -> V | T: ...
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """Return the value of a key, or the default."""
+        found = self._copy().get(key)
+        return default if found is None else self._codec.decode(found.data)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._copy()
+
+    def __len__(self) -> int:
+        return len(self._copy())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._copy()))
+
+    def keys(self) -> KeysView[str]:
+        """Return a view of the keys."""
+        return KeysView(self)
+
+    def items(self) -> ItemsView[str, V]:
+        """Return a view of the keys and values."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values."""
+        return _Values(self)
+
+    def copy(self) -> dict[str, V]:
+        """Return a `dict` with all entries. `dict(d)` reads key by key, and raises `KeyError` if one is removed."""
+        return dict(self._decoded())
+
+    def _decoded(self) -> Iterator[tuple[str, V]]:
+        decode = self._codec.decode
+        return ((key, decode(entry.data)) for key, entry in list(self._copy().items()))
+
+    # -- writes ------------------------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: str, value: V) -> None:
+        self._put(key, value)
+
+    def _put(self, key: str, value: V) -> None:
+        key, data = self._check_key(key), self._encode(value)
+        return self._write(lambda flight: write.put(flight, key, data), discard_result)
+
+    def __delitem__(self, key: str) -> None:
+        self._delete(key)
+
+    def _delete(self, key: str) -> None:
+        def deleted(there: bool) -> None:
+            if not there:
+                raise KeyError(key)
+
+        if not isinstance(key, str) or not key:
+            raise KeyError(key)
+        checked = self._check_key(key)
+        return self._write(lambda flight: write.delete(flight, checked), deleted)
+
+    def update(self, other: Any = (), /, **kwds: V) -> None:
+        """Set the value of each key, one after the other."""
+        super().update(other.copy() if isinstance(other, Dict) else other, **kwds)
+
+    def setdefault(self, key: str, default: Any = None, /) -> Any:
+        """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
+        key, data = self._check_key(key), self._encode(default)
+
+        def done(there: bytes | None) -> Any:
+            return default if there is None else self._codec.decode(there)
+
+        return self._write(lambda flight: write.put_if_absent(flight, key, data), done)
+
+    @overload
+    def replace(self, key: str, value: V, /) -> bool: ...
+    @overload
+    def replace(self, key: str, old: V, new: V, /) -> bool: ...
+    def replace(self, key: str, old: Any, new: Any = _MISSING, /) -> bool:
+        """Replace a key's value: `replace(key, value)` if it has any, `replace(key, old, new)` if it has `old`.
+
+        Atomic: of several clients that replace the same value, one succeeds.
+
+        Returns:
+            Whether the value was replaced.
+        """
+        key, data = self._check_key(key), self._encode(old if new is _MISSING else new)
+        matches = _anything if new is _MISSING else self._equals(old)
+        return self._write(lambda flight: write.replace(flight, key, data, matches), bool)
+
+    def remove(self, key: str, value: V, /) -> bool:
+        """Remove a key if it has that value; return whether it was removed. Atomic."""
+        key, matches = self._check_key(key), self._equals(value)
+        return self._write(lambda flight: write.take(flight, key, matches), lambda found: found is not None)
+
+    @overload
+    def pop(self, key: str, /) -> V: ...
+    @overload
+    def pop(self, key: str, default: V, /) -> V: ...
+    @overload
+    def pop(self, key: str, default: T, /) -> V | T: ...
+    def pop(self, key: str, default: Any = _MISSING, /) -> Any:
+        """Remove a key and return its value, or the default if it is missing. Only one client gets the value.
+
+        Raises:
+            KeyError: the key is missing, and there is no default.
+        """
+        value: Any = None
+
+        def decoded(data: bytes) -> bool:
+            nonlocal value
+            value = self._codec.decode(data)  # before it is removed: what the codec can't decode stays
+            return True
+
+        def popped(found: bytes | None) -> Any:
+            if found is not None:
+                return value
+            if default is _MISSING:
+                raise KeyError(key)
+            return default
+
+        checked = self._check_key(key)
+        return self._write(lambda flight: write.take(flight, checked, decoded), popped)
+
+    def popitem(self) -> tuple[str, V]:
+        """Remove an arbitrary entry and return its key and value. Only one client gets it.
+
+        Raises:
+            KeyError: there are no entries.
+        """
+        for key in self:
+            if (value := self.pop(key, _TAKEN)) is not _TAKEN:
+                return key, value
+        raise KeyError(f"{self._path!r} has no entries")
+
+    def _encode(self, value: V) -> bytes:
+        return encoded(self._codec, value, self._path)
+
+    def _equals(self, value: V) -> Callable[[bytes], bool]:
+        return lambda data: equal(self._codec, data, value)
+
+
+def _anything(_: bytes) -> bool:
+    return True
+
+
+class _Items(ItemsView[str, V]):
+    """A view of the items. It reads each entry once, as a key may be gone before a second read."""
+
+    _mapping: Dict[V]
+
+    def __iter__(self) -> Iterator[tuple[str, V]]:
+        return self._mapping._decoded()
+
+
+class _Values(ValuesView[V]):
+    """The values."""
+
+    _mapping: Dict[V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping._decoded())
+
+    def __contains__(self, value: object) -> bool:
+        return any(each is value or each == value for each in self)

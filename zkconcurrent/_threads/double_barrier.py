@@ -1,0 +1,263 @@
+"""`DoubleBarrier`: parties begin a computation together, and end it together."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from .._arguments.limits import check_positive
+from .._engine.driver import Call
+from .._engine.holds import PathState
+from .._engine.session import Dropped, Session
+from .._errors import LockLostError
+from .._kazoo.link import KazooClient
+from .._protocol.operations import Requeue, SessionExpired
+from .._protocol.ticket import State, Ticket
+from .._recipes.double_barrier import destroy, enter, leave, withdraw
+from .._runtime.waiting import Steps
+from .base.primitive import Primitive, node_data, reports_loss
+
+
+class DoubleBarrierState(PathState):
+    """The state of a double barrier that all objects of one client and path share.
+
+    Attributes:
+        inside: the tickets of the parties that have entered, by thread.
+        entering: each thread's last call of `enter`.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        super().__init__(session, path, kind)
+        self.inside: dict[int, Ticket] = {}
+        self.entering: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
+        weakref.finalize(self, _drop_collected, session.dropped, path, self.inside).atexit = False
+
+    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
+        """Forget the party of a call that was abandoned."""
+        for owner, ticket in list(self.inside.items()):
+            if ticket in tickets:
+                self.inside.pop(owner, None)
+
+    def forget(self) -> None:
+        """Forget all parties, in a forked child: they are the parent's."""
+        super().forget()
+        self.inside.clear()
+
+
+def _drop_collected(dropped: Any, path: str, inside: dict[int, Ticket]) -> None:
+    """Finalize the state: only queue the work, as a finalizer may run anywhere."""
+    if inside:
+        dropped.append(Dropped([], list(inside.values())))
+        warnings.warn(
+            f"the last object of {path!r} was garbage collected while a party was inside", ResourceWarning, stacklevel=2
+        )
+
+
+class DoubleBarrier(Primitive):
+    """A barrier that parties, threads of any processes, enter together and leave together.
+
+    ::
+
+        with zkconcurrent.DoubleBarrier(zk, "/app/round", parties=3):
+            compute()  # begins when three have come; the block ends when all have finished
+
+    A party that dies counts as having left, as its node goes with its session. The number of parties is a threshold: a
+    party that arrives while others are inside enters at once. Once all have left, the barrier can be used again.
+
+    Layout:
+        `<path>/_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits or is inside;
+        `<path>/ready`, PERSISTENT, while parties are inside: the znodes of Curator's DistributedDoubleBarrier, which
+        allows a party any name. The path itself is a container, whose version counts the decisions.
+
+    Invariant:
+        A party creates `ready` only while there are `parties` nodes. It removes `ready` only with the last of them, or
+        when it finds that all parties which `ready` let in are gone. A late party makes `ready` anew, with a check that
+        one of the others is inside. A party gives up waiting only while there is no `ready`.
+
+    Cost:
+        `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
+        barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads and 1 write,
+        in two round trips; then 2 reads to wait. The party whose name sorts first leaves last. It waits for one party
+        after the other; a party that leaves wakes only this one. Its own departure wakes all others, each of which
+        reads once.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the barrier's path; missing nodes are created as containers.
+        parties: how many must arrive before they enter; all processes must give the same.
+
+    Raises:
+        TypeError: `parties` is not an int, or the path is not a string.
+        ValueError: `parties` is less than 1, or larger than 2**63 - 1; the path is invalid; or this client already uses
+            it for another primitive.
+
+    Source:
+        ZooKeeper's double barrier recipe; Curator's `DistributedDoubleBarrier`.
+    """
+
+    _kind = "DoubleBarrier"
+    _path_state: DoubleBarrierState
+
+    def __init__(self, client: KazooClient, path: str, parties: int) -> None:
+        self._parties = check_positive("parties", parties)
+        super().__init__(client, path)
+
+    def _new_state(self) -> DoubleBarrierState:
+        return DoubleBarrierState(self._session, self._path, self._kind)
+
+    def enter(self, timeout: float | None = None) -> bool:
+        """Enter; wait until enough parties have arrived.
+
+        Args:
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt. If
+                replies are late, the call waits up to a third of the session timeout for its first look at the
+                barrier, and then as long for a reply that shows whether the others have entered with the caller.
+
+        Returns:
+            Whether the caller is inside. If False, the attempt leaves no node behind.
+
+        Raises:
+            RuntimeError: this thread is inside already; or the caller is a signal handler or finalizer that has
+                interrupted this thread's own `enter`.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ForeignNodeError: `ready` has children, which no double barrier makes.
+            ClientError: the client can't be used here.
+        """
+        deadline, owner = self._until(timeout), self._identity()
+        call = Call(self._session, self._path, self._path_state)
+        return self._await(call, self._entering(call, deadline, owner))
+
+    def _entering(self, call: Call, deadline: float | None, owner: int) -> Steps[bool]:
+        if self._party(owner) is not None:
+            raise RuntimeError(f"the caller is inside the double barrier {self._path!r} already: leave() it first")
+        entering = self._path_state.entering
+        if (interrupted := entering.get(owner)) is not None and interrupted in self._session.calls:
+            raise RuntimeError(
+                f"this thread was interrupted in enter() of the double barrier {self._path!r}, and continues only when "
+                "the calling signal handler or finalizer returns: enter in another thread"
+            )
+        entering[owner] = call
+        arrived = yield from call.run(enter(self._path, self._parties, node_data(owner)), deadline)
+        if arrived is None:
+            return False
+        ticket, inside = arrived
+        if not inside:
+            until = self._session.now() if not ticket.sent else self._grace()
+            inside = bool((yield from call.run(withdraw(ticket), until)))
+        if inside:
+            self._path_state.inside[owner] = ticket
+        return inside
+
+    def leave(self, timeout: float | None = None) -> bool:
+        """Leave, and wait until all other parties have left.
+
+        When the call returns or raises, the caller is outside in any case.
+
+        Args:
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. After that,
+                the call waits at most a third of the session timeout more for the reply to its own leave.
+
+        Returns:
+            Whether all have left; False at the deadline.
+
+        Raises:
+            LockLostError: the caller's session expired while it was inside, or its node was deleted, so others counted
+                it as having left.
+            RuntimeError: this thread is not inside.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has other nodes.
+        """
+        self._session.check_not_forked(self._path)
+        deadline, owner = self._until(timeout), self._identity()
+        ticket = self._party(owner)
+        if ticket is None:
+            raise RuntimeError(f"the caller is not inside the double barrier {self._path!r}: enter() it first")
+        call = Call(self._session, self._path, self._path_state)
+        call.tickets.append(ticket)  # however the call ends, the caller is outside
+        wait = timeout is None or timeout > 0
+        return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
+
+    def _grace(self) -> float:
+        """Return the deadline for the reply to a party whose timeout has passed."""
+        return self._session.now() + self._session.patience
+
+    def _party(self, owner: int) -> Ticket | None:
+        """Return the ticket of the caller's party, if it is inside."""
+        ticket = self._path_state.inside.get(owner)
+        if ticket is not None and ticket.state is State.DISCARDED:  # an interrupt struck the end of its leave
+            self._path_state.inside.pop(owner, None)
+            return None
+        return ticket
+
+    def _leaving(self, call: Call, ticket: Ticket, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
+        try:
+            left = yield from call.run(leave(ticket, wait=wait), deadline)
+            if left is None and ticket.state is State.QUEUED:
+                try:
+                    left = yield from call.run(leave(ticket, wait=False), self._grace())
+                except SessionExpired:
+                    raise
+                except Requeue:
+                    pass  # it has left, and had no reply in time
+            return bool(left)
+        except Requeue:
+            raise LockLostError(
+                self._path,
+                "the party was lost inside the double barrier (its session expired, or its node was deleted), and "
+                "others counted it as having left; enter() again",
+            ) from None
+        finally:
+            self._forsake_party(owner)
+
+    def _forsake_party(self, owner: int | None = None) -> None:
+        """Leave the node of a party to the keeper. Takes no lock, as the party's task may be thrown away."""
+        session, inside = self._session, self._path_state.inside
+        me = self._identity() if owner is None else owner
+        ticket = inside.get(me)
+        if ticket is not None and ticket.state is State.QUEUED and not session.forked:
+            session.dropped.append(Dropped([], [ticket]))
+            session.wake_keeper()
+        inside.pop(me, None)  # last: an interrupt before must not lose the ticket
+
+    def __enter__(self) -> bool:
+        return self.enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave; after an exception, without waiting for the others."""
+        try:
+            if not self._session.forked:  # the party is the parent's
+                self.leave(None if kind is None else 0.0)
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+        except BaseException:
+            self._forsake_party()  # nothing is left to do, unless an interrupt struck before the leave
+            raise
+
+    @property
+    def parties(self) -> int:
+        """How many parties must arrive before they enter."""
+        return self._parties
+
+    def destroy(self) -> None:
+        """Remove the node that stays behind if all parties died inside. The next use would remove it, too.
+
+        Raises:
+            RuntimeError: a party waits, or is inside.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
+        """
+        return self._run(destroy(self._path), self._check_unused)
+
+    def __repr__(self) -> str:
+        inside = len(self._path_state.inside)
+        return (
+            f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: "
+            f"parties={self._parties}, inside={inside}>"
+        )

@@ -1,0 +1,378 @@
+"""`Election`: one of the candidates of all processes that open the same path leads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from .._engine.holds import Hold
+from .._errors import LockLostError
+from .._kazoo.link import KazooClient
+from .._protocol.operations import Node
+from .._protocol.ticket import State
+from .._recipes.election import Leader
+from .._runtime.waiting import insist
+from .base.candidacy import Seat
+from .base.primitive import HOST, ByName, reports_loss
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Candidate(NamedTuple):
+    """One node in the queue of an election.
+
+    Attributes:
+        id: its data as text: the candidate's id, until it publishes other data.
+        data: its data.
+        session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
+            hexadecimal, without a sign.
+        since: when the candidate queued, by the server's clock.
+        node: the node's path.
+        token: the node's creation zxid, the fencing token of its term.
+    """
+
+    id: str
+    data: bytes
+    session: int
+    since: datetime
+    node: str
+    token: int
+
+    @classmethod
+    def of(cls, path: str, name: str, node: Node) -> Candidate:
+        """Make a candidate from a node that was read."""
+        since = datetime.fromtimestamp(node.ctime, timezone.utc)
+        text = node.data.decode("utf-8", "replace")
+        return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid)
+
+
+class Term:
+    """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
+
+    def __init__(self, seat: Seat, hold: Hold) -> None:
+        self._seat = seat
+        self._hold = hold
+
+    @property
+    def token(self) -> int:
+        """The fencing token: a number that never decreases from leader to leader.
+
+        Raises:
+            LockLostError: the term was lost.
+            RuntimeError: the term has ended.
+            ClientError: the process was forked; the term belongs to its parent.
+        """
+        return self._seat._check_term(self._hold).ticket.token
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`.
+
+        Raises:
+            ClientError: the process was forked; the term belongs to its parent.
+        """
+        self._seat._session.check_not_forked(self._seat.path)
+        self._seat._session.check_lease()
+        with self._seat._session.lock:
+            return self._hold.loss.event
+
+    def publish(self, data: bytes) -> None:
+        """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
+
+        All candidates and observers see the data. In this candidate's next term, the node has the id again.
+
+        Raises:
+            TypeError: the data are not bytes.
+            LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
+            RuntimeError: the term has ended; or the layout is `latch`: a LeaderLatch of Curator that waits behind a
+                rewritten node misses the delete of that node.
+            RefusedError: the data are larger than the client's `max_request` allows.
+            ClientError: the client can't be used here.
+        """
+        check_data(data)
+        return self._seat._publish(self._hold, data)
+
+    def guard(self, transaction: Any) -> Any:
+        """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
+
+        Raises:
+            LockLostError: the term was lost.
+            RuntimeError: the term has ended.
+            ValueError: the transaction's client has another chroot, so it can't see the leader's node.
+        """
+        return self._seat._guard(transaction, lambda: self._seat._check_term(self._hold))
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {term_state(self._hold)}>"
+
+
+class Leading:
+    """A `with` block that leads; `Election.lead` makes it."""
+
+    def __init__(self, seat: Seat, timeout: float | None) -> None:
+        self._seat = seat
+        self._timeout = timeout
+        self._hold: Hold | None = None
+
+    def __enter__(self) -> Term:
+        if self._hold is not None:
+            raise RuntimeError("a lead() is for one block: call lead() again for the next")
+        seat = self._seat
+        before = seat._mine()
+        try:
+            if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
+                raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s")
+            hold = self._hold = seat._mine()
+            assert hold is not None
+            return Term(seat, hold)
+        except BaseException:
+            insist(lambda: self._drop(seat._mine(), before))  # interrupted: the block does not run
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            assert self._hold is not None
+            if not self._seat._session.forked:  # the term is the parent's
+                self._seat._release_level(self._hold)
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+        except BaseException:
+            insist(lambda: self._drop(self._hold))  # an interrupt struck before the release
+            raise
+
+    def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
+        if hold is not None and hold is not before:
+            self._seat._drop(hold)
+
+
+class Election(ByName):
+    """An election: one of the candidates of all processes that open the same path leads, in the order of arrival.
+
+    A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
+    in the background: `stand` begins a candidacy. A thread of the library keeps the candidacy up, through losses and
+    new sessions, until `withdraw`. `is_leader` returns whether the client leads now, and `wait` returns its term.
+
+    Layout:
+        `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of
+        Curator's LeaderSelector. `latch`: `<path>/_c_<uuid>-latch-<sequence>`, those of its LeaderLatch. A node's data
+        are the candidate's id as UTF-8, or what the leader has published. The path itself is a container.
+
+    Invariant:
+        The candidate with the lowest sequence number leads; each other candidate watches only the node ahead of it.
+
+    Cost:
+        As `Lock`: a term begins with one write and one read, in one round trip, and ends with one write, which wakes
+        one candidate. `publish` takes one write and two reads. Each change of the leader, or of its data, wakes all
+        observers; each sends five reads. A new candidate wakes no observer while there is a leader.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the election's path; missing nodes are created as containers.
+        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
+        layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
+            other.
+
+    Raises:
+        TypeError: the id or the path is not a string.
+        ValueError: the layout is neither of the two; the id can't be encoded as UTF-8; the path is invalid; or this
+            client already uses it for another primitive or with the other layout.
+
+    Source:
+        kazoo's `Election`; Curator's `LeaderSelector` and `LeaderLatch`; etcd's `Election`.
+    """
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        id: str | None = None,  # noqa: A002 - as Curator has it
+        layout: str = "selector",
+    ) -> None:
+        self._id, self._layout = id, layout  # None is another candidate in each process
+        self._name = candidate_id(id)
+        self._seat = Seat(client, path, layout, self._name.encode())
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._seat.client
+
+    @property
+    def path(self) -> str:
+        """The path. All processes that open it share this election."""
+        return self._seat.path
+
+    @property
+    def id(self) -> str:
+        """The candidate's name."""
+        return self._name
+
+    # -- to lead -------------------------------------------------------------------------------------------------
+
+    def lead(self, timeout: float | None = None) -> Leading:
+        """Return a `with` block in which the calling thread leads; `as` gives its `Term`.
+
+        Args:
+            timeout: how long to wait for the term, in seconds; None waits forever, zero or less makes one attempt.
+
+        Raises:
+            TimeoutError: another candidate still led at the deadline. The start of the block raises this, and all other
+                errors but the next.
+            LockLostError: the term was lost. The end of the block raises this, unless an interrupt leaves the block.
+            RuntimeError: the thread leads already, or its client stands; so the thread would wait for itself.
+            ValueError, OverflowError: as `Lock.acquire`.
+            ClientError: the client can't be used here.
+            ZkConcurrentError: the path can't be used for an election of this layout.
+        """
+        return Leading(self._seat, timeout)
+
+    def run(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Wait until this candidate leads, and call a function; return its result. The term ends with the call.
+
+        An error of the function also ends the term, and is raised here. Other errors are those of `lead`.
+
+        Raises:
+            ValueError: the function is not callable.
+        """
+        check_callable(func)
+        with self.lead():
+            return func(*args, **kwargs)
+
+    def stand(self) -> None:
+        """Stand as a candidate, in the background, until `withdraw()`; if this client stands already, change nothing.
+
+        The call waits only until ZooKeeper has shown that the path can be an election's, not until the client leads.
+        The candidacy belongs to the client and the path, not to this object. Its node has this object's id.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has candidates of the other layout, or other nodes.
+        """
+        return self._seat.stand()
+
+    def withdraw(self) -> None:
+        """End the candidacy that `stand` has begun, and its term if there is one; otherwise do nothing.
+
+        The call first sets the term's `lost`, so that threads that work for the term notice. Then it waits until the
+        node is gone, for a third of the session timeout at most. If ZooKeeper is out of reach, the library deletes the
+        node after the reconnect.
+
+        Raises:
+            ClientError: the process was forked; the candidacy belongs to its parent.
+        """
+        return self._seat.withdraw()
+
+    def is_leader(self) -> bool:
+        """Return whether this client leads: by `stand`, or in a block of any of its threads. Sends nothing.
+
+        The result is False while ZooKeeper is out of reach, even if the term may survive the outage.
+        """
+        return self._seat.leads()
+
+    def wait(self, timeout: float | None = None) -> Term | None:
+        """Wait until the candidacy that `stand` has begun leads; return its term.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever, zero or less looks once.
+
+        Returns:
+            The term; None at the deadline, or if the candidacy is withdrawn.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            RuntimeError: the client has never stood at this path; or the calling thread leads in a block, and would
+                wait for itself, as there is no timeout.
+            ClientError: the client can't be used here; the candidacy has ended; or the caller is a finalizer that would
+                wait, without a timeout, for the thread that it has interrupted.
+            ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.
+        """
+        return self._seat.wait(timeout, lambda hold: Term(self._seat, hold))
+
+    # -- to look -------------------------------------------------------------------------------------------------
+
+    def leader(self) -> Candidate | None:
+        """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has candidates of the other layout, or other nodes.
+        """
+        return self._seat._look(self._candidate)
+
+    def candidates(self) -> list[Candidate]:
+        """Return all candidates, the leader first, read from the server; errors as `leader`.
+
+        Cost: 2 + n reads for n candidates, in 2 round trips.
+        """
+        path = self.path
+        return self._seat._line(lambda line: [Candidate.of(path, *each) for each in line])
+
+    def observe(self) -> Iterator[Candidate | None]:
+        """Yield the leader, at once and then after each change of the leader or of its data; None while there is none.
+
+        The iteration never ends by itself. It skips a leader that comes and goes before the caller asks for the next
+        one. Errors are those of `leader`.
+        """
+        seen: tuple[Leader] | None = None
+        while True:
+            seen = self._seat._follow(seen)
+            yield self._candidate(seen[0])
+
+    def _candidate(self, leader: Leader) -> Candidate | None:
+        return None if leader is None else Candidate.of(self.path, *leader)
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: id={self._name!r} {self._seat._standing()}>"
+
+
+def candidate_id(id: object) -> str:  # noqa: A002
+    """Return the candidate's name; for None, `<pid>@<host>`.
+
+    Raises:
+        TypeError: it is not a string.
+        ValueError: it can't be written as UTF-8.
+    """
+    if id is None:
+        return f"{os.getpid()}@{HOST}"
+    if not isinstance(id, str):
+        raise TypeError(f"id must be a str, not {type(id).__name__}")
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"id contains a lone surrogate, which UTF-8 can't write: {id!r}") from None
+    return id
+
+
+def term_state(hold: Hold) -> str:
+    """Return what the repr of a term says."""
+    state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
+    return f"{state} token={hold.ticket.token} node={hold.ticket.node!r}"
+
+
+def check_data(data: object) -> None:
+    """Refuse data that a node can't have.
+
+    Raises:
+        TypeError: the data are not bytes.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"data must be bytes, not {type(data).__name__}")
+
+
+def check_callable(func: object) -> None:
+    """Refuse an object that can't be called, as kazoo's `Election.run` does.
+
+    Raises:
+        ValueError: it is not callable.
+    """
+    if not callable(func):
+        raise ValueError("leader function is not callable")

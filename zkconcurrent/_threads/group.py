@@ -1,0 +1,369 @@
+"""`Group`: processes that join a group, and see its other members."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from .._arguments.paths import check_name
+from .._engine.driver import Call
+from .._engine.holds import PathState
+from .._engine.loss import Loss
+from .._engine.session import Session, log
+from .._errors import ClientError
+from .._recipes.group import Member, members, next_members, stay
+from .._runtime.waiting import Steps, insist, wait
+from .base.primitive import Primitive, check_timeout, node_data
+
+
+class GroupState(PathState):
+    """The state of a group that all objects of one client and path share.
+
+    Attributes:
+        members: the memberships of this client, by id, each from before its create is sent until its node is surely
+            gone.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        super().__init__(session, path, kind)
+        self.members: dict[str, Membership] = {}
+
+
+class Membership:
+    """A membership of a group, which `Group.join` returns: a context manager that leaves the group at its end.
+
+    It belongs to the client, not to a thread. It lasts until `leave()` or the client's end, even if the program keeps
+    no reference to it.
+
+    Attributes:
+        id: the member's id.
+        data: its data.
+    """
+
+    def __init__(self, group: Group, name: str, data: bytes, patience: float) -> None:
+        self._group = group
+        self._session = session = group._session
+        self._state = group._path_state
+        self._member = Member(group.path, name, data, session.now, patience)
+        self._loss = Loss(session.link.user_event)
+        self._error: Exception | None = None
+        self._began = False  # its thread is there, or about to be
+        self._over = False
+        self._callers: dict[int, Call] = {}  # the calls that wait for it to change, by id
+        self._life: Call | None = None  # the call that all its requests belong to, on a thread of the library
+        self.id = name
+        self.data = data
+
+    @property
+    def path(self) -> str:
+        """The path of the member's node."""
+        return self._member.node
+
+    @property
+    def active(self) -> bool:
+        """Whether the member's node exists, as far as this client knows: False from an expiry until it has rejoined."""
+        ticket = self._member.ticket
+        return not self._over and ticket is not None and ticket.session == self._session.registry.session
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when the membership has ended without `leave()`, for good.
+
+        It is set if another client took the id while the session was expired, or deleted the node and took the id; if
+        the client is stopped; or if ZooKeeper refuses to create the node again. The library also logs a warning, unless
+        the client was stopped.
+        """
+        with self._session.lock:
+            return self._loss.event
+
+    def leave(self) -> None:
+        """Leave the group. A second call, or one after the membership was lost, does nothing.
+
+        If ZooKeeper is out of reach, the call returns, and the library deletes the node after the reconnect.
+
+        Raises:
+            ClientError: the process was forked; the membership belongs to its parent.
+        """
+        self._session.check_not_forked(self._group.path)
+        call = Call(self._session, self._group.path)
+        return self._group._await(call, self._leaving(call))
+
+    def _leaving(self, call: Call) -> Steps[None]:
+        session = self._session
+        limit = session.now() + session.patience / 2
+        self._callers[id(call)] = call
+        try:
+            self._give_up()
+            while not self._over and session.link.connected and (pause := limit - session.now()) > 0:
+                yield from self._sleep(pause)
+        finally:
+            self._callers.pop(id(call), None)
+
+    def _joining(self, call: Call) -> Steps[Membership]:
+        """Begin the membership, and wait until the node exists."""
+        path, state, session = self._group.path, self._state, self._session
+        session.check_usable(path)
+        while (other := state.members.setdefault(self.id, self)) is not self:
+            if other._member.wanted:
+                raise ValueError(f"this client is a member {self.id!r} of the group {path!r} already: give another id")
+            other._callers[id(call)] = call
+            other._give_up()  # again: this may be a signal handler that has interrupted its leave
+            if not other._over:
+                yield from self._sleep(None)  # until it has left
+        self._callers[id(call)] = call
+        try:
+            self._began = True
+            try:
+                session.link.handler.spawn(self._live)
+            except BaseException:
+                self._began = False
+                raise
+            while not (self._member.joined or self._over):
+                yield from self._sleep(None)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            self._callers.pop(id(call), None)
+        if not self._member.joined:
+            raise self._error or ClientError(path, "the membership ended before join() returned; join again")
+        return self
+
+    def _sleep(self, pause: float | None) -> Steps[None]:
+        yield pause
+        self._session.run_posted()
+        self._session.keeper.stand_in()
+
+    def drop_tickets(self, _tickets: object) -> None:
+        """Give the membership up, because the call of `join` was abandoned. Never waits."""
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Have the node deleted. Takes no lock, as the end of a call that is thrown away runs this, too."""
+        member = self._member
+        member.wanted = False
+        if not self._began and self._state.members.get(self.id) is self:
+            self._state.members.pop(self.id, None)
+        if (ticket := member.ticket) is not None:
+            ticket.changed = True
+        if (life := self._life) is not None:
+            life.wake()
+
+    def _live(self) -> None:
+        """Be a member until the membership is given up or lost; on a thread of the library."""
+        member, session = self._member, self._session
+        try:
+            self._life = call = Call(session, member.path)
+            if not wait(call, call.run(stay(member, self._wake_callers))):
+                self._error = ValueError(
+                    f"the group {member.path!r} has another member {member.id!r}: give another id, or wait until the "
+                    "session of that member is over (wait=...)"
+                )
+        except Exception as error:
+            self._error = error
+        finally:
+            if member.ticket is not None:
+                session.drop([member.ticket])
+            self._state.members.pop(self.id, None)
+            self._over = True
+            if member.joined and member.wanted:
+                self._tell_lost()
+            self._wake_callers()
+
+    def _tell_lost(self) -> None:
+        with self._session.lock:
+            self._loss.tell()
+        if not isinstance(self._error, ClientError):
+            log.warning("the membership %s is lost: %s", self.path, self._error)
+
+    def _wake_callers(self) -> None:
+        for call in list(self._callers.values()):
+            call.wake()
+
+    def __enter__(self) -> Membership:  # noqa: PYI034
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if not self._session.forked:  # the membership is the parent's
+                self.leave()
+        except BaseException:
+            insist(self._give_up)  # nothing is left to do, unless an interrupt struck before the leave
+            raise
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle the membership {self.path!r}: join in the other process")
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "over" if self._over else "away"
+        return f"<zkconcurrent.Membership {state} path={self.path!r}>"
+
+
+class Group(Primitive):
+    """The processes that are present: each member has an id and data, which all clients can see.
+
+    ::
+
+        workers = zkconcurrent.Group(zk, "/app/workers")
+        with workers.join(b"10.0.0.7:8000") as me:
+            print(workers.members())  # {'5f0c...': b'10.0.0.7:8000', ...}
+
+    A member whose process dies disappears when its session ends. A membership outlives a lost connection. If its
+    session expires, the others see the member leave. The member joins again, with the same id and data, as soon as
+    ZooKeeper is in reach, as Curator's PersistentNode does.
+
+    Layout:
+        `<path>/<id>`, EPHEMERAL, with the data: the znodes of Curator's GroupMember. The path itself is a container.
+
+    Invariant:
+        An id has one member at a time, among all programs that use this library. One thread sends all requests of a
+        membership, one after the other.
+
+    Cost:
+        `join`: 1 write, and 1 read with a watch that `join` does not wait for; after a reconnect, that read again.
+        `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: before it waits, it
+        reads the list and all members once. A change wakes each observer, which reads them once more; twice, if a
+        member came or went. Each membership has its own thread in the library, which mostly sleeps.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the group's path; missing nodes are created as containers.
+
+    Raises:
+        TypeError: the path is not a string.
+        ValueError: the path is invalid, or this client already uses it for another primitive.
+
+    Source:
+        Curator's `GroupMember`.
+    """
+
+    _kind = "Group"
+    _path_state: GroupState
+
+    def _new_state(self) -> GroupState:
+        return GroupState(self._session, self._path, self._kind)
+
+    def join(
+        self,
+        data: bytes | None = None,
+        id: str | None = None,  # noqa: A002
+        *,
+        wait: float = 0.0,
+    ) -> Membership:
+        """Join the group; wait until all others can see it.
+
+        Args:
+            data: the bytes that the others see; None for the host, process, thread and time, as JSON.
+            id: a name that no other member has; None generates one.
+            wait: how long to wait, in seconds, for an id that another member has. A killed process stays a member until
+                its session ends, so a program that restarts with the same id may have to wait that long.
+
+        Returns:
+            The membership, a context manager that leaves the group at its end.
+
+        Raises:
+            TypeError: the data is not bytes, or the id is not a string.
+            ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
+            OverflowError: `wait` is above `threading.TIMEOUT_MAX`.
+            ForeignNodeError: a persistent node has the id as its name.
+            RefusedError: ZooKeeper does not let this client create the node, or the data is too large.
+            ClientError: the client can't be used here.
+        """
+        membership = self._new_membership(data, id, wait)
+        if wait:
+            self._check_may_block()
+        call = Call(self._session, self._path, membership)
+        return self._await(call, membership._joining(call))
+
+    def _new_membership(self, data: bytes | None, name: str | None, wait: float) -> Membership:
+        name = check_id(self._path, name)
+        check_wait(wait)
+        said = check_data(data) if data is not None else node_data(self._identity())
+        return Membership(self, name, said, wait)
+
+    def members(self) -> dict[str, bytes]:
+        """Return the data of all members by their ids, in the order of joining; asks the leader."""
+        return self._run(members(self._path), dict)
+
+    def observe(self, timeout: float | None = None) -> Iterator[dict[str, bytes]]:
+        """Yield what `members` returns: at once, and then each time that it has changed.
+
+        Changes that follow each other quickly may be seen as one.
+
+        Args:
+            timeout: how long to wait for each change, in seconds; then the iteration ends. None waits forever.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+        """
+        check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
+        return self._observe(timeout)
+
+    def _observe(self, timeout: float | None) -> Iterator[dict[str, bytes]]:
+        seen: dict[str, bytes] | None = None
+        while (seen := self._next(seen, timeout)) is not None:
+            yield dict(seen)
+
+    def _next(self, seen: dict[str, bytes] | None, timeout: float | None) -> dict[str, bytes] | None:
+        call = Call(self._session, self._path)
+        return self._await(call, self._await_change(call, seen, self._until(timeout)))
+
+    def _await_change(
+        self, call: Call, seen: dict[str, bytes] | None, deadline: float | None
+    ) -> Steps[dict[str, bytes] | None]:
+        found = yield from call.run(next_members(self._path, seen), None if seen is None else deadline)
+        if found is None and seen is not None:
+            # A change may have come whose reply would have been too late: the last look waits for its replies.
+            found = yield from call.run(members(self._path), self._session.now())
+            if found is not None and list(found.items()) == list(seen.items()):
+                return None
+        return found
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+
+
+def check_id(path: str, name: str | None) -> str:
+    """Return the id of a member; a new one for None.
+
+    Raises:
+        TypeError: it is not a string.
+        ValueError: it is no valid name of a node.
+    """
+    if name is None:
+        return str(uuid.uuid4())
+    base, _, plain = check_name(path, name).rpartition("/")
+    if base != path:
+        raise ValueError(f"the id of a member must not contain '/': {name!r}")
+    return plain
+
+
+def check_data(data: object) -> bytes:
+    """Return the data of a member as bytes; None becomes empty data.
+
+    Raises:
+        TypeError: it is not bytes.
+    """
+    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"data must be bytes, not {type(data).__name__}")
+    return b"" if data is None else bytes(data)
+
+
+def check_wait(wait: float) -> None:
+    """Check how long to wait for an id.
+
+    Raises:
+        ValueError: it is negative.
+        OverflowError: it is above `threading.TIMEOUT_MAX`.
+    """
+    check_timeout(True, wait)
+    if wait < 0:
+        raise ValueError("wait must be a non-negative number")

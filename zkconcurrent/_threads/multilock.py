@@ -1,0 +1,218 @@
+"""`MultiLock`: several locks as one; a thread holds all of them or none."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from .._engine.calls import Calls
+from .._engine.driver import Call
+from .._engine.holds import Hold
+from .._engine.loss import JointLoss
+from .._errors import ZkConcurrentError
+from .._protocol.rules import READ
+from .._runtime.waiting import Steps, ends_by_itself
+from .base.lock_base import Contender, LockBase
+from .joint_lock import Levels, Released, Several, give_up, levels, restore
+from .lock import Lock
+from .rlock import RLock
+
+
+class MultiLock(Several):
+    """A lock that is held when all its locks are.
+
+    The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
+    It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
+
+    It has `lost`, `on_lost`, `suspect`, `owner()` and `hold_count()`, each for all its locks together. It has no
+    `fencing_token`, as each lock fences its own resource and the tokens of two services have no order; and no `guard()`
+    or `waiters()`. Ask each of its `locks` for these.
+
+    Invariant:
+        All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
+        An `acquire` that fails, is interrupted or finds a lock lost gives back all that it acquired.
+
+    Cost:
+        To acquire: the sum of its locks' costs, one lock after the other. To release: one write for each lock, all in
+        one round trip.
+
+    Args:
+        locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.
+        on_lost: called with the MultiLock, on a thread of its own, once for each time that it was acquired and one of
+            its locks was lost before all were released.
+
+    Raises:
+        TypeError: a lock is of another type, such as a semaphore; or `on_lost` is not callable.
+        ValueError: there is no lock, or one occurs twice: two have the same path, role and service; or their clients
+            have handlers of different kinds.
+
+    Source:
+        Curator's `InterProcessMultiLock`, which acquires in the order given.
+    """
+
+    _kind = "MultiLock"
+
+    def __init__(
+        self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: Callable[[Any], object] | None = None
+    ) -> None:
+        flat: list[LockBase] = []
+        for lock in locks:
+            flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
+        # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
+        ordered = sorted(flat, key=_order)
+        for one, other in itertools.pairwise(ordered):
+            if _order(one) == _order(other):
+                raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
+        super().__init__(ordered, on_lost)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire all locks, or none.
+
+        Args:
+            blocking: whether to wait. If False, the call makes one attempt for each lock.
+            timeout: how long to wait for all locks together, in seconds; -1 waits forever, 0 makes one attempt for
+                each.
+
+        Returns:
+            Whether all locks were acquired. If False, the attempt leaves no node behind.
+
+        Raises:
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: one lock was lost before all were acquired, and the call gave back the others; or this thread
+                has lost a hold before and has not acknowledged the loss by `release()`.
+            ZkConcurrentError: a lock can't be acquired.
+        """
+        limit = self._deadline(blocking, timeout)
+        before = self._levels()
+        calls = Calls(self._session, partial(restore, before))
+        return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
+
+    def _acquire_all(self, calls: Calls, before: Levels, wait: bool, deadline: float | None) -> Steps[bool]:
+        try:
+            for lock in self._locks:
+                if lock._acquire_again():
+                    continue
+                call = calls.add(Call(lock._session, lock.path, lock._path_state))
+                if wait:
+                    calls.waits_for = self, lock._line_key
+                # After the deadline, a free lock is still acquired.
+                if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
+                    yield from _give_back(calls, before)
+                    return False
+            self._check_all(before)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            ends_by_itself(calls)
+            yield from _give_back(calls, before)
+            raise
+        return True
+
+    def _check_all(self, before: Levels) -> None:
+        """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
+        holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
+        if self._on_lost is not None:
+            # Before the last check: every later loss is reported.
+            self._joint_loss().tickets = [hold.ticket for _, hold in holds]
+        owed = {id(hold): depth for _, hold, depth in before}
+        for lock, hold in holds:
+            lock._check(hold, owed.get(id(hold), 0))  # what this call has acquired, it gives back
+
+    def _begin_release(self) -> Released:
+        holds: list[tuple[LockBase, Hold]] = []
+        errors: list[BaseException] = []
+        for lock in reversed(self._locks):
+            try:
+                holds.append((lock, lock._hold_to_release()))
+            except (ZkConcurrentError, RuntimeError) as error:  # not `Exception`: a signal handler may raise any
+                if not isinstance(error, ZkConcurrentError) and lock._own() is not None:
+                    raise  # as in `give_up`
+                errors.append(error)
+        release = partial(give_up, levels(holds), errors)
+        if self._on_lost is not None:
+            release = partial(self._joint_loss().giving_up, [hold.ticket for _, hold in holds], release)
+        return release(), errors, 0
+
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        return (each for lock in self._locks for each in lock._holding_tasks())
+
+    def locked(self) -> bool:
+        """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
+        calls = Calls(self._session)
+
+        def ask() -> Steps[bool]:
+            for lock in self._locks:
+                if not (yield from calls.add(Call(lock._session, lock.path)).run(lock._is_held())):
+                    return False
+            return True
+
+        return self._await(calls, ask())
+
+    # -- the extras ----------------------------------------------------------------------------------------------
+
+    def _joint_loss(self) -> JointLoss:
+        """Return the `JointLoss` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
+        return JointLoss.of(self, [(lock._session, lock._loss()) for lock in self._locks])
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when the first of the current holds is lost. Each set of holds has its own.
+
+        Keep a reference to the MultiLock while you use the event.
+        """
+        return self._joint_loss().event
+
+    @property
+    def suspect(self) -> bool:
+        """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
+        holds = [lock._own() or lock._newest() for lock in self._locks]
+        held = all(hold is not None and hold.alive for hold in holds)
+        return held and any(lock._session.suspect for lock in self._locks)
+
+    def hold_count(self) -> int:
+        """Return how often the caller holds all locks: the least of their own counts. Sends nothing."""
+        return min(lock.hold_count() for lock in self._locks)
+
+    def owner(self) -> Contender | None:
+        """Return the contender that holds all locks, as the first lock's node describes it; None if no single one does.
+
+        The call recognizes a contender by its host, process and thread; a Curator client by its address and session.
+        Cost: the sum of all locks' `owner`.
+        """
+        calls = Calls(self._session)
+
+        def ask() -> Steps[Contender | None]:
+            holders: list[list[Contender]] = []
+            for lock in self._locks:
+                call = calls.add(Call(lock._session, lock.path))
+                line = yield from call.run(lock._contenders())
+                holders.append(line[0] if line is not None else [])
+            first, *others = holders
+            parties = [set(map(_party, held)) for held in others]
+            return next((each for each in first if all(_party(each) in held for held in parties)), None)
+
+        return self._await(calls, ask())
+
+    def _is_held(self) -> bool:
+        return all(hold is not None and hold.alive for hold in (lock._newest() for lock in self._locks))
+
+
+def _order(lock: LockBase) -> tuple[Any, ...]:
+    return (*lock._session.link.location(lock.path), lock._rule is READ, lock._rule.role)
+
+
+def _give_back(calls: Calls, before: Levels) -> Steps[None]:
+    """Undo all acquires, and wait until the nodes are gone."""
+    restore(before)
+    for call in reversed(calls.calls):
+        yield from call.give_up()
+
+
+def _party(contender: Contender) -> tuple[object, ...]:
+    """Return the fields that identify a contender in every queue."""
+    who = contender.host, contender.pid, contender.thread
+    return who if contender.pid is not None else (*who, contender.session)

@@ -1,0 +1,505 @@
+"""`QuorumLock`: a majority of several locks as one lock, which does not depend on any single service."""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from weakref import ref
+
+from .._engine.calls import Calls
+from .._engine.driver import Call
+from .._engine.holds import Hold, lost_error
+from .._engine.loss import Loss, ReportsOnce, listen, was_lost
+from .._errors import ClientError, LockLostError
+from .._protocol.ticket import State, Ticket
+from .._runtime.identity import ended, name
+from .._runtime.interrupted import check_not_interrupted
+from .._runtime.waiting import Steps, ends_by_itself
+from .base.lock_base import LockBase
+from .base.side_by_side import Branch, together
+from .joint_lock import Levels, Released, Several, first_error, give_up, levels, restore
+from .lock import Lock
+from .rlock import RLock
+
+GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
+FIRST_PAUSE = 0.05  # seconds; the longest pause after the first failed try, doubled with each
+LONGEST_PAUSE = 1.0
+SLOW_TRIES = 2  # the longest pause is at least this many times the slowest try: else most tries would collide
+
+
+class QuorumLock(Several):
+    """A lock that is held while more than half of its locks are held; each lock should be in another ZooKeeper service.
+
+    It can be acquired, and stays held, while a minority of the services is down. Two contenders never hold it at once:
+    any two quorums have a lock in common, and that lock has one holder.
+
+    It belongs to the thread that acquired it. It is re-entrant if its locks are. It has `lost`, `on_lost`, `suspect`
+    and `hold_count()`, each for the quorum. It has no `fencing_token`, as the zxids of two services have no order; and
+    no `guard()`, `owner()` or `waiters()`. Ask each of its `locks` for these.
+
+    Layout:
+        That of its locks.
+
+    Invariant:
+        An `acquire` tries all locks at once and keeps all that it gets. If these are too few, it gives all of them
+        back, and tries again after a random time. So no two contenders can wait for each other, and there is no order
+        of arrival. A release gives back the locks that this object has acquired, and no other lock that the thread
+        holds.
+
+    Cost:
+        An attempt takes 2 round trips of the slowest of the `quorum` fastest services: a listing and a `sync`, and, if
+        the lock is free, one write and one listing. A waiting `acquire` makes an attempt every 0.5 s on average. The
+        first pause is at most 50 ms. Each later one may be twice as long as the last, up to 1 s, or to twice the time
+        of an attempt if that is more. To release: one write for each lock, in one round trip.
+
+    Args:
+        locks: each a `Lock`, an `RLock`, or a read or write lock. All contenders must name the same locks.
+        quorum: how many locks must be held; more than half, which is the default.
+        on_lost: called with the QuorumLock, on a thread of its own, once for each time that it was acquired and then
+            lost so many of its locks that no quorum was left.
+
+    Raises:
+        TypeError: a lock is of another type, or `on_lost` is not callable, or `quorum` is not an integer.
+        ValueError: there is no lock; `quorum` is not more than half of the locks, or is more than there are; two locks
+            have the same path and service; or their clients have handlers of different kinds.
+
+    Source:
+        Redlock's idea, on locks that notice their loss.
+    """
+
+    _kind = "QuorumLock"
+
+    def __init__(
+        self,
+        locks: Iterable[Lock | RLock],
+        *,
+        quorum: int | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> None:
+        super().__init__([self._checked(lock) for lock in locks], on_lost)
+        places = set()
+        for lock in self._locks:
+            place = tuple(lock._session.link.location(lock.path))
+            if place in places:
+                raise ValueError(f"{lock.path!r} is in the QuorumLock twice: it would count twice")
+            places.add(place)
+        most = len(self._locks)
+        least = most // 2 + 1
+        self._quorum = least if quorum is None else operator.index(quorum)
+        if not least <= self._quorum <= most:
+            raise ValueError(f"a quorum of {most} locks is {least} to {most} of them, not {quorum!r}")
+        self._identity = self._session.identity
+        self._all = _All(self._locks)
+        self._held: dict[int, tuple[_Quorum, ...]] = {}  # by owner, the newest last
+        self._acquiring: set[int] = set()
+        self._next = Loss(self._session.link.user_event)
+
+    @property
+    def quorum(self) -> int:
+        """How many of the locks must be held."""
+        return self._quorum
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire a quorum of the locks, or none.
+
+        Once the call has a quorum, it waits for the other locks as long again as the quorum took, and for at least 50
+        ms. After that, it waits no longer for a service that does not reply.
+
+        Args:
+            blocking: whether to wait. If False, the call tries all locks once.
+            timeout: how long to wait, in seconds; -1 waits forever, 0 makes one attempt. The first attempt may take
+                longer: up to a third of the session timeout, if services that do not reply leave the outcome open.
+
+        Returns:
+            Whether a quorum was acquired. If False, the call has given back all locks. If a service does not reply, the
+            library deletes the node there when the service is back, unless the node has gone with its session.
+
+        Raises:
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: this thread has lost a hold before and has not acknowledged the loss by `release()`.
+            ZkConcurrentError: errors of the locks leave no quorum; this is the first error, with the others as its
+                notes.
+        """
+        limit = self._deadline(blocking, timeout)
+        owner = self._identity()
+        held = self._mine()
+        if held is not None and self._is_lost(held):
+            raise held.error(len(self._held.get(owner, ())))
+        wait = blocking and timeout != 0
+        if wait and owner in self._acquiring:
+            raise ClientError(
+                self._locks[0].path,
+                "this thread was interrupted in an acquire() of this QuorumLock, and continues only when the calling "
+                "signal handler or finalizer returns: do not wait there (blocking=False), or use another thread",
+            )
+        before = self._held.get(owner, ())
+        there = self._levels()
+        calls = Calls(self._session, lambda: self._undo(owner, before, there, wait))
+        steps = self._acquire(calls, owner, wait, limit, there)
+        if wait:
+            # Its own call, the first of all: those of a try end before the next.
+            sleeper = Call(self._session, self._locks[0].path)
+            steps = self._acquire_later(calls, sleeper, owner, steps)
+            calls.waits_for = (self,)
+        return self._await(calls, steps)
+
+    def _acquire_later(self, calls: Calls, sleeper: Call, owner: int, steps: Steps[bool]) -> Steps[bool]:
+        calls.add(sleeper)
+        self._acquiring.add(owner)
+        try:
+            return (yield from steps)
+        finally:
+            self._acquiring.discard(owner)
+
+    def _undo(self, owner: int, before: tuple[_Quorum, ...], there: Levels, waits: bool) -> None:
+        """Undo an abandoned acquire, except for what its calls undo themselves."""
+        restore(there)
+        if waits:
+            self._acquiring.discard(owner)
+        for quorum in self._held.get(owner, ()):
+            if quorum not in before:
+                self._forget(quorum)
+
+    def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, there: Levels) -> Steps[bool]:
+        session, longest, until, slowest = self._session, FIRST_PAUSE, math.inf, 0.0
+        while True:
+            began = session.now()
+            if (yield from self._try_all(calls, owner, until, there)):
+                return True
+            patience = session.patience  # what takes longer was an outage, and no slow link
+            slowest = max(slowest, min(session.now() - began, patience))
+            until = math.inf if deadline is None else deadline
+            if not wait:
+                return False
+            if calls.deserted is None:
+                self._check_not_interrupted()
+            again = session.now() + random.uniform(0, longest)  # contenders that collided must part
+            longest = min(longest * 2, max(LONGEST_PAUSE, SLOW_TRIES * slowest))
+            while (left := min(again, until) - session.now()) > 0:
+                yield left
+            if session.now() >= until:
+                return False
+
+    def _check_not_interrupted(self) -> None:
+        """Refuse to wait in a signal handler that has interrupted calls of so many locks that the others are no quorum.
+
+        Raises:
+            ClientError: the thread was interrupted in these calls.
+        """
+        left = len(self._locks)
+        for lock in self._locks:
+            try:
+                check_not_interrupted(Call(lock._session, lock.path, lock._path_state))
+            except ClientError:
+                left -= 1
+                if left < self._quorum:
+                    raise
+
+    def _try_all(self, calls: Calls, owner: int, until: float, there: Levels) -> Steps[bool]:
+        """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
+        quorum = _Quorum(self, owner)
+        tries = [_Try(lock, calls, quorum) for lock in self._locks]
+        try:
+            yield from together(tries, self._session.now, self._ending(tries, until))
+            for each in tries:
+                if not each.done:
+                    each.call.abandon()
+                    calls.calls.remove(each.call)
+            self._all.check_lease()  # the first lock may have been granted long before the last
+            if quorum.alive >= self._quorum:
+                self._take(quorum)
+                return True
+            yield from self._give_back(calls, there, tries)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            ends_by_itself(calls)
+            yield from self._give_back(calls, there, tries)
+            raise
+        errors: list[BaseException] = [each.error for each in tries if each.error is not None]
+        if len(errors) > len(tries) - self._quorum:
+            raise first_error(errors)
+        return False
+
+    def _ending(self, tries: Sequence[_Try], until: float) -> Callable[[], float]:
+        """Return a function that returns the time at which to stop waiting for the tries that have not ended."""
+        began, enough = self._session.now(), [until]
+
+        def ends() -> float:
+            got = sum(each.done and each.result is True for each in tries)
+            failed = sum(each.done for each in tries) - got
+            if failed > len(tries) - self._quorum:
+                return -math.inf
+            if got >= self._quorum and len(enough) == 1:
+                now = self._session.now()
+                enough.append(now + max(GRACE, now - began))
+            return enough[-1]
+
+        return ends
+
+    def _give_back(self, calls: Calls, there: Levels, tries: Sequence[_Try]) -> Steps[None]:
+        """Undo all tries at once, and wait until the nodes are gone."""
+        restore(there)
+        mine = [each.call for each in tries if each.call in calls.calls]
+        yield from together([Branch(call.give_up()) for call in mine], self._session.now)
+        for call in mine:
+            calls.calls.remove(call)
+
+    def _take(self, quorum: _Quorum) -> None:
+        """Make the quorum a hold of its owner."""
+        left = [each for those in list(self._held.values()) for each in those if ended(each.owner)]
+        lost = [each for each in left if self._is_lost(each)]
+        with self._all.lock:
+            for each in lost:
+                self._forget(each)
+            quorum.loss, self._next = self._next, Loss(self._session.link.user_event)
+            self._held[quorum.owner] = (*self._all_mine(), quorum)
+        quorum.listen(self)
+
+    def _forget(self, quorum: _Quorum) -> None:
+        quorum.end()
+        left = tuple(each for each in self._held.get(quorum.owner, ()) if each is not quorum)
+        if left:
+            self._held[quorum.owner] = left
+        else:
+            self._held.pop(quorum.owner, None)
+
+    def _begin_release(self) -> Released:
+        self._session.check_not_forked(self._locks[0].path)
+        exiting = self._session.exiting
+        quorum = self._mine() or (self._newest() if exiting else None)
+        if quorum is None:
+            others = [name(owner) for owner, held in list(self._held.items()) if held and not ended(owner)]
+            why = f" (by this thread or task; {others[-1]!r} has acquired it)" if others else ""
+            raise RuntimeError(f"cannot release un-acquired lock{why}: {self!r}")
+        if exiting:
+            return [], [], 0  # as in `LockBase._begin_release`
+        owed = len(self._held.get(quorum.owner, ())) - 1
+        errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []
+        spare = quorum.alive - self._quorum
+        left = levels(reversed(quorum.parts))
+        # Before the first delete: from then on, another thread may tell of a loss at any moment.
+        ending = [hold.ticket for _, hold, depth in left if depth == 1 and hold.alive]
+        quorum.await_replies(ending, spare)
+        found: list[BaseException] = []
+        try:
+            quorum.left = left
+            given_up = give_up(left, found)
+        finally:
+            if not left:  # else an interrupt came before the first was released
+                self._forget(quorum)
+            else:
+                quorum.await_replies([], 0)
+        lost = sum(ticket.state is State.LOST for ticket in ending)
+        if lost <= max(0, spare):  # losses count only together
+            found = [error for error in found if not isinstance(error, LockLostError)]
+        errors += found
+        return given_up, errors, spare - lost
+
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        holding = [list(lock._holding_tasks()) for lock in self._locks]
+        if sum(map(bool, holding)) > len(holding) - self._quorum:  # without these there is no quorum
+            for each in holding:
+                yield from each
+
+    def locked(self) -> bool:
+        """Return whether processes hold a quorum of the locks; asks the leaders.
+
+        The call returns as soon as enough replies have come to decide the result. Cost: 2 reads for each lock, all at
+        once.
+        """
+        calls = Calls(self._session)
+
+        def ask() -> Steps[bool]:
+            asked = [Branch(calls.add(Call(lock._session, lock.path)).run(lock._is_held())) for lock in self._locks]
+            most = len(asked) - self._quorum
+
+            def count(result: object) -> int:
+                return sum(each.done and each.error is None and each.result is result for each in asked)
+
+            def ends() -> float:
+                errors = sum(each.error is not None for each in asked)
+                over = count(True) >= self._quorum or count(False) > most or errors > most
+                return -math.inf if over else math.inf
+
+            yield from together(asked, self._session.now, ends)
+            if count(True) < self._quorum and count(False) <= most:
+                raise first_error([each.error for each in asked if each.error is not None])
+            return count(True) >= self._quorum
+
+        return self._await(calls, ask())
+
+    # -- the extras ----------------------------------------------------------------------------------------------
+
+    def _mine(self) -> _Quorum | None:
+        """Return the caller's newest quorum."""
+        return next(iter(self._all_mine()[::-1]), None)
+
+    def _all_mine(self) -> list[_Quorum]:
+        # One of which nothing is left was released, by a call that was interrupted.
+        held = [] if self._session.forked else self._held.get(self._identity(), ())
+        return [each for each in held if each.left != []]
+
+    def _newest(self) -> _Quorum | None:
+        """Return the quorum of any thread of this process; one that lives before one that is lost."""
+        held = [each for those in list(self._held.values()) for each in those[-1:]]
+        return max(held, key=lambda each: each.alive, default=None) if not self._session.forked else None
+
+    def _is_lost(self, quorum: _Quorum) -> bool:
+        self._all.check_lease()
+        return quorum.alive < self._quorum
+
+    def _loss(self) -> Loss:
+        quorum = self._mine() or self._newest()
+        return self._next if quorum is None else quorum.loss
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when too few current holds are left for a quorum. Each quorum has its own.
+
+        The current quorum is the caller's own or, if the caller has none, one of this process. If there is no quorum,
+        this is the event of the next one. Keep a reference to the QuorumLock while you use the event.
+        """
+        self._all.check_lease()
+        with self._all.lock:
+            return self._loss().event
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the lock is held while so many of the services are out of reach that the others are no quorum."""
+        quorum = self._mine() or self._newest()
+        if quorum is None or quorum.alive < self._quorum:
+            return False
+        return sum(hold.alive and not lock._session.suspect for lock, hold in quorum.parts) < self._quorum
+
+    def hold_count(self) -> int:
+        """Return how many acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""
+        quorum = self._mine()
+        return 0 if quorum is None or self._is_lost(quorum) else len(self._all_mine())
+
+    def _options(self) -> dict[str, Any]:
+        return {"quorum": self._quorum}
+
+    def _is_held(self) -> bool:
+        newest = self._newest()
+        return newest is not None and newest.alive >= self._quorum
+
+
+class _All:
+    """Guards the losses of all quorums, as a session guards those of its own holds.
+
+    Attributes:
+        lock: may be taken while a session's lock is held, never the other way round.
+    """
+
+    def __init__(self, locks: Sequence[LockBase]) -> None:
+        self._sessions = {id(lock._session): lock._session for lock in locks}
+        self.lock = locks[0]._session.link.handler.rlock_object()
+
+    def check_lease(self) -> None:
+        """End the holds whose lease ran out by the local clock."""
+        for session in self._sessions.values():
+            session.check_lease()
+
+
+class _Quorum:
+    """The holds of one acquire.
+
+    Attributes:
+        owner: the thread that acquired them.
+        parts: the locks, and the hold of each.
+        left: the holds that a release under way has yet to release; None before a release.
+        loss: the loss of the quorum.
+    """
+
+    def __init__(self, lock: QuorumLock, owner: int) -> None:
+        self.owner = owner
+        self.parts: list[tuple[LockBase, Hold]] = []
+        self.left: Levels | None = None
+        self.loss = lock._next
+        self._listener: _Listener | None = None
+
+    @property
+    def alive(self) -> int:
+        """How many of its locks are held."""
+        return sum(hold.alive for _, hold in self.parts)
+
+    def error(self, owed: int) -> LockLostError:
+        """Return the error for the loss; `owed` is how many acquires its thread has yet to settle after it."""
+        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]), owed)
+
+    def listen(self, lock: QuorumLock) -> None:
+        """Listen to the loss of each hold; a loss that has come already counts, too."""
+        self._listener = _Listener(lock, [hold.ticket for _, hold in self.parts], self.loss)
+        listen(self._listener, ((part._session, hold.loss) for part, hold in self.parts))
+
+    def end(self) -> None:
+        """Note that the quorum was released."""
+        if self._listener is not None:
+            self._listener.over = True
+
+    def await_replies(self, given_up: list[Ticket], spare: int) -> None:
+        """Note the tickets that the release gives up, and how many of them may turn out to have been lost before."""
+        if self._listener is not None:
+            self._listener.given_up, self._listener.spare = given_up, spare
+
+
+class _Listener(ReportsOnce):
+    """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
+
+    Attributes:
+        over: whether the quorum was released.
+        given_up: the tickets that its release gives up.
+        spare: how many of these may turn out to have been lost before.
+    """
+
+    def __init__(self, lock: QuorumLock, tickets: list[Ticket], loss: Loss) -> None:
+        self.over = False
+        self.given_up: Sequence[Ticket] = ()
+        self.spare = 0
+        self.event = self
+        self._lock = ref(lock)
+        self._all = lock._all
+        self._least = lock.quorum
+        self._tickets = tickets
+        self._loss = loss
+
+    def set(self) -> None:
+        """Do nothing: `tell` follows."""
+
+    def tell(self) -> None:
+        """If no quorum is left, set the loss and have `on_lost` called. If this was interrupted, it is called again."""
+        if self.over or self.given_up:
+            quorate = sum(map(was_lost, self.given_up)) <= self.spare
+        else:
+            quorate = sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least
+        if quorate:
+            return
+        with self._all.lock:
+            self._loss.tell()
+        if (lock := self._lock()) is not None:
+            self.report_soon(lock)
+
+
+class _Try(Branch[bool]):
+    """One try for one lock."""
+
+    def __init__(self, lock: LockBase, calls: Calls, quorum: _Quorum) -> None:
+        self.call = Call(lock._session, lock.path, lock._path_state)
+        calls.add(self.call)
+        super().__init__(self._run(lock, quorum))
+
+    def _run(self, lock: LockBase, quorum: _Quorum) -> Steps[bool]:
+        if not lock._acquire_again():
+            steps = lock._acquire_steps(self.call, False, lock._session.now(), lock._identity(), 1)
+            if not (yield from steps):
+                return False
+        hold = lock._mine()
+        assert hold is not None
+        quorum.parts.append((lock, hold))
+        return True

@@ -1,0 +1,123 @@
+"""`RLock`: `threading.RLock` for every process that opens the same path."""
+
+from __future__ import annotations
+
+from .._engine.holds import Hold
+from .._errors import LockLostError
+from .._protocol.rules import MUTEX
+from .._protocol.ticket import State
+from .._runtime.identity import ident
+from .._runtime.waiting import FRAMES, check_depth
+from .base.lock_base import LockBase
+from .base.primitive import check_timeout, not_held
+
+
+class RLock(LockBase):
+    """A lock that its holder may acquire again. It becomes free after one release for each acquire.
+
+    Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
+    `threading.Condition` accepts it.
+
+    Layout:
+        As `Lock`: the znodes of Curator's InterProcessMutex.
+
+    Invariant:
+        As `Lock`. A thread has at most one node in the queue, however often it acquires.
+
+    Cost:
+        As `Lock`. Acquiring again, and releasing any level but the last, takes no request.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the lock's path; missing nodes are created as containers.
+        fair: as for `Lock`.
+        on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
+
+    Raises:
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
+
+    Source:
+        `threading.RLock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.
+    """
+
+    _kind = "RLock"
+    _rule = MUTEX
+    _not_held = "cannot release un-acquired lock"
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock, or one level more if this thread holds it; arguments and errors as `Lock.acquire`."""
+        # The common case takes no lock and begins no `Call`: the clock alone shows that the hold lives.
+        hold = self._holds.get(self._identity())
+        if hold is not None and timeout == -1 and self._session.time() < hold.ticket.live.end:
+            hold.depth += 1
+            return True
+        check_timeout(blocking, timeout)
+        if self._acquire_again():
+            return True
+        call, steps = self._begin_acquire(blocking, timeout)
+        return self._await(call, steps)
+
+    def __enter__(self) -> bool:
+        check_depth(2)  # CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may
+        if not self.acquire():
+            raise not_held(self)
+        return True
+
+    def _acquire_again(self) -> bool:
+        hold = self._own()
+        if hold is None:
+            return False
+        self._check(hold)
+        hold.depth += 1
+        return True
+
+    def release(self) -> None:
+        """Release one level of the lock. After the last, the next waiter in the queue gets the lock.
+
+        Raises:
+            LockLostError: the hold was lost; the call changes nothing else. Each level needs one `release()`, which
+                raises this.
+            RuntimeError: this thread does not hold the lock.
+            RefusedError: this client may not delete the lock's node; the library keeps trying.
+            ClientError: the process was forked; the hold belongs to its parent.
+        """
+        hold = self._holds.get(self._identity())
+        if (  # as in `acquire`
+            hold is not None and hold.depth > 1 and self._session.time() < hold.ticket.live.end
+        ):
+            hold.depth -= 1
+            return
+        self._release_level(self._hold_to_release())
+
+    _own = LockBase._mine
+
+    # threading.Condition calls these.
+
+    def _is_owned(self) -> bool:
+        self._session.check_lease()
+        hold = self._own()
+        return hold is not None and hold.alive
+
+    def _release_save(self) -> int:
+        """Release all levels; return how many there were."""
+        check_depth(FRAMES + 5)  # or it could not be acquired again
+        hold = self._hold_to_release()
+        self._check(hold)
+        try:
+            self._wait_released(self._end_hold(hold), hold)
+        except LockLostError:  # its node was gone: the `with` block around the condition's wait raises this at its end
+            hold.ticket.become(State.LOST)
+            self._path_state.put_back(hold)
+            raise self._lost_error(hold) from None
+        return hold.depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        call, steps = self._begin_acquire(True, -1, restores=depth)
+        self._await(call, steps)
+
+    _recursion_count = LockBase.hold_count
+
+    def _describe(self, hold: Hold | None) -> str:
+        owner, depth = (0, 0) if hold is None else (ident(hold.owner), hold.depth)
+        return f"owner={owner} count={depth} "

@@ -1,0 +1,153 @@
+"""`ReadWriteLock`: many readers or one writer hold it, across every process that opens the same path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._engine.driver import Call
+from .._kazoo.link import KazooClient
+from .._protocol.operations import Recipe
+from .._protocol.rules import READ, WRITE
+from .._protocol.ticket import Ticket
+from .._recipes.lock import downgrade
+from .._runtime.identity import ident
+from .._runtime.waiting import Steps
+from .base.primitive import ByName
+from .rlock import RLock
+
+
+class ReadWriteLock(ByName):
+    """A pair of locks: any number of threads hold `read_lock` together; one thread holds `write_lock` alone.
+
+    Both locks are granted in the order of arrival, so writers never starve: a reader waits for the writers that arrived
+    before it, a writer for all contenders that arrived before it. Both are re-entrant. A thread that holds the write
+    lock may also acquire the read lock, and then release the write lock: no other writer holds the lock in between. A
+    thread that holds only the read lock can't acquire the write lock.
+
+    Layout:
+        `<path>/_c_<uuid>-__READ__<sequence>` and `<path>/_c_<uuid>-__WRIT__<sequence>`, EPHEMERAL_SEQUENTIAL, one for
+        each thread and role that holds or waits: the znodes of Curator's InterProcessReadWriteLock. The read node of a
+        thread that holds the write lock is EPHEMERAL and has the number of its write node. The path itself is a
+        container.
+
+    Invariant:
+        A reader holds unless a writer is ahead of it; it watches the nearest writer ahead. A writer holds if no
+        contender is ahead of it; it watches the node just ahead. A read node gets a writer's number only while that
+        writer's node exists.
+
+    Cost:
+        As `Lock`. A writer that begins to read sends one write, in one round trip. A writer's release wakes the readers
+        behind it up to the next writer, or that writer if it is next; a reader's release wakes at most one waiter.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the path of the pair; missing nodes are created as containers.
+        on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
+
+    Raises:
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive.
+
+    Source:
+        java.util.concurrent's `ReentrantReadWriteLock`; ZooKeeper's shared locks recipe; Curator's
+        `InterProcessReadWriteLock`.
+    """
+
+    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
+        self._on_lost = on_lost
+        self._read_lock = ReadLock(client, path, on_lost=on_lost)
+        self._write_lock = WriteLock(client, path, on_lost=on_lost)
+
+    @property
+    def read_lock(self) -> ReadLock:
+        """The lock that any number of threads may hold together."""
+        return self._read_lock
+
+    @property
+    def write_lock(self) -> WriteLock:
+        """The lock that one thread of one process holds alone."""
+        return self._write_lock
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._read_lock.client
+
+    @property
+    def path(self) -> str:
+        """The path of the pair."""
+        return self._read_lock.path
+
+    def __repr__(self) -> str:
+        readers = sum(hold.alive for hold in self._read_lock._path_state.all(READ.role))
+        writer = self._write_lock._newest()
+        held = f"writer={ident(writer.owner)} " if writer is not None and writer.alive else ""
+        name = f"zkconcurrent.{type(self).__name__}"
+        return f"<{name} object {held}readers={readers} path={self.path!r} at {id(self):#x}>"
+
+
+class ReadLock(RLock):
+    """The lock of a `ReadWriteLock` that any number of threads and processes may hold together.
+
+    It has the whole interface of `RLock`. A thread that holds the write lock acquires the read lock at once, in the
+    writer's place in the queue and with the same fencing token. `locked()` reports readers. `owner()` returns the first
+    holder in either role; `waiters()` returns the waiters in both roles.
+    """
+
+    _kind = "ReadWriteLock"
+    _rule = READ
+
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        writing = self._path_state.own(WRITE.role, owner)
+        if (yield from super()._acquire_steps(call, wait, deadline, owner, depth)):
+            return True
+        if writing is not None:
+            self._check(writing)
+        return False
+
+    def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:
+        writing = self._path_state.own(WRITE.role, owner)
+        if writing is None:
+            return super()._recipe(wait, data, owner)
+        self._check(writing)
+        return downgrade(writing.ticket, READ, data)
+
+
+class WriteLock(RLock):
+    """The lock of a `ReadWriteLock` that one thread of one process holds alone.
+
+    It has the whole interface of `RLock`. A thread that holds only the read lock gets a RuntimeError from `acquire` at
+    once: it would wait for itself, and two readers that both want to write would wait for each other. `locked()`
+    reports a writer. `owner()` and `waiters()` report contenders in both roles, as for `ReadLock`.
+    """
+
+    _kind = "ReadWriteLock"
+    _rule = WRITE
+
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        self._refuse_upgrade("release the read lock first, and read the state again once you hold the write lock")
+        return (yield from super()._acquire_steps(call, wait, deadline, owner, depth))
+
+    def _release_save(self) -> int:
+        self._check_may_wait()
+        return super()._release_save()
+
+    def _check_may_wait(self) -> None:
+        self._refuse_upgrade("release the read lock before you wait on a condition")
+
+    def _refuse_upgrade(self, remedy: str) -> None:
+        """Refuse to wait forever.
+
+        Raises:
+            LockLostError: this thread held the read lock, and has not settled its loss.
+            RuntimeError: this thread holds the read lock.
+        """
+        reading = self._path_state.own(READ.role, self._identity())
+        if reading is None:
+            return
+        self._check(reading)
+        raise RuntimeError(
+            f"the caller holds the read lock of {self._path}, and the write lock would wait for all readers, this one "
+            f"included: {remedy}"
+        )

@@ -1,0 +1,350 @@
+"""`Semaphore` and `BoundedSemaphore`: permits that every process that opens the same path shares."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from .._arguments.limits import check_int, check_positive, most_together
+from .._engine.driver import Call
+from .._engine.holds import Hold, lost_error
+from .._engine.session import log
+from .._errors import LockLostError
+from .._kazoo.link import KazooClient
+from .._protocol.operations import Recipe
+from .._protocol.rules import MUTEX, PERMIT
+from .._recipes.destroy import Users, destroy, users
+from .._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, resize
+from .._runtime.event_loop import warn
+from .._runtime.waiting import FRAMES, Steps, check_depth, insist
+from .base.lock_base import Contender, LockBase
+from .base.primitive import discard_result, node_data
+
+T = TypeVar("T")
+
+
+class Semaphore(LockBase):
+    """A number of permits, which threads of all processes take and give back.
+
+    A held permit returns by itself when its process ends. Release it in the process that acquired it: a `release()` in
+    a process that holds none adds a permit for all, as with `threading.Semaphore`.
+
+    Layout:
+        `<path>/locks/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits; and
+        `<path>/leases/_c_<uuid>-lease-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each held permit: the znodes of
+        Curator's InterProcessSemaphoreV2. `<path>/permits`, PERSISTENT, has the value as text; each of its children,
+        `<uuid>-<n>`, PERSISTENT, adds n permits. All other nodes are containers.
+
+    Invariant:
+        There are never more leases than permits, except those that were held when `resize` left fewer permits. Only the
+        first client in the queue creates leases, in the same step in which it leaves the queue.
+
+    Cost:
+        An uncontended `acquire`, of any number of permits, takes two writes and four reads, in two round trips; a
+        `release` takes one write for each permit, and wakes one waiter.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the semaphore's path; missing nodes are created.
+        value: the number of permits. All processes must give the same, until one has called `resize`; from then on, the
+            number given to `resize` counts. None takes the current number; the semaphore must then exist at first use.
+        on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
+
+    Raises:
+        TypeError: the value is not an int or None, the path is not a string, or `on_lost` is not callable.
+        ValueError: the value is negative, or larger than 2**63 - 1; the path is invalid; or this client already uses it
+            for another primitive.
+
+    Source:
+        `threading.Semaphore`; Curator's `InterProcessSemaphoreV2`.
+    """
+
+    _kind = "Semaphore"
+    _rule = PERMIT
+
+    def __init__(
+        self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
+    ) -> None:
+        if value is not None and (value := check_int("value", value)) < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        super().__init__(client, path, on_lost=on_lost)
+        self._value = value
+        self._layout = Layout(self._path, value, self._share_first_look("Semaphore"))
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
+        """Take permits, all or none, in the order of arrival across all processes.
+
+        A call that waits for more permits than exist, added ones included, issues a RuntimeWarning: the wait can only
+        end when a client adds permits. There is no warning if no permits exist at all, or with `value=0`: all permits
+        of such a semaphore are added ones.
+
+        Args:
+            blocking: whether to wait for permits. If False, the call takes the permits only if enough are free for all
+                contenders ahead and for itself.
+            timeout: how long to wait, in seconds; None waits forever; zero or less acts as `blocking=False`.
+            permits: how many to take: at most 1,000, and fewer if the path has more than 400 bytes.
+
+        Returns:
+            Whether the permits were taken. If False, the attempt leaves no node behind.
+
+        Raises:
+            TypeError: `permits` is not an int.
+            ValueError: a timeout with `blocking=False`; `permits` is less than one, or more than one request can take;
+                other processes use the path with another value; or there is no semaphore, and `value` is None.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: this thread has lost a permit and has not acknowledged the loss by `release()`.
+            ClientError: the client can't be used here.
+            ZkConcurrentError: the path can't be used as a semaphore.
+        """
+        if not blocking and timeout is not None:
+            raise ValueError("can't specify timeout for non-blocking acquire")
+        permits = check_positive("permits", permits)
+        if permits > (most := most_together(self._session.link.full(self._path))):
+            raise ValueError(
+                f"permits must be at most {most:,} in one call, which takes them in one request: {permits}"
+            )
+        wait = blocking and (timeout is None or timeout > 0)
+        deadline = self._until(timeout if blocking else 0)
+        near_deadline = timeout is not None and timeout < self._session.patience
+        self._acquire_again()
+        call = self._call(cancellable=wait)
+        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
+
+    def _holding_tasks(self) -> tuple[()]:
+        return ()  # others may give permits back
+
+    def _taking_permits(
+        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
+    ) -> Steps[bool]:
+        def too_few(size: int) -> None:
+            self._note(size)
+            if size:  # with none, all are to come: by a release of what was not acquired, or by the next resize
+                self._refuse_or_warn(permits, wait, size)
+
+        recipe = acquire(
+            self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline, too_few=too_few
+        )
+        taken = yield from call.run(recipe, deadline)
+        if taken is None:
+            return False
+        leases, size = taken
+        self._note(size)
+        self._path_state.take_more(leases, PERMIT.role, owner, size)
+        self._log_acquired(*leases)
+        return True
+
+    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
+        """Tell the caller that it asks for more permits than exist."""
+        if wait and self._layout.value != 0:  # all permits of such a semaphore are added
+            warn(
+                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: the wait ends "
+                "only when a client adds permits, by resize() or by a release() of more permits than it holds"
+            )
+
+    def release(self, n: int = 1) -> None:
+        """Give back permits: this thread's own, the newest first, then those of other threads of this process.
+
+        If `n` is more than this process holds, the call adds the rest as new permits for all processes.
+
+        If ZooKeeper is out of reach and the call adds no permit, it returns, and the permits become free after the
+        reconnect.
+
+        Args:
+            n: how many permits; at most 2**63 - 1.
+
+        Raises:
+            TypeError: `n` is not an int.
+            ValueError: `n` is less than one, or too large.
+            LockLostError: this thread has lost permits; or this process has no permits left, and another of its threads
+                has lost some. The call acknowledges the loss of up to `n` permits, and changes nothing else.
+            RefusedError: this client may not delete a permit's node; the library keeps trying.
+            ClientError: the process was forked; the permits belong to its parent.
+        """
+        call, holds = self._release_permits(n)
+        return self._await(call, self._giving_back(call, n, holds))
+
+    def _release_permits(self, n: int) -> tuple[Call, list[Hold]]:
+        """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
+        n = check_positive("n", n)
+        self._session.check_not_forked(self._path)
+        check_depth(FRAMES // 2)
+        self._session.check_lease()
+        call = Call(self._session, self._path, self._path_state)
+        if ended := self._path_state.ended_at_exit(PERMIT.role):
+            return call, ended[:n]
+        with self._session.lock:  # two threads that release at once must not release the same permits
+            holds = self._to_release(n)
+            if holds and not holds[0].alive:
+                for hold in holds:
+                    self._path_state.drop(hold)
+                raise self._lost_error(holds[0])
+            self._check_bounds(n - len(holds))
+            insist(lambda: self._drop_all(holds))  # an interrupt on the way leaves none of them
+        call.settled = True
+        return call, holds
+
+    def _giving_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
+        """Wait until the leases are gone; then add the permits released beyond them."""
+        if holds:
+            log.debug("released %s", [hold.ticket for hold in holds])
+            yield from call.gone(holds[-1].ticket)  # the last delete that was sent
+        for hold in holds:
+            self._path_state.check_given_up(hold)
+        if n > len(holds):
+            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
+            self._note((yield from call.run(adding)))
+
+    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
+        me = self._identity()
+        lost = [each for each in self._path_state.all(PERMIT.role) if each.owner == me and not each.alive]
+        return lost_error(hold, len(lost))
+
+    def _to_release(self, n: int) -> list[Hold]:
+        """Return the holds to release or settle next: either all are alive, or all are lost."""
+        me = self._identity()
+        holds = self._path_state.all(PERMIT.role)
+        holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
+        alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
+        mine = [hold for hold in lost if hold.owner == me]
+        return (mine or alive or lost)[:n]
+
+    def _check_bounds(self, more: int) -> None:
+        """Refuse to add permits, if the semaphore is bounded."""
+
+    def _drop_all(self, holds: list[Hold]) -> None:
+        for hold in holds:
+            self._drop(hold)
+
+    def locked(self) -> bool:
+        """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
+        return self._look(lambda sight: sight.free <= 0)
+
+    def available(self) -> int:
+        """Return how many permits are free; asks the leader. Cost: 5 reads, pipelined.
+
+        The result is negative while more permits are held than `resize` has left.
+        """
+        return self._look(lambda sight: sight.free)
+
+    def _look(self, then: Callable[[Sight], T]) -> T:
+        state = self._path_state
+        notes, grants = state.notes, state.grants
+
+        def looked(sight: Sight) -> T:
+            if state.notes == notes:  # as in `_run_query`
+                state.last_seen = sight.size
+            state.note_holders(PERMIT.role, sight.leases, grants)
+            return then(sight)
+
+        return self._run(ask(self._layout), looked)
+
+    def resize(self, n: int) -> None:
+        """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
+
+        Processes that wait for permits learn of the new number at once, all others with their next call. From now on
+        the `value` that a client was given no longer counts, so a client with another value continues to work.
+
+        If more permits are held, their holders keep them, and no client gets a permit until fewer than `n` are held.
+        With `n=0` no client gets one until the next `resize`. Permits that another client adds during the call come on
+        top of `n`.
+
+        A waiter for more permits than `n` keeps its place. All clients behind it wait too, even while permits are free,
+        until that waiter gives up (at its timeout, or by `cancel_waits()`) or there are enough permits again.
+
+        Args:
+            n: how many permits; at most 2**63 - 1.
+
+        Raises:
+            TypeError: `n` is not an int.
+            ValueError: `n` is negative or too large; other processes use the path with another value; or there is no
+                semaphore, and `value` is None.
+            ForeignNodeError: the path has other nodes.
+            ClientError: the client can't be used here.
+        """
+        n = check_int("n", n)
+        if n < 0:
+            raise ValueError(f"n must be >= 0: {n}")
+        return self._run_and_note(resize(self._layout, n), discard_result)
+
+    def destroy(self) -> None:
+        """Remove the nodes that outlive the semaphore's users; the next use creates them again, with any value.
+
+        Raises:
+            RuntimeError: a client holds a permit or waits for one. If that client arrived during the call, and permits
+                had been added more than 1,000 times, some of the added permits may be gone.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
+        """
+
+        def done(using: Users) -> None:
+            self._check_unused(using)
+            self._note(None)
+
+        at = self._layout
+        return self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)), done)
+
+    # -- the extras ----------------------------------------------------------------------------------------------
+
+    def _mine(self) -> Hold | None:
+        me = self._identity()
+        return next((hold for hold in self._to_release(1) if hold.owner == me), None)
+
+    def _levels_held(self) -> int:
+        return self.hold_count()
+
+    def hold_count(self) -> int:
+        """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
+        self._session.check_lease()
+        me = self._identity()
+        return sum(hold.alive and hold.owner == me for hold in self._path_state.all(PERMIT.role))
+
+    def _own(self) -> Hold | None:
+        return next(iter(self._to_release(1)), None)
+
+    def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
+        leases, queue = yield from users(self._path, (self._layout.leases, self._layout.locks))
+        waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
+        return (
+            sorted(_contenders(leases), key=lambda each: each.token),
+            [each._replace(position=place) for place, each in enumerate(waiting, 1)],
+        )
+
+    def __repr__(self) -> str:
+        size = self._size()
+        left: object = "?" if size is None else size - sum(hold.alive for hold in self._path_state.all(PERMIT.role))
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
+
+    def _size(self) -> int | None:
+        """Return how many permits there were when last seen, else the value; None if neither is known."""
+        seen: int | None = self._path_state.last_seen
+        return self._layout.value if seen is None else seen
+
+    def _bound(self) -> str:
+        return ""
+
+
+class BoundedSemaphore(Semaphore):
+    """A semaphore that refuses a `release()` of more permits than this process holds.
+
+    It also refuses an `acquire` of more permits than exist, with a ValueError, unless no permits exist at all. In all
+    other respects it is a `Semaphore`.
+    """
+
+    _kind = "BoundedSemaphore"
+
+    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:  # noqa: ARG002
+        raise ValueError(f"permits must be at most value={size} at {self._path}: {permits}")
+
+    def _check_bounds(self, more: int) -> None:
+        if more > 0:
+            raise ValueError(f"Semaphore released too many times: {self._path}")
+
+    def _bound(self) -> str:
+        size = self._size()
+        return f"/{'?' if size is None else size}"
+
+
+def _contenders(nodes: Users) -> list[Contender]:
+    parts = [(path.rpartition("/"), node) for path, node in nodes]
+    return [Contender.of(above, name, node) for (above, _, name), node in parts]

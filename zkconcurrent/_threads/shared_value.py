@@ -1,0 +1,215 @@
+"""`SharedValue`: a value that all processes share, change, compare and watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from .._arguments.codec import BYTES, Codec, check_codec, encoded
+from .._arguments.paths import check_path
+from .._engine.driver import Call
+from .._errors import ForeignNodeError
+from .._kazoo.link import KazooClient
+from .._recipes.value import Layout, Seen, read, wait_until
+from .._runtime.waiting import Steps
+from .base.value_base import BaseValue, check_callable
+
+T = TypeVar("T")
+
+
+class VersionedValue(NamedTuple):
+    """A value as it was read: the value, and how often its node had been written."""
+
+    value: Any
+    version: int
+
+
+def version_of(expected: object) -> int:
+    """Return the version of a value that was read.
+
+    Raises:
+        TypeError: it is not a value and its version.
+    """
+    if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
+        raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
+    return expected[1]
+
+
+class SharedValue(BaseValue, Generic[T]):
+    """A value that all processes share. Every change is applied exactly once, whatever replies are lost.
+
+    `AtomicReference` is another name for it.
+
+    Layout:
+        `<path>`, PERSISTENT, with the encoded value: the znode of Curator's SharedValue. `<path>/receipts` and
+        `<path>/lock` as in `AtomicLong`.
+
+    Invariant:
+        As in `AtomicLong`. The version grows with every write, and no two writes have the same version.
+
+    Cost:
+        `get`: 2 reads in one round trip. A change: as in `AtomicLong`. `wait_for` and `watch`: 3 reads in 2 round
+        trips, before they sleep; a change of the value wakes all of them, and each reads once.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the value's path; its node is created at the first use.
+        value: the value until a client sets another; all processes must give the same.
+        codec: turns the value into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
+            `decode`.
+
+    Raises:
+        TypeError: the path is not a string, the codec lacks a method, or can't encode the value.
+        ValueError: the path is invalid; or this client already uses it for another primitive, or with another first
+            value.
+        RefusedError: the value is too large for a request.
+
+    Source:
+        java.util.concurrent.atomic's `AtomicReference`; Curator's `SharedValue` and `SharedCount`.
+    """
+
+    _kind = "SharedValue"
+
+    def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
+        self._value, self._codec = value, check_codec(codec)
+        self._at = Layout(check_path(path), self._kind, encoded(codec, value, path))
+        super().__init__(client, path)
+        self._check_size(self._at.initial)
+
+    def get(self) -> VersionedValue:
+        """Return the value and its version; asks the leader, and waits for the reply.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is not persistent, or the codec can't decode its data.
+        """
+        return self._run(read(self._at), self._decode)
+
+    def set(self, value: T) -> None:
+        """Set the value.
+
+        Raises:
+            TypeError: the codec can't encode the value.
+            RefusedError: the value is too large for a request.
+            OutcomeUnknownError: the reply was lost, and so was the receipt that tells whether the change was applied;
+                or the client was stopped before it could be read.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is not persistent, or has other children.
+        """
+        data = self._encode(value)
+        return self._change(lambda *_: (data, None))  # type: ignore[no-any-return]
+
+    def compare_and_set(self, expected: tuple[T, int], value: T) -> bool:
+        """Set the value if no client has written since `get` returned the expected one; return whether it was set.
+
+        Args:
+            expected: what `get`, `watch` or another read has returned, with its version.
+            value: the new value.
+
+        Raises:
+            TypeError: `expected` is not a value and its version.
+            Exception: as `set`.
+        """
+        wanted, (old, _), new = version_of(expected), expected, self._encode(value)
+
+        def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
+            # Beside the version: a value that was destroyed, and made anew, counts its versions again.
+            same = version == wanted and (self._codec.encode(old) == data or self._decoded(data) == old)
+            return (new, True) if same else (None, False)
+
+        return self._change(decide)  # type: ignore[no-any-return]
+
+    def update(self, func: Callable[[T], T]) -> T:
+        """Replace the value by a function's result; return the new value.
+
+        Args:
+            func: takes the present value, returns the new one. It is called again after a conflict. It must not change
+                this value by other calls.
+
+        Raises:
+            TypeError: `func` is not callable.
+            RuntimeError: `func` changes this value by another call.
+            Exception: as `set`, and what `func` raises.
+        """
+
+        def decide(data: bytes, _: int) -> tuple[bytes, T]:
+            new = func(self._decoded(data))
+            return self._encode(new), new
+
+        return self._updating(decide, func)  # type: ignore[no-any-return]
+
+    def wait_for(self, predicate: Callable[[T], Any], timeout: float | None = None) -> Any:
+        """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for` does.
+
+        Args:
+            predicate: is called with the value, and again whenever the value has changed; it may miss a value that is
+                quickly replaced.
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
+
+        Raises:
+            TypeError: the predicate is not callable.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+            ForeignNodeError: as `get`.
+        """
+        check_callable("predicate", predicate)
+        result: Any = False
+
+        def accepts(seen: Seen) -> Any:
+            nonlocal result
+            result = predicate(self._decoded(seen.data))
+            return result
+
+        call, deadline = Call(self._session, self._path), self._until(timeout)
+
+        def steps() -> Steps[Any]:
+            yield from call.run(wait_until(self._at, accepts), deadline)
+            return result
+
+        return self._await(call, steps())
+
+    def watch(self, timeout: float | None = None) -> Iterator[VersionedValue]:
+        """Return an iterator over the value and its changes: the present value, then each time the newest.
+
+        It skips a value that is replaced before the caller asks for the next one, but never the last value.
+
+        Args:
+            timeout: how long to wait for each value, in seconds; the iterator ends when the timeout has passed. None
+                waits forever.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            Exception: of the iterator: as `wait_for`.
+        """
+        self._until(timeout)
+        return self._watching(timeout)
+
+    def _watching(self, timeout: float | None) -> Iterator[VersionedValue]:
+        seen: Seen | None = None
+        while (seen := self._next(seen, timeout)) is not None:
+            yield self._decode(seen)
+
+    def _next(self, seen: Seen | None, timeout: float | None) -> Any:
+        return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
+
+    def _encode(self, value: T) -> bytes:
+        return self._check_size(encoded(self._codec, value, self._path))
+
+    def _decode(self, seen: Seen) -> VersionedValue:
+        return VersionedValue(self._decoded(seen.data), seen.version)
+
+    def _decoded(self, data: bytes) -> T:
+        try:
+            return self._codec.decode(data)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise ForeignNodeError(
+                self._path,
+                f"the node's data is {data[:100]!r}, which the codec {self._codec!r} can't decode: {error}; give all "
+                "clients the same codec, or delete the node if something else left it behind",
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+
+
+AtomicReference = SharedValue

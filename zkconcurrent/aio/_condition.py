@@ -1,0 +1,140 @@
+"""The Condition for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeVar
+
+from .._arguments.paths import check_path
+from .._engine.driver import Call
+from .._errors import ClientError, ZkConcurrentError
+from .._kazoo.link import KazooClient
+from .._threads import condition as _condition
+from .._threads.base.condition_wait import ConditionWait
+from .._threads.base.primitive import kind_of
+from ._losses import follow
+from ._rlock import RLock
+from ._rwlock import ReadLock
+from ._tasks import Completion, Pending, Tasks
+from ._twin import LockBase, PrimitiveTwin, resolve
+
+T = TypeVar("T")
+
+
+class _ConditionCore(Tasks, _condition.Condition):
+    """`zkconcurrent.Condition`, whose waiters are tasks."""
+
+
+class Condition(PrimitiveTwin):
+    """`asyncio.Condition` for every process that opens the same path; see `zkconcurrent.Condition`.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the parent of the waiters; missing nodes are created as containers.
+        lock: a `Lock`, `RLock` or write lock of `aio` and of the same client; None makes an `RLock` at `<path>/lock`.
+    """
+
+    def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
+        if lock is not None and (not isinstance(lock, LockBase) or isinstance(lock, ReadLock)):
+            raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {kind_of(lock)}")
+        path = check_path(path)  # first: the default lock has a path below it
+        self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
+        super().__init__(_ConditionCore(client, path, self._lock._core))
+        self.acquire = self._lock.acquire
+        self.release = self._lock.release
+        self.locked = self._lock.locked
+        self.fetch_locked = self._lock.fetch_locked
+
+    async def __aenter__(self) -> None:
+        await self._lock.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._core._mine() is None:
+            return  # a wait could not acquire the lock again; its error says why
+        await self._lock.__aexit__(kind, error, traceback)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
+
+        A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
+        reach; further cancels change nothing. If ZooKeeper is out of reach for a third of the session timeout, the hold
+        is lost instead. If a notification arrives together with the cancellation, another waiter gets the notification.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Returns:
+            False if the timeout passed without a notification; otherwise True, which may also be a spurious wake-up.
+
+        Raises:
+            RuntimeError: the caller does not hold the lock.
+            LockLostError: the lock was lost before the call released it.
+        """
+        core = self._core
+        wait, steps = core._begin_wait(timeout)
+        call = wait.call
+        notified = False
+        try:
+            try:
+                notified = await Pending(call, steps)
+            except BaseException as error:
+                await self._take_back(wait, error)
+                raise
+            await self._take_back(wait)
+        except BaseException as error:
+            try:
+                await self._take_back(wait, error)
+            finally:
+                if not isinstance(error, GeneratorExit) and (notified or not self._is_withdrawn(call)):
+                    with suppress(ClientError):  # the client is stopped, so its session wakes nobody any more
+                        self._in_background(core._pass_on())
+            raise
+        return bool(notified)
+
+    async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
+        if isinstance(struck, GeneratorExit):
+            if wait.hold.claimant is not None:  # else it is the task's still
+                wait.call.desert()
+                self._lock._core._path_state.end_blocks_of(wait.hold)
+            return
+        late = await resolve(self._core._restore_hold(wait, struck))
+        follow(self._lock._core, wait.hold)
+        if late is not None:
+            try:
+                raise late
+            finally:
+                late = None  # or the traceback and this frame keep each other alive
+
+    def _is_withdrawn(self, waited: Call) -> bool:
+        """Return whether this client has deleted the waiter's node, so that no notifier can have."""
+        discarded = self._core._session.is_discarded
+        return all(
+            not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
+            for waiter in waited.tickets
+        )
+
+    async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+        """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
+        now = self._core._session.now
+        deadline = None if timeout is None else now() + timeout
+        while not (result := predicate()) and (deadline is None or now() < deadline):
+            await self.wait(None if deadline is None else deadline - now())
+        return result
+
+    def notify(self, n: int = 1) -> Completion:
+        """Wake the `n` waiters, tasks or threads of all processes, that have waited longest.
+
+        Raises:
+            TypeError: `n` is not an int.
+            RuntimeError: the caller does not hold the lock.
+            LockLostError: the lock was lost.
+        """
+        return self._in_background(self._core.notify(n))
+
+    def notify_all(self) -> Completion:
+        """Wake all waiters; errors as `notify`."""
+        return self._in_background(self._core.notify_all())

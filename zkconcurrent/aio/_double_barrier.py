@@ -1,0 +1,89 @@
+"""The DoubleBarrier for tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from .._errors import LockLostError
+from .._kazoo.link import KazooClient
+from .._runtime.identity import release_at_end
+from .._threads import double_barrier as _double_barrier
+from .._threads.base.primitive import reports_loss
+from ._tasks import Tasks
+from ._twin import PrimitiveTwin
+
+
+class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
+    """`zkconcurrent.DoubleBarrier`, whose parties are tasks."""
+
+    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+        """If the task was thrown away with its loop, take its party out. Otherwise it has left, or stays."""
+        if thrown_away:
+            self._forsake_party(owner)
+        return False
+
+
+class DoubleBarrier(PrimitiveTwin):
+    """A barrier that parties, tasks and threads of any processes, enter together and leave together.
+
+    Otherwise it is a `zkconcurrent.DoubleBarrier`. A cancelled `enter` leaves no node, and after a cancelled `leave`
+    the party has left; the cancellation waits for nothing. A task that ends inside the barrier stays a party until its
+    session ends: use `async with`.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the barrier's path; missing nodes are created as containers.
+        parties: how many must arrive before they enter; all processes must give the same.
+    """
+
+    def __init__(self, client: KazooClient, path: str, parties: int) -> None:
+        super().__init__(_DoubleBarrierCore(client, path, parties))
+
+    @property
+    def parties(self) -> int:
+        """How many parties must arrive before they enter."""
+        return int(self._core.parties)
+
+    async def enter(self, timeout: float | None = None) -> bool:
+        """Enter; wait until enough parties have arrived. Errors as `zkconcurrent.DoubleBarrier.enter`.
+
+        Args:
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt.
+
+        Returns:
+            Whether the caller is inside. If False, the attempt leaves no node behind.
+        """
+        inside = bool(await self._core.enter(timeout))
+        if inside:
+            release_at_end(self._core._identity(), self._core)
+        return inside
+
+    async def leave(self, timeout: float | None = None) -> bool:
+        """Leave, and wait until all other parties have left; errors as `zkconcurrent.DoubleBarrier.leave`.
+
+        Args:
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait.
+
+        Returns:
+            Whether all have left; False at the deadline.
+        """
+        return bool(await self._core.leave(timeout))
+
+    async def __aenter__(self) -> bool:
+        return await self.enter()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is GeneratorExit or asyncio._get_running_loop() is None:
+            return  # the loop is gone, and this task with it: see `end_owner`
+        try:
+            await self.leave(None if kind is None else 0.0)
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+
+    async def destroy(self) -> None:
+        """Remove the node that stays behind if all parties died inside; see `zkconcurrent.DoubleBarrier.destroy`."""
+        await self._core.destroy()

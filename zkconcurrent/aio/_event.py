@@ -1,0 +1,67 @@
+"""The Event for tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._kazoo.link import KazooClient
+from .._recipes.event import Flag, turn
+from .._threads import event as _event
+from .._threads.base.primitive import discard_result
+from ._tasks import Completion, Tasks
+from ._twin import PrimitiveTwin
+
+
+class _EventCore(Tasks, _event.Event):
+    """`zkconcurrent.Event`, for tasks."""
+
+    def _begin_turn(self, wanted: bool) -> Any:
+        """Note the flag as it will be; return the call that changes it. Its reply may come after the next change."""
+        self._session.check_usable(self._path)
+        self._note(Flag(0, wanted))
+        return self._run_query(turn(self._path, wanted), discard_result)
+
+
+class Event(PrimitiveTwin):
+    """`asyncio.Event` for every process that opens the same path; see `zkconcurrent.Event`.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the event's path; its node is created by the first `set`, or by a `wait` that has to wait.
+    """
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        super().__init__(_EventCore(client, path))
+
+    def is_set(self) -> bool:
+        """Return whether the flag is set, as last seen; updated from the server at most once a second."""
+        self._refresh("is_set", self._core.is_set)
+        seen = self._core._path_state.last_seen
+        return isinstance(seen, Flag) and seen.is_set
+
+    async def fetch(self) -> bool:
+        """Return whether the flag is set; asks the leader."""
+        return bool(await self._core.is_set())
+
+    def set(self) -> Completion:
+        """Set the flag and wake all waiters."""
+        return self._in_background(self._core._begin_turn(True))
+
+    def clear(self) -> Completion:
+        """Clear the flag."""
+        return self._in_background(self._core._begin_turn(False))
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the flag once.
+
+        Returns:
+            True if the flag is set, or was set at any time since the wait began; False at the deadline.
+        """
+        return bool(await self._core.wait(timeout))
+
+    async def destroy(self) -> None:
+        """Remove the event's node; see `zkconcurrent.Event.destroy`."""
+        await self._core.destroy()

@@ -1,0 +1,46 @@
+"""The Lock for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .._kazoo.link import KazooClient
+from .._runtime.identity import of_caller
+from .._threads import lock as _lock
+from ._losses import on_loop
+from ._tasks import Tasks
+from ._twin import LockBase
+
+
+class _LockCore(Tasks, _lock.Lock):
+    """`zkconcurrent.Lock`, owned by tasks; a callback of the loop may release it, too."""
+
+    _caller = staticmethod(of_caller)
+
+
+class Lock(LockBase):
+    """`asyncio.Lock` for every process that opens the same path.
+
+    One task holds it at a time. Any task of that process may release it. Layout, invariant and cost are those of
+    `zkconcurrent.Lock`, which excludes it on the same path.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the lock's path; missing nodes are created as containers.
+        fair: as for `zkconcurrent.Lock`.
+        on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
+
+    Raises:
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
+
+    Source:
+        `asyncio.Lock`.
+    """
+
+    _owned = False
+
+    def __init__(
+        self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Lock], object] | None = None
+    ) -> None:
+        super().__init__(_LockCore(client, path, fair=fair, on_lost=on_loop(self, on_lost)))

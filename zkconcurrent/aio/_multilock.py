@@ -1,0 +1,57 @@
+"""The MultiLock for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .._threads import multilock as _multilock
+from .._threads.base.lock_base import Contender
+from .._threads.base.primitive import kind_of
+from ._losses import Lost, on_loop
+from ._tasks import Tasks
+from ._twin import LockBase, Several
+
+
+class _MultiLockCore(Tasks, _multilock.MultiLock):
+    """`zkconcurrent.MultiLock`, owned by tasks."""
+
+
+class MultiLock(Several):
+    """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
+
+    Args:
+        locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, of `aio`.
+        on_lost: called with the MultiLock, once for each time that it was acquired and one of its locks was lost before
+            all were released; may be async.
+    """
+
+    def __init__(self, locks: Iterable[Any], *, on_lost: Callable[[Any], object] | None = None) -> None:
+        given = list(locks)
+        for lock in given:
+            if not isinstance(lock, LockBase | MultiLock):
+                raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
+        self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
+        super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
+
+    @property
+    def locks(self) -> tuple[LockBase, ...]:
+        """The locks, in the order in which they are acquired."""
+        given = {id(lock._core): lock for lock in self._given}
+        return tuple(given[id(core)] for core in self._core.locks)
+
+    def locked(self) -> bool:
+        """Return whether every lock is held, as last seen; see `Lock.locked`."""
+        return all(lock.locked() for lock in self.locks)
+
+    @property
+    def lost(self) -> Lost:
+        """Set when the first of the current holds is lost. Each set of holds has its own.
+
+        Keep a reference to the MultiLock while you use the result.
+        """
+        return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
+
+    async def owner(self) -> Contender | None:
+        """Return the contender that holds all locks; see `zkconcurrent.MultiLock.owner`."""
+        return await self._core.owner()  # type: ignore[no-any-return]

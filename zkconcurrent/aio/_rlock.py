@@ -1,0 +1,27 @@
+"""The RLock for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .._kazoo.link import KazooClient
+from .._threads import rlock as _rlock
+from ._losses import on_loop
+from ._tasks import Tasks
+from ._twin import LockBase
+
+
+class _RLockCore(Tasks, _rlock.RLock):
+    """`zkconcurrent.RLock`, owned by tasks."""
+
+
+class RLock(LockBase):
+    """A lock that one task of one process holds at a time, and may acquire again.
+
+    Otherwise it is a `Lock`, but only the task that acquired it may release it.
+    """
+
+    def __init__(
+        self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[RLock], object] | None = None
+    ) -> None:
+        super().__init__(_RLockCore(client, path, fair=fair, on_lost=on_loop(self, on_lost)))

@@ -1,0 +1,63 @@
+"""The ReadWriteLock for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._kazoo.link import KazooClient
+from .._threads import rwlock as _rwlock
+from ._losses import on_loop
+from ._tasks import Tasks
+from ._twin import LockBase, PrimitiveTwin
+
+
+class _ReadLockCore(Tasks, _rwlock.ReadLock):
+    """`zkconcurrent.ReadLock`, owned by tasks."""
+
+
+class _WriteLockCore(Tasks, _rwlock.WriteLock):
+    """`zkconcurrent.WriteLock`, owned by tasks."""
+
+
+class ReadLock(LockBase):
+    """The lock of a `ReadWriteLock` that any number of tasks, threads and processes may hold together."""
+
+
+class WriteLock(LockBase):
+    """The lock of a `ReadWriteLock` that one task of one process holds alone."""
+
+
+class _ReadWriteLockCore(_rwlock.ReadWriteLock):
+    """`zkconcurrent.ReadWriteLock`, of two locks that tasks own."""
+
+    def __init__(self, read_lock: _ReadLockCore, write_lock: _WriteLockCore) -> None:
+        self._read_lock, self._write_lock = read_lock, write_lock
+
+
+class ReadWriteLock(PrimitiveTwin):
+    """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
+
+    Otherwise it is a `zkconcurrent.ReadWriteLock`; the two exclude each other on one path.
+
+    Args:
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
+        path: the path of the pair; missing nodes are created as containers.
+        on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
+    """
+
+    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
+        self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
+        ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=on_loop(self._read_lock, on_lost)))
+        WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=on_loop(self._write_lock, on_lost)))
+        super().__init__(_ReadWriteLockCore(self._read_lock._core, self._write_lock._core))
+
+    @property
+    def read_lock(self) -> ReadLock:
+        """The lock that any number of tasks, threads and processes may hold together."""
+        return self._read_lock
+
+    @property
+    def write_lock(self) -> WriteLock:
+        """The lock that one task holds alone."""
+        return self._write_lock

@@ -1,0 +1,307 @@
+"""`Lock`, `RLock`, `ReadWriteLock`, `MultiLock` and `QuorumLock` for tasks, over those of threads.
+
+Each class wraps a primitive of threads (`_core`) whose owners are tasks and whose calls are awaited. So threads and
+tasks of one process, other processes and Java exclude each other on one path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .._errors import LockLostError
+from .._kazoo.link import KazooClient
+from .._runtime.waiting import check_depth
+from .._threads import joint_lock as _several
+from .._threads.base.lock_base import Contender
+from .._threads.base.primitive import Named, not_held, reports_loss
+from ._losses import DEPTH_OF_END, Holding, Lost
+from ._tasks import Completion, Pending, Released, in_background
+
+T = TypeVar("T")
+
+
+REFRESH = 1.0  # seconds between two refreshes of a query that is called often
+
+
+async def resolve(result: T | Pending[T]) -> T:
+    """Return a result; await it if it is pending."""
+    return await result if isinstance(result, Pending) else result
+
+
+class Twin(Named):
+    """The twin of a primitive for threads: it wraps a primitive whose owners are tasks."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+
+    def __repr__(self) -> str:
+        return re.sub(r"zkconcurrent\._(\w+)Core\b", r"zkconcurrent.aio.\1", repr(self._core))
+
+
+class PrimitiveTwin(Twin):
+    """The twin of a primitive with one client and one path."""
+
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        self._queries: dict[str, tuple[float, Completion]] = {}  # when the last one of each began
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._core.client
+
+    @property
+    def path(self) -> str:
+        """The path. All processes that open it share this primitive."""
+        return str(self._core.path)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
+            "object there, with the same path"
+        )
+
+    def _refresh(self, what: str, query: Callable[[], Any]) -> None:
+        """Query the server in the background: at most once a second, and never while an earlier query has no reply yet.
+
+        Raises:
+            ClientError: the client can't be used here.
+        """
+        session = self._core._session
+        session.check_usable(self._core.path)
+        now = session.now()
+        began, last = self._queries.get(what, (-math.inf, None))
+        if now - began >= REFRESH and (last is None or last.done()):
+            self._queries[what] = now, in_background(session, query())
+
+    def _in_background(self, pending: Any) -> Completion:
+        session = self._core._session
+        session.check_usable(self._core.path)
+        return in_background(session, pending)
+
+
+class Acquirable(Twin):
+    """A primitive that tasks acquire and release, and use in `async with` blocks."""
+
+    _owned = True  # only the task that acquired it may release it
+
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
+
+        A cancelled acquire leaves no node: the library deletes its node, in the background if need be. The cancellation
+        waits for nothing.
+
+        Args:
+            blocking: whether to wait. If False, the call makes one attempt.
+            timeout: how long to wait, in seconds; None waits forever, 0 makes one attempt.
+
+        Returns:
+            Whether the lock was acquired. If False, the attempt leaves no node behind.
+
+        Raises:
+            RuntimeError: the task consists of this call alone, so it would end as the lock's owner. This happens with
+                `create_task(lock.acquire())` and, before Python 3.12, with `wait_for(lock.acquire(), ...)`.
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: this task has lost a hold and has not acknowledged the loss by `release()`.
+            ClientError: the client can't be used here.
+            ZkConcurrentError: the path can't be used as a lock.
+        """
+        task = asyncio.current_task()
+        if self._owned and task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe():
+            raise RuntimeError(
+                f"this task does nothing but acquire(): it would own {self!r} and end. Await acquire(timeout=...) "
+                "in the task that uses the lock"
+            )
+        self._loop = asyncio.get_running_loop()
+        acquired = self._core.acquire(blocking, -1 if timeout is None else timeout)
+        if isinstance(acquired, Pending):
+            acquired = await acquired
+            for core in self._cores():
+                core._release_at_end()
+        return bool(acquired)
+
+    def _cores(self) -> Iterable[Any]:
+        """Return the wrapped primitives that have holds."""
+        return (self._core,)
+
+    def release(self) -> Completion:
+        """Release the lock; the next waiter in the queue gets it.
+
+        When the call returns, it has sent the delete, or the library will send it in the background. A task may await
+        the result, to wait until the next waiter has its turn; no task needs to.
+
+        Raises:
+            LockLostError: the hold was lost; the call changes nothing else.
+            RuntimeError: the lock is not held, or another task holds it.
+        """
+        core = self._core
+        hold = core._hold_to_release()
+        call = core._begin_release(hold)
+        return Released([] if call is None or not call.tickets else [(core, hold)])
+
+    async def __aenter__(self) -> None:
+        check_depth(DEPTH_OF_END)
+        if not await self.acquire():
+            raise not_held(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is GeneratorExit and (self._forsake() or asyncio._get_running_loop() is None):
+            return
+        try:
+            self.release()
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+
+    def hold(self, timeout: float | None = None, *, blocking: bool = True, cancel_on_loss: bool = True) -> Holding:
+        """Return an `async with` block that holds the lock, and ends when the hold is lost.
+
+        When the hold is lost, the block's task is cancelled, and the block raises `LockLostError` in place of the
+        cancellation, as `asyncio.timeout()` raises `TimeoutError`.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
+            cancel_on_loss: whether to cancel the block's task. If False, the block ends with `LockLostError` as
+                `async with lock` does, once its body has ended.
+
+        Raises:
+            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
+                of `acquire`.
+            LockLostError: the hold was lost. The end of the block raises this.
+        """
+        return Holding(self, timeout, blocking, cancel_on_loss)
+
+    def cancel_waits(self) -> int:
+        """End the waits of all tasks and threads, each with `WaitCancelledError`; see `zkconcurrent.Lock.cancel_waits`.
+
+        To end the wait of one task, cancel the task.
+        """
+        return int(self._core.cancel_waits())
+
+    def hold_count(self) -> int:
+        """Return how many acquires the running task has not released; 0 if it holds nothing, or its hold is lost.
+
+        For a semaphore this is its number of permits; for a `MultiLock`, the lowest count of its locks.
+        """
+        return int(self._core.hold_count())
+
+    def _forsake(self) -> bool:
+        """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
+
+        The loop of such a task is closed. The garbage collector ends the task in any thread, also in a thread that runs
+        another loop, whose tasks may have holds of their own.
+        """
+        gone = [core._forsake() for core in self._cores()]
+        return any(gone)
+
+
+class LockBase(Acquirable, PrimitiveTwin):
+    """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
+
+    def locked(self) -> bool:
+        """Return whether the lock is held, as last seen; asks the leader in the background, at most once a second.
+
+        A hold of this process counts at once. `fetch_locked()` waits for the reply.
+        """
+        core = self._core
+        if self._held_here():
+            return True
+        self._refresh("locked", core.locked)
+        return self._held_elsewhere() > 0
+
+    def _held_here(self) -> int:
+        """Return how many holds this process has."""
+        return sum(hold.alive for hold in self._core._path_state.all(self._core._rule.role))
+
+    def _held_elsewhere(self) -> int:
+        """Return how many holds others had, as last seen."""
+        return int(self._core._path_state.elsewhere.get(self._core._rule.role, 0))
+
+    async def fetch_locked(self) -> bool:
+        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
+        return bool(await self._core.locked())
+
+    @property
+    def fencing_token(self) -> int:
+        """A number that never decreases from holder to holder: the creation zxid of the holder's node.
+
+        Raises:
+            LockLostError: the hold is lost.
+            RuntimeError: the caller has no hold that it may release.
+        """
+        return int(self._core.fencing_token)
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of the current hold: read it or await it. Each hold has its own.
+
+        The current hold is the task's own or, if the task holds nothing, this process's newest. If there is no hold,
+        this is the loss of the next hold.
+        """
+        return Lost([(self._core._session, self._core._loss)])
+
+    @property
+    def suspect(self) -> bool:
+        """Whether this process holds the lock while ZooKeeper is out of reach."""
+        return bool(self._core.suspect)
+
+    async def owner(self) -> Contender | None:
+        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
+        return await self._core.owner()  # type: ignore[no-any-return]
+
+    async def waiters(self) -> list[Contender]:
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
+        return await self._core.waiters()  # type: ignore[no-any-return]
+
+    def guard(self, transaction: Any) -> Any:
+        """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
+
+        Raises:
+            LockLostError: the hold is already lost.
+            RuntimeError: the caller has no hold that it may release.
+            ValueError: the transaction's client has another chroot, so it can't see the lock's node.
+        """
+        return self._core.guard(transaction)
+
+
+class Several(Acquirable):
+    """A lock of tasks that consists of locks."""
+
+    def _cores(self) -> Iterable[Any]:
+        return self._core.locks  # type: ignore[no-any-return]
+
+    def release(self) -> Completion:
+        """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""
+        given_up, errors, _ = self._core._begin_release()
+        if errors:
+            raise _several.first_error(errors)
+        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
+
+    async def fetch_locked(self) -> bool:
+        """Return whether any process holds it; asks the leaders. Cost: up to 2 reads for each lock."""
+        return await self._core.locked()  # type: ignore[no-any-return]
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is held while a service is out of reach; for a `QuorumLock`, so many that no quorum is left."""
+        return bool(self._core.suspect)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
+            "the same paths"
+        )
