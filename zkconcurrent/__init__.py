@@ -162,6 +162,10 @@ _HOMES = {
     "connect": "_connect",
     "namespace": "_namespace",
     "synchronized": "_synchronized",
+    # What pickles name besides.
+    "Calls": "_synchronized",
+    "_made_again": "_threads.base.primitive",
+    "process_client": "_connect",
 }
 
 
@@ -170,7 +174,7 @@ if not TYPE_CHECKING:  # with it, a type checker would accept any name
     def __getattr__(name: str) -> object:
         if name == "aio":
             return import_module(".aio", __name__)
-        if name not in __all__:
+        if name not in __all__ and name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, '_errors')}", __name__), name)
         return value

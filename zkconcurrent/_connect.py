@@ -23,6 +23,7 @@ from ._protocol.lease import MARGIN
 from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.process_exit import closers
+from ._runtime.public import public
 from ._url import ACLS, LONGEST_TIMEOUT, Secret, parse
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _without_secrets(request: Any) -> Any:
     return request._replace(**dict.fromkeys(hidden, Secret())) if hidden else request
 
 
+@public
 class Client(KazooClient):  # type: ignore[misc]
     """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
@@ -197,9 +199,12 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         scheme = "zks" if self.use_ssl else "zk"
-        return f"<zkconcurrent.{type(self).__name__} {scheme}://{_hosts(self)}{self.chroot}: {self.state}>"
+        return (
+            f"<{type(self).__module__}.{type(self).__qualname__} {scheme}://{_hosts(self)}{self.chroot}: {self.state}>"
+        )
 
 
+@public
 def connect(
     url: str, *, start_timeout: float | None = None, acl: str | Sequence[Any] | None = None, **options: Any
 ) -> Client:
@@ -299,6 +304,7 @@ def prepare(
     return client, start
 
 
+@public
 def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     """Return this process's client for the objects that were pickled with that URL; it is opened at its first use.
 

@@ -10,6 +10,12 @@ class ZkConcurrentError(Exception):
         path: the path of the primitive.
     """
 
+    __module__ = "zkconcurrent"
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:
+            cls.__module__ = "zkconcurrent"
+
     def __init__(self, path: str, message: str) -> None:
         super().__init__(path, message)
         self.path = path

@@ -17,6 +17,7 @@ from ._arguments.paths import check_name, check_path
 from ._engine.session import Session
 from ._kazoo.link import KazooClient
 from ._local.namespace import LocalNamespace, check_names
+from ._runtime.public import public
 from ._threads.atomic import AtomicInteger as _AtomicInteger
 from ._threads.atomic import AtomicLong as _AtomicLong
 from ._threads.barrier import Barrier as _Barrier
@@ -75,6 +76,7 @@ class BasePath(ByName):
         return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
 
 
+@public
 class SharedNamespace(BasePath):
     """The names of `threading` for all processes that open the same base path: see `namespace`."""
 
@@ -211,11 +213,15 @@ Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
 
 @overload  # first: without kazoo's types a Client derives from Any, and matches every overload
+@public
 def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
 @overload
+@public
 def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
 @overload
+@public
 def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
+@public
 def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
     """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
 

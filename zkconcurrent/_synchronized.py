@@ -32,6 +32,7 @@ from ._arguments.paths import check_name, check_path, escape
 from ._kazoo.link import KazooClient
 from ._local.namespace import LocalNamespace
 from ._namespace import Namespace, SharedNamespace
+from ._runtime.public import public
 from ._threads.base.primitive import kind_of, opens_by_name
 from ._threads.rlock import RLock
 
@@ -230,6 +231,7 @@ class _Anything:
         return self
 
 
+@public
 class Calls:
     """The calls of one decorated function, each with its lock held.
 
@@ -394,6 +396,7 @@ class LockedBy(ABC):
         """
 
 
+@public
 class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """Decorate a function so that each call holds a lock: `@synchronized(zk, "/users/{user.id}")`.
 

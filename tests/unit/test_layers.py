@@ -14,7 +14,8 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # A folder is a layer; each may import itself and those before it in this list, of one line none the other.
 LAYERS = [
     {"_version", "_errors"},
-    {"_arguments", "_protocol", "_runtime"},
+    {"_protocol", "_runtime"},
+    {"_arguments"},
     {"_recipes", "_kazoo"},
     {"_engine"},
     {"_threads.base"},

@@ -30,6 +30,16 @@ def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
         _ = package.Mutex
 
 
+@packages
+def test_public_names_are_of_the_package(package: ModuleType) -> None:
+    """A class or function names the package that users import it from, unless it is the standard library's own."""
+    others = {"Namespace": "types", "Empty": "_queue", "Full": "queue", "QueueEmpty": "asyncio.queues"}
+    others |= {"QueueFull": "asyncio.queues", "ShutDown": "queue", "QueueShutDown": "asyncio.queues"}
+    for name in package.__all__:
+        module = getattr(getattr(package, name), "__module__", package.__name__)
+        assert module in (package.__name__, others.get(name)), name
+
+
 def test_tasks_have_the_names_of_threads() -> None:
     """`aio` has every class and function that the package has for threads; errors and types are shared."""
     shared = {

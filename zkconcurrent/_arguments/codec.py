@@ -6,7 +6,10 @@ import importlib
 import json
 from typing import Any, Protocol
 
+from .._runtime.public import public
 
+
+@public
 class Codec(Protocol):
     """Turns items into bytes and back; any object with these two methods is a codec."""
 
@@ -24,6 +27,7 @@ class _Named:
         return repr(self).removeprefix("zkconcurrent.")
 
 
+@public
 class _Bytes(_Named):
     def encode(self, item: Any, /) -> bytes:
         if not isinstance(item, bytes | bytearray | memoryview):
@@ -37,6 +41,7 @@ class _Bytes(_Named):
         return "zkconcurrent.BYTES"
 
 
+@public
 class _Text(_Named):
     def encode(self, item: Any, /) -> bytes:
         if not isinstance(item, str):
@@ -50,6 +55,7 @@ class _Text(_Named):
         return "zkconcurrent.TEXT"
 
 
+@public
 class _Json(_Named):
     def encode(self, item: Any, /) -> bytes:
         return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
@@ -61,6 +67,7 @@ class _Json(_Named):
         return "zkconcurrent.JSON"
 
 
+@public
 class _MessagePack(_Named):
     def encode(self, item: Any, /) -> bytes:
         return _msgpack().packb(item)  # type: ignore[no-any-return]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, runtime_checkable
 
+from .._runtime.public import public
+
 
 @runtime_checkable
+@public
 class LockLike(Protocol):
     """Anything that can be acquired, released and used in a `with` block, whether or not processes share it.
 

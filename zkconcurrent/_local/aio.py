@@ -41,7 +41,7 @@ class LocalNamespace(NamedObjects):
     program that must run on both kinds of namespace uses only that interface.
     """
 
-    _package = "zkconcurrent.aio"
+    __module__ = _package = "zkconcurrent.aio"
 
     def Lock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> asyncio.Lock:  # noqa: N802
         """Return the `asyncio.Lock` with that name."""

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from .._arguments.codec import BYTES, JSON, Codec, check_codec
 from .._arguments.limits import check_int, check_max_attempts
 from .._arguments.paths import ancestors, check_name, check_path
+from .._runtime.public import public
 from .._threads.base.candidacy import check_layout
 from .._threads.base.primitive import check_on_lost
 from .._threads.election import candidate_id
@@ -99,6 +100,7 @@ class NamedObjects:
         return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
 
 
+@public
 class LocalNamespace(NamedObjects):
     """The names of `threading` for the threads of this process: see `namespace`.
 

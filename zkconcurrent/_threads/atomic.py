@@ -8,6 +8,7 @@ from collections.abc import Callable
 from .._arguments.paths import check_path
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, look
+from .base.primitive import kind_of
 from .base.value_base import BaseValue
 
 
@@ -134,7 +135,7 @@ class AtomicLong(BaseValue):
     def __repr__(self) -> str:
         known = self._path_state.last_seen
         value = "unknown" if known is None else _number(known)
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={value}>"
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}: value={value}>"
 
 
 class AtomicInteger(AtomicLong):

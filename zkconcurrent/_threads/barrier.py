@@ -27,7 +27,7 @@ from .._recipes.barrier import (
     withdraw,
 )
 from .._runtime.waiting import Steps
-from .base.primitive import Primitive, discard_result, node_data
+from .base.primitive import Primitive, discard_result, kind_of, node_data
 
 
 class Barrier(Primitive):
@@ -213,4 +213,4 @@ class Barrier(Primitive):
     def __repr__(self) -> str:
         state = self._view.state
         known = "broken" if state and state.broken else f"waiters={self._view.waiting}/{self._parties}"
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {known}>"
+        return f"<{kind_of(self)} at {id(self):#x}: {known}>"

@@ -227,5 +227,5 @@ class Condition(Primitive):
 
     def __repr__(self) -> str:
         waiting = sum(ticket.path == self._waiters for ticket in list(self._session.registry.tickets.values()))
-        name = f"zkconcurrent.{type(self).__name__}"
+        name = kind_of(self)
         return f"<{name}({self._lock!r}, {waiting}) object path={self._path!r} at {id(self):#x}>"

@@ -14,7 +14,7 @@ from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.waiting import FRAMES, Steps, check_depth
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, Line
-from .base.primitive import node_data
+from .base.primitive import kind_of, node_data
 
 LONGEST_OWNER = 1000  # characters: the owner is in the data of each node
 
@@ -192,5 +192,5 @@ class DetachedLock(Line, Acquirable):
 
     def __repr__(self) -> str:
         state = "unlocked" if self._mine() is None else "locked"
-        name = f"zkconcurrent.{type(self).__name__}"
+        name = kind_of(self)
         return f"<{state} {name} object owner={self._owner!r} path={self._path!r} at {id(self):#x}>"

@@ -18,7 +18,7 @@ from .._protocol.operations import Requeue, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._recipes.double_barrier import destroy, enter, leave, withdraw
 from .._runtime.waiting import Steps
-from .base.primitive import Primitive, node_data, reports_loss
+from .base.primitive import Primitive, kind_of, node_data, reports_loss
 
 
 class DoubleBarrierState(PathState):
@@ -257,7 +257,4 @@ class DoubleBarrier(Primitive):
 
     def __repr__(self) -> str:
         inside = len(self._path_state.inside)
-        return (
-            f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: "
-            f"parties={self._parties}, inside={inside}>"
-        )
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}: parties={self._parties}, inside={inside}>"

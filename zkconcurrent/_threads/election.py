@@ -15,14 +15,16 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import Node
 from .._protocol.ticket import State
 from .._recipes.election import Leader
+from .._runtime.public import public
 from .._runtime.waiting import insist
 from .base.candidacy import Seat
-from .base.primitive import HOST, ByName, reports_loss
+from .base.primitive import HOST, ByName, kind_of, reports_loss
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@public
 class Candidate(NamedTuple):
     """One node in the queue of an election.
 
@@ -51,6 +53,7 @@ class Candidate(NamedTuple):
         return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid)
 
 
+@public
 class Term:
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
@@ -108,7 +111,7 @@ class Term:
         return self._seat._guard(transaction, lambda: self._seat._check_term(self._hold))
 
     def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {term_state(self._hold)}>"
+        return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
 
 
 class Leading:
@@ -331,7 +334,7 @@ class Election(ByName):
         return None if leader is None else Candidate.of(self.path, *leader)
 
     def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: id={self._name!r} {self._seat._standing()}>"
+        return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._seat._standing()}>"
 
 
 def candidate_id(id: object) -> str:  # noqa: A002

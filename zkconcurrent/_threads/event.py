@@ -7,7 +7,7 @@ from functools import partial
 
 from .._recipes.destroy import destroy
 from .._recipes.event import CHILD, Flag, look, turn, wait
-from .base.primitive import Primitive, discard_result
+from .base.primitive import Primitive, discard_result, kind_of
 
 
 class Event(Primitive):
@@ -96,7 +96,7 @@ class Event(Primitive):
     def __repr__(self) -> str:
         known = self._path_state.last_seen
         state = "set" if isinstance(known, Flag) and known.is_set else "unset"
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {state}>"
+        return f"<{kind_of(self)} at {id(self):#x}: {state}>"
 
 
 def _is_set(flag: Flag) -> bool:

@@ -15,8 +15,9 @@ from .._engine.loss import Loss
 from .._engine.session import Session, log
 from .._errors import ClientError
 from .._recipes.group import Member, members, next_members, stay
+from .._runtime.public import public
 from .._runtime.waiting import Steps, insist, wait
-from .base.primitive import Primitive, check_timeout, node_data
+from .base.primitive import Primitive, check_timeout, kind_of, node_data
 
 
 class GroupState(PathState):
@@ -32,6 +33,7 @@ class GroupState(PathState):
         self.members: dict[str, Membership] = {}
 
 
+@public
 class Membership:
     """A membership of a group, which `Group.join` returns: a context manager that leaves the group at its end.
 
@@ -328,7 +330,7 @@ class Group(Primitive):
         return found
 
     def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"
 
 
 def check_id(path: str, name: str | None) -> str:

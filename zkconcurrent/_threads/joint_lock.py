@@ -16,7 +16,7 @@ from .._protocol.ticket import State
 from .._runtime.waiting import Steps, insist
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, LockBase
-from .base.primitive import check_on_lost, kind_of
+from .base.primitive import Named, check_on_lost, kind_of
 from .base.side_by_side import Branch, together
 from .lock import Lock
 from .rlock import RLock
@@ -31,7 +31,7 @@ Released: TypeAlias = "tuple[GivenUp, list[BaseException], int]"
 """The holds that are being released, the errors, and how many more may turn out to have been lost."""
 
 
-class Several(Acquirable):
+class Several(Named, Acquirable):
     """A lock that consists of several locks, of any clients.
 
     Args:
@@ -150,7 +150,7 @@ class Several(Acquirable):
         state = "locked" if self._is_held() else "unlocked"
         options = "".join(f" {name}={value}" for name, value in self._options().items())
         paths = [lock.path for lock in self._locks]
-        return f"<{state} zkconcurrent.{type(self).__name__} object{options} paths={paths} at {id(self):#x}>"
+        return f"<{state} {kind_of(self)} object{options} paths={paths} at {id(self):#x}>"
 
 
 def levels(holds: Iterable[tuple[LockBase, Hold]]) -> Levels:

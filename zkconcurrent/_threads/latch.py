@@ -8,7 +8,7 @@ from .._arguments.limits import check_int, check_positive
 from .._kazoo.link import KazooClient
 from .._recipes.destroy import destroy
 from .._recipes.latch import CHILD, count_down, look, read, wait
-from .base.primitive import Primitive, discard_result
+from .base.primitive import Primitive, discard_result, kind_of
 
 
 class CountDownLatch(Primitive):
@@ -102,4 +102,4 @@ class CountDownLatch(Primitive):
     def __repr__(self) -> str:
         known = self._path_state.last_seen
         left = self._count if known is None else known
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: count={left}/{self._count}>"
+        return f"<{kind_of(self)} at {id(self):#x}: count={left}/{self._count}>"

@@ -13,7 +13,7 @@ from .._protocol.ticket import Ticket
 from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
-from .base.primitive import ByName
+from .base.primitive import ByName, kind_of
 from .rlock import RLock
 
 
@@ -83,7 +83,7 @@ class ReadWriteLock(ByName):
         readers = sum(hold.alive for hold in self._read_lock._path_state.all(READ.role))
         writer = self._write_lock._newest()
         held = f"writer={ident(writer.owner)} " if writer is not None and writer.alive else ""
-        name = f"zkconcurrent.{type(self).__name__}"
+        name = kind_of(self)
         return f"<{name} object {held}readers={readers} path={self.path!r} at {id(self):#x}>"
 
 

@@ -20,7 +20,7 @@ from .._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, 
 from .._runtime.event_loop import warn
 from .._runtime.waiting import FRAMES, Steps, check_depth, insist
 from .base.lock_base import Contender, LockBase
-from .base.primitive import discard_result, node_data
+from .base.primitive import discard_result, kind_of, node_data
 
 T = TypeVar("T")
 
@@ -313,7 +313,7 @@ class Semaphore(LockBase):
     def __repr__(self) -> str:
         size = self._size()
         left: object = "?" if size is None else size - sum(hold.alive for hold in self._path_state.all(PERMIT.role))
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
 
     def _size(self) -> int | None:
         """Return how many permits there were when last seen, else the value; None if neither is known."""

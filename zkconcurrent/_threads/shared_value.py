@@ -11,12 +11,15 @@ from .._engine.driver import Call
 from .._errors import ForeignNodeError
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, Seen, read, wait_until
+from .._runtime.public import public
 from .._runtime.waiting import Steps
+from .base.primitive import kind_of
 from .base.value_base import BaseValue, check_callable
 
 T = TypeVar("T")
 
 
+@public
 class VersionedValue(NamedTuple):
     """A value as it was read: the value, and how often its node had been written."""
 
@@ -209,7 +212,7 @@ class SharedValue(BaseValue, Generic[T]):
             ) from error
 
     def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"
 
 
 AtomicReference = SharedValue

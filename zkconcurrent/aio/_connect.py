@@ -11,10 +11,12 @@ from .. import _connect
 from .._connect import Client
 from .._engine.driver import Call
 from .._engine.session import Session
+from .._runtime.public import public
 from ._tasks import Pending, in_background
 
 
 @asynccontextmanager
+@public
 async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 

@@ -9,7 +9,9 @@ from typing import Any, ParamSpec, TypeVar
 from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
+from .._runtime.public import public
 from .._threads.base.candidacy import Seat
+from .._threads.base.primitive import kind_of
 from .._threads.election import Candidate, candidate_id, check_callable, check_data, term_state
 from ._losses import Holding, Lost
 from ._tasks import Tasks
@@ -23,6 +25,7 @@ class _SeatCore(Tasks, Seat):
     """The lock of an election, owned by tasks."""
 
 
+@public
 class Term:
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
@@ -51,7 +54,7 @@ class Term:
         return self._core._guard(transaction, lambda: self._core._check_term(self._hold))
 
     def __repr__(self) -> str:
-        return f"<zkconcurrent.aio.{type(self).__name__} at {id(self):#x}: {term_state(self._hold)}>"
+        return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
 
 
 class Leading:
@@ -185,5 +188,5 @@ class Election(PrimitiveTwin):
         return None if leader is None else Candidate.of(self.path, *leader)
 
     def __repr__(self) -> str:
-        name = f"zkconcurrent.aio.{type(self).__name__}"
+        name = kind_of(self)
         return f"<{name} at {id(self):#x}: id={self._id!r} {self._core._standing()}>"

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
+from .._runtime.public import public
 from .._threads import group as _group
 from .._threads.base.primitive import check_timeout
 from ._losses import Lost
@@ -62,6 +63,7 @@ class Membership(Twin):
         return repr(self._core).replace("zkconcurrent.", "zkconcurrent.aio.", 1)
 
 
+@public
 class Joining:
     """A `join` that has not begun: a task awaits it, or uses it as an `async with` block that leaves at its end."""
 

@@ -14,6 +14,7 @@ from .._kazoo.link import KazooClient
 from .._local.aio import LocalNamespace
 from .._local.namespace import check_names
 from .._namespace import BasePath, is_local
+from .._runtime.public import public
 from ._atomic import AtomicInteger as _AtomicInteger
 from ._atomic import AtomicLong as _AtomicLong
 from ._barrier import Barrier as _Barrier
@@ -41,6 +42,7 @@ from ._shared_value import SharedValue as _SharedValue
 OnLost: TypeAlias = Callable[[Any], object]
 
 
+@public
 class SharedNamespace(BasePath):
     """The names of `asyncio` for all processes that open the same base path: see `namespace`."""
 
@@ -171,11 +173,15 @@ Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
 
 @overload  # a type checker that knows nothing of kazoo takes a Client for anything: it comes first
+@public
 def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
 @overload
+@public
 def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
 @overload
+@public
 def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
+@public
 def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
     """Return an object with the names of `asyncio`, for ZooKeeper or for one loop of this process.
 

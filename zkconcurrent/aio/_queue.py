@@ -13,6 +13,7 @@ from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._recipes.queue.state import Errand
 from .._runtime.identity import of_caller
+from .._runtime.public import public
 from .._runtime.waiting import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
@@ -27,6 +28,7 @@ if sys.version_info >= (3, 13):
     QueueShutDown = asyncio.QueueShutDown
 else:
 
+    @public
     class QueueShutDown(Exception):
         """Raised when putting on to or getting from a shut-down Queue."""
 
@@ -270,6 +272,7 @@ class DelayQueue(Queue[T]):
         await self._core.put_nowait(item, delay=delay)
 
 
+@public
 class Claim(Generic[T]):
     """An item that a task has claimed for the duration of an `async with` block; see `Queue.claim`.
 

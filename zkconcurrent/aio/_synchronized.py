@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from .._kazoo.link import KazooClient
 from .._local.aio import LocalNamespace
+from .._runtime.public import public
 from .._synchronized import Calls, Kind, LockedBy
 from ._namespace import Namespace, SharedNamespace
 from ._rlock import RLock
@@ -18,6 +19,7 @@ Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespa
 Held: TypeAlias = "AbstractAsyncContextManager[Any, Any]"
 
 
+@public
 class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """Decorate an `async def` so that each call holds a lock: `@aio.synchronized(zk, "/users/{user.id}")`.
 

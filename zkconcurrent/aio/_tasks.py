@@ -23,6 +23,7 @@ from .._engine.session import Dropped, Session
 from .._errors import ZkConcurrentError
 from .._protocol.rules import Rule
 from .._runtime.identity import ended, of_task, release_at_end
+from .._runtime.public import public
 from .._runtime.waiting import Steps, Waiting, call_soon, wait, wait_async
 
 T = TypeVar("T")
@@ -78,6 +79,7 @@ class Tasks:
         """Allow every call: none blocks the loop."""
 
 
+@public
 class Completion:
     """A call that a plain method has begun. Any task of any loop may await it, to wait until ZooKeeper has applied it.
 

@@ -41,7 +41,7 @@ class Twin(Named):
         self._core = core
 
     def __repr__(self) -> str:
-        return re.sub(r"zkconcurrent\._(\w+)Core\b", r"zkconcurrent.aio.\1", repr(self._core))
+        return re.sub(r"\._(\w+)Core\b", r".\1", repr(self._core))
 
 
 class PrimitiveTwin(Twin):

@@ -24,11 +24,13 @@ from ..._protocol.ticket import State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
 from ..._runtime.identity import ended, name, task_of
+from ..._runtime.public import public
 from ..._runtime.waiting import FRAMES, Steps, check_depth
 from .cancel import cancel_waits
-from .primitive import Primitive, Waiter, check_on_lost, node_data, not_held, reports_loss
+from .primitive import Primitive, Waiter, check_on_lost, kind_of, node_data, not_held, reports_loss
 
 
+@public
 class Contender(NamedTuple):
     """One node in a queue, and the thread that created it. Fields that the node's data does not give are None.
 
@@ -536,5 +538,5 @@ class LockBase(Line, Acquirable):
         if hold is not None and not hold.alive:
             hold = None
         state = "unlocked" if hold is None else "locked"
-        kind = f"zkconcurrent.{type(self).__name__}"
+        kind = kind_of(self)
         return f"<{state} {kind} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"

@@ -21,7 +21,7 @@ from ..._recipes.map import write
 from ..._recipes.map.mirror import NEVER, Entry, Layout, Mirror, follow
 from ..._recipes.map.write import Flight, Unknown
 from ..._runtime.waiting import Steps
-from .primitive import Primitive, discard_result, node_data
+from .primitive import Primitive, discard_result, kind_of, node_data
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -343,4 +343,4 @@ class MapBase(Primitive):
     def __repr__(self) -> str:
         mirror = self._mirror
         known = f"{len(mirror.entries)} entries{', stale' * self.stale}" if mirror.listed else "not read yet"
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: {known}>"
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}: {known}>"

@@ -25,6 +25,7 @@ from ..._recipes.destroy import Users, named
 from ..._recipes.nodes import FirstLook
 from ..._runtime.event_loop import check_may_block
 from ..._runtime.identity import name
+from ..._runtime.public import public
 from ..._runtime.waiting import Steps, wait
 
 T = TypeVar("T")
@@ -63,10 +64,14 @@ class Waiter:
 
 
 class Named:
-    """A class whose constructor has its name in errors such as a missing argument, also if a base class defines it."""
+    """A class that is known by its public name.
+
+    Its constructor has that name in errors such as a missing argument, also if a base class defines it.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        public(cls)
         inherited: Any = cls.__init__
         if "__init__" not in vars(cls) and isinstance(inherited, FunctionType):
             own: Any = FunctionType(
@@ -130,6 +135,7 @@ def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iter
     return found()  # type: ignore[no-any-return]
 
 
+@public
 def _made_again(
     kind: Any, opens: Callable[..., KazooClient], name: Iterable[Any], takes: Iterable[str], given: dict[str, Any]
 ) -> Any:
@@ -259,11 +265,9 @@ def check_timeout(blocking: bool, timeout: float) -> None:
 
 
 def kind_of(value: object) -> str:
-    """Return what an error calls an object of the wrong type: its class with the package, so that twins differ."""
-    package, _, rest = type(value).__module__.partition(".")
-    if package == "zkconcurrent":
-        package += ".aio" * rest.startswith("aio.")
-    return type(value).__name__ if package == "builtins" else f"{package}.{type(value).__name__}"
+    """Return how messages name the type of an object: with its module, so that twins differ."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def check_on_lost(on_lost: object) -> None:

@@ -23,8 +23,9 @@ from ..._recipes.queue.order import FIFO, Order, frame, item_prefix
 from ..._recipes.queue.state import Closed, Desk, Errand, Layout, Lost, Sight, Taken, look
 from ..._recipes.receipts import Unknown
 from ..._runtime.live_set import LiveSet
+from ..._runtime.public import public
 from ..._runtime.waiting import Steps, insist, outlast, wait
-from .primitive import Primitive, node_data
+from .primitive import Primitive, kind_of, node_data
 from .settling import SettlingState, Undo
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ if sys.version_info >= (3, 13):
     ShutDown = queue.ShutDown
 else:
 
+    @public
     class ShutDown(Exception):
         """Raised when put/get with shut-down queue."""
 
@@ -357,9 +359,10 @@ class QueueBase(Primitive, Generic[T]):
         return item_prefix(None)
 
     def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"
 
 
+@public
 class Claim(Generic[T]):
     """An item that this process has claimed for the duration of a `with` block; see `Queue.claim`.
 
