@@ -76,9 +76,9 @@ soak: ## random use under random faults, the history checked; then all of the si
 
 seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
 	@tools/venv test
-	: >tests/simulation/found.txt
+	: >tests/simulation/checks/found.txt
 	SIM_SEARCH=1 $(PYTEST) $(SHARED) --numprocesses auto tests/simulation -k 'seeded or weaker or test_simulation and not library and not strikes'
-	LC_ALL=C sort -o tests/simulation/found.txt tests/simulation/found.txt
+	LC_ALL=C sort -o tests/simulation/checks/found.txt tests/simulation/checks/found.txt
 
 newest-kazoo: ## the contract tests on the newest kazoo there is, in an environment of its own: may its cap be lifted?
 	@tools/venv test

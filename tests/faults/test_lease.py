@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Eventually, InThread
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
-from tests.soak.caller import TellingEvent, have_losses_told
+from tests.soak.callers.caller import TellingEvent, have_losses_told
 from tests.soak.events import clock
 from zkconcurrent import Lock, LockLostError, ZkConcurrentError
 from zkconcurrent.testing import Ensemble, Server

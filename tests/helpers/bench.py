@@ -14,9 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
 
 from tests.helpers.proxy import Proxy
-from tests.simulation.client import Process
-from tests.simulation.ensemble import Ensemble
-from tests.simulation.world import World
+from tests.simulation.world.client import Process
+from tests.simulation.world.ensemble import Ensemble
+from tests.simulation.world.world import World
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply

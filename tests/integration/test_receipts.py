@@ -17,7 +17,7 @@ from kazoo.exceptions import NoNodeError
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.on_tasks import OnTasks
 from tests.helpers.proxy import Proxy
-from tests.simulation.values import Number
+from tests.simulation.subjects.values import Number
 from zkconcurrent import (
     AtomicInteger,
     AtomicLong,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.simulation import found
+from tests.simulation.checks import found
 
 _PROPERTY = "simulated"
 _lines: list[str] = []

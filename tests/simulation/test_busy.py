@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.condition import CondRun, random_turns
-from tests.simulation.ensemble import Transport
-from tests.simulation.event import EventRun, random_steps
-from tests.simulation.mutants import bug, find
-from tests.simulation.run import Run, runs
-from tests.simulation.rwlock import RWRun, random_passes
-from tests.simulation.schedule import random_schedule
-from tests.simulation.semaphore import SemaphoreRun, random_uses
+from tests.simulation.checks.mutants import bug, find
+from tests.simulation.subjects.condition import CondRun, random_turns
+from tests.simulation.subjects.event import EventRun, random_steps
+from tests.simulation.subjects.rwlock import RWRun, random_passes
+from tests.simulation.subjects.semaphore import SemaphoreRun, random_uses
+from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.run import Run, runs
+from tests.simulation.world.schedule import random_schedule
 
 pytestmark = pytest.mark.long
 SHARE = 0.1  # of all requests

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.ensemble import Znode
-from tests.simulation.mutants import Mutant, bug, seeded
-from tests.simulation.run import Run
-from tests.simulation.schedule import TIMEOUT, Schedule
-from tests.simulation.semaphore import SemaphoreRun, Use
-from tests.simulation.workload import Visit
-from tests.simulation.world import Violation
+from tests.simulation.checks.mutants import Mutant, bug, seeded
+from tests.simulation.subjects.semaphore import SemaphoreRun, Use
+from tests.simulation.world.ensemble import Znode
+from tests.simulation.world.run import Run
+from tests.simulation.world.schedule import TIMEOUT, Schedule
+from tests.simulation.world.workload import Visit
+from tests.simulation.world.world import Violation
 
 HOLD = 3.0
 LOCKS = [Visit("/app/l", stay=HOLD)], [Visit("/app/l")]

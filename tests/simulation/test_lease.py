@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.simulation import found
-from tests.simulation.lease import READ, TICK, WRITE, History, Plan, Request, history
-from tests.simulation.mutants import Mutant, bug, seeded
-from tests.simulation.run import TIMES
-from tests.simulation.world import Violation
+from tests.simulation.checks import found
+from tests.simulation.checks.mutants import Mutant, bug, seeded
+from tests.simulation.subjects.lease import READ, TICK, WRITE, History, Plan, Request, history
+from tests.simulation.world.run import TIMES
+from tests.simulation.world.world import Violation
 from zkconcurrent._protocol.lease import MARGIN
 
 HISTORIES = 3000

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from tests.simulation import data_recipes, recipes
-from tests.simulation.explore import EVERYTHING, ORDER, injected, tell
-from tests.simulation.injection import InjectedRun
-from tests.simulation.table import Cell, Table
+from tests.simulation.checks import data_recipes, recipes
+from tests.simulation.checks.explore import EVERYTHING, ORDER, injected, tell
+from tests.simulation.checks.table import Cell, Table
+from tests.simulation.world.injection import InjectedRun
 
 pytestmark = pytest.mark.long
 TABLES = (*recipes.TABLES, *data_recipes.TABLES)

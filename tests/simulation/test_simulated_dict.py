@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.dicts import DictRun, random_steps
-from tests.simulation.mutants import Mutant, bug, find
-from tests.simulation.run import COMMON_FAULTS, runs
+from tests.simulation.checks.mutants import Mutant, bug, find
+from tests.simulation.subjects.dicts import DictRun, random_steps
+from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from tests.simulation.mutants import Mutant, bug, find
-from tests.simulation.run import Run, runs
-from tests.simulation.schedule import LEASE_KINDS, lease_schedule
+from tests.simulation.checks.mutants import Mutant, bug, find
+from tests.simulation.world.run import Run, runs
+from tests.simulation.world.schedule import LEASE_KINDS, lease_schedule
 
 
 def run_of(seed: int) -> Run:

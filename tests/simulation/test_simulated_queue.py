@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, bug, find
-from tests.simulation.queues import QueueRun, random_destroys, random_purges, random_steps
-from tests.simulation.run import COMMON_FAULTS, runs
+from tests.simulation.checks.mutants import Mutant, bug, find
+from tests.simulation.subjects.queues import QueueRun, random_destroys, random_purges, random_steps
+from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:

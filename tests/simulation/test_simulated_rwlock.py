@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.mutants import FURTHEST
-from tests.simulation.run import COMMON_FAULTS, runs
-from tests.simulation.rwlock import RWRun, random_passes
-from tests.simulation.world import Violation
+from tests.simulation.checks.mutants import FURTHEST
+from tests.simulation.subjects.rwlock import RWRun, random_passes
+from tests.simulation.world.run import COMMON_FAULTS, runs
+from tests.simulation.world.world import Violation
 from zkconcurrent._protocol import rules
 from zkconcurrent._protocol.operations import CreateEphemeral, Multi
 from zkconcurrent._protocol.rules import READ, WRITE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, bug, find
-from tests.simulation.resizing import ResizeRun, random_resizes
-from tests.simulation.run import COMMON_FAULTS, runs
-from tests.simulation.semaphore import SemaphoreRun, random_uses
+from tests.simulation.checks.mutants import Mutant, bug, find
+from tests.simulation.subjects.resizing import ResizeRun, random_resizes
+from tests.simulation.subjects.semaphore import SemaphoreRun, random_uses
+from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:

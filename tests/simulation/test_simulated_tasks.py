@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.data_tasks import DataTaskRun, random_data_tasks, random_elections
-from tests.simulation.mutants import Mutant, bug, find, seeded
-from tests.simulation.run import COMMON_FAULTS, runs
-from tests.simulation.schedule import Deviation, Schedule
-from tests.simulation.shrink import shrink
-from tests.simulation.tasks import OF_AN_RLOCK, RLOCK, RW, SEMAPHORE, Act, TaskRun, random_tasks
-from tests.simulation.world import Violation
+from tests.simulation.checks.mutants import Mutant, bug, find, seeded
+from tests.simulation.subjects.data_tasks import DataTaskRun, random_data_tasks, random_elections
+from tests.simulation.subjects.tasks import OF_AN_RLOCK, RLOCK, RW, SEMAPHORE, Act, TaskRun, random_tasks
+from tests.simulation.world.run import COMMON_FAULTS, runs
+from tests.simulation.world.schedule import Deviation, Schedule
+from tests.simulation.world.shrink import shrink
+from tests.simulation.world.world import Violation
 
 HOLDS = (Act(RLOCK), Act(RW, "write"), Act(SEMAPHORE))
 

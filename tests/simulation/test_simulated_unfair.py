@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, bug, find
-from tests.simulation.run import COMMON_FAULTS, runs
-from tests.simulation.unfair import ClosedRun, UnfairRun, random_unfair
+from tests.simulation.checks.mutants import Mutant, bug, find
+from tests.simulation.subjects.unfair import ClosedRun, UnfairRun, random_unfair
+from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:

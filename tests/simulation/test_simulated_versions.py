@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.simulation import barrier, dicts, double_barrier, values
-from tests.simulation.ensemble import LAST
-from tests.simulation.mutants import bug, seeded
-from tests.simulation.run import Run, Schedule, runs
+from tests.simulation.checks.mutants import bug, seeded
+from tests.simulation.subjects import barrier, dicts, double_barrier, values
+from tests.simulation.world.ensemble import LAST
+from tests.simulation.world.run import Run, Schedule, runs
 
 KINDS: dict[str, tuple[Callable[[Schedule], Run], Callable[[int], Schedule]]] = {
     "values": (values.ValueRun, values.random_steps),

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from tests.simulation.explore import explore, prepared, tell
-from tests.simulation.found import note, noted
-from tests.simulation.mutants import MUTANTS, Mutant, seeded
-from tests.simulation.table import LOCKS
+from tests.simulation.checks.explore import explore, prepared, tell
+from tests.simulation.checks.found import note, noted
+from tests.simulation.checks.mutants import MUTANTS, Mutant, seeded
+from tests.simulation.checks.table import LOCKS
 
 pytestmark = pytest.mark.xdist_group("computing")  # the cases are prepared once in a process
 STEPS = int(os.environ.get("SIM_STEPS", "20000"))

@@ -16,7 +16,7 @@ from random import Random
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.soak.caller import MOMENT
+from tests.soak.callers.caller import MOMENT
 from tests.soak.events import DELETED, EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
 from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers

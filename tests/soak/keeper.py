@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import zkconcurrent
-from tests.soak.caller import Caller, Mood
-from tests.soak.data import Promise
+from tests.soak.callers.caller import Caller, Mood
+from tests.soak.checks.data import Promise
+from tests.soak.checks.items import Stock
 from tests.soak.events import Log, What
-from tests.soak.items import Stock
 from tests.soak.testbed import SoakError, Testbed
 from tests.soak.workload import Entry
 from zkconcurrent import Empty, Full, Queue

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from tests.soak.history import Hold
-from tests.soak.items import Ledger
+from tests.soak.checks.history import Hold
+from tests.soak.checks.items import Ledger
 from tests.soak.run import Verdict
 
 # The demo is a folder to be run, not a package: its modules are imported as they import each other.

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.soak.data import Record
+from tests.soak.checks.data import Record
+from tests.soak.checks.history import Hold, explained, lateness, recovery, warnings
+from tests.soak.checks.items import Ledger
 from tests.soak.events import What
-from tests.soak.history import Hold, explained, lateness, recovery, warnings
-from tests.soak.items import Ledger
 from tests.soak.keeper import KEEPER
 from tests.soak.run import Verdict
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.soak.broken_locks import WORKLOADS
-from tests.soak.data import Promise, check_data
+from tests.soak.checks.broken_locks import WORKLOADS
+from tests.soak.checks.data import Promise, check_data
+from tests.soak.checks.history import History, Violation, check
+from tests.soak.checks.items import Stock, check_items
+from tests.soak.checks.models import Model
 from tests.soak.events import Event, Fault, Logs, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
-from tests.soak.history import History, Violation, check
-from tests.soak.items import Stock, check_items
 from tests.soak.keeper import Keeper
-from tests.soak.models import Model
 from tests.soak.testbed import SoakError, Testbed
 from tests.soak.workers import Workers
 

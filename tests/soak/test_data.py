@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from tests.soak.data import GONE, NODE_LASTS, Crowd, Gate, Line, Promise, check_data
+from tests.soak.checks.data import GONE, NODE_LASTS, Crowd, Gate, Line, Promise, check_data
+from tests.soak.checks.history import GRACE, SLOW, History, Violation
 from tests.soak.events import DELETED, EXPIRED, KILLED, Event, Fault, What
-from tests.soak.history import GRACE, SLOW, History, Violation
 
 PATH = "/data"
 NUMBERS, NAMES = Line(named=False), Line()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.soak.checks.history import GRACE, MARGIN, SLOW, History, Violation, check, explained
+from tests.soak.checks.models import Model, Mutex, Permits, ReadWrite
 from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, Event, Fault, What
-from tests.soak.history import GRACE, MARGIN, SLOW, History, Violation, check, explained
-from tests.soak.models import Model, Mutex, Permits, ReadWrite
 
 LOCK = Mutex()
 AGAIN = Mutex(reentrant=True)

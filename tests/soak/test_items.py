@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tests.soak.callers.queue_caller import SETTLING
+from tests.soak.checks.history import GRACE, History, Violation
+from tests.soak.checks.items import Stock, check_items
 from tests.soak.events import DELETED, KILLED, STOPPED_LONG, Event, Fault, What
-from tests.soak.history import GRACE, History, Violation
-from tests.soak.items import Stock, check_items
-from tests.soak.queue_caller import SETTLING
 
 PATH, ANY = "/queue", Stock()
 

@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.conftest import Eventually
-from tests.soak.bags import Shelf
-from tests.soak.broken_locks import LIES
-from tests.soak.data import Record
+from tests.soak.callers.bags import Shelf
+from tests.soak.checks.broken_locks import LIES
+from tests.soak.checks.data import Record
+from tests.soak.checks.history import GRACE, check
+from tests.soak.checks.items import Ledger
 from tests.soak.events import Event, Logs, What, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
-from tests.soak.history import GRACE, check
-from tests.soak.items import Ledger
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
 from tests.soak.run import Plan, Verdict, judge, run

@@ -30,10 +30,10 @@ from typing import Any
 
 from kazoo.client import KazooClient, KazooState
 
-from tests.soak.broken_locks import WORKLOADS
-from tests.soak.caller import Mood, have_losses_told
+from tests.soak.callers.caller import Mood, have_losses_told
+from tests.soak.callers.mischief import Signals, attack, spawn
+from tests.soak.checks.broken_locks import WORKLOADS
 from tests.soak.events import Log, What, clock
-from tests.soak.mischief import Signals, attack, spawn
 from tests.soak.workload import Entry
 
 CONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from tests.soak.bags import BagCaller, Shelf, TaskQueue, TaskQueueCaller, visit_bag
-from tests.soak.caller import Caller
-from tests.soak.data import Crowd, Gate, Line, Promise
-from tests.soak.data_caller import (
+from tests.soak.callers.bags import BagCaller, Shelf, TaskQueue, TaskQueueCaller, visit_bag
+from tests.soak.callers.caller import Caller
+from tests.soak.callers.data_caller import (
     FIRST,
     GateCaller,
     GroupCaller,
@@ -24,10 +23,11 @@ from tests.soak.data_caller import (
     visit_group,
     visit_line,
 )
-from tests.soak.items import Stock
-from tests.soak.leaders import Block, Candidacy, CandidacyCaller
-from tests.soak.models import Model, Mutex, Permits, ReadWrite
-from tests.soak.queue_caller import QueueCaller
+from tests.soak.callers.leaders import Block, Candidacy, CandidacyCaller
+from tests.soak.callers.queue_caller import QueueCaller
+from tests.soak.checks.data import Crowd, Gate, Line, Promise
+from tests.soak.checks.items import Stock
+from tests.soak.checks.models import Model, Mutex, Permits, ReadWrite
 from zkconcurrent import (
     JSON,
     AtomicLong,

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from tests.conftest import PATIENCE
-from tests.simulation.mutants import Mutant, bug, seeded
+from tests.simulation.checks.mutants import Mutant, bug, seeded
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.map import mirror as mirrors
 from zkconcurrent._recipes.map.mirror import Layout, Mirror

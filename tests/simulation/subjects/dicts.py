@@ -1,0 +1,346 @@
+"""Dictionaries in the simulation: threads that read, write, replace and remove.
+
+The ensemble's log is the truth: each value is written by one call only, so a value tells which state a read has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+from kazoo.protocol.serialization import Transaction
+
+from tests.simulation.checks.invariants import Checks
+from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
+from tests.simulation.world.ensemble import Transport, only_checks
+from tests.simulation.world.run import CHROOT
+from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_schedule
+from tests.simulation.world.world import Violation
+from zkconcurrent._errors import OutcomeUnknownError
+from zkconcurrent._recipes.map.mirror import NEVER
+from zkconcurrent._threads.base.map_base import MirrorState
+from zkconcurrent._threads.dict import Dict
+
+PATH = "/app/d"
+ENTRIES = f"{CHROOT}{PATH}/entries/"
+KEYS = "xyz"
+NOT_HERE = {"number": "lose", "clog": "lose", "late": "lose", "reap": "lose", "quit": "lag"}
+
+
+class Step(NamedTuple):
+    """An action with a key: "put", "del", "setdefault", "replace", "remove", "pop", "read", "all" or "sleep".
+
+    "replace" and "remove" go by the value that was read before.
+    """
+
+    what: str
+    key: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.key or format(self.seconds, 'g')}"
+
+
+class Steps(NamedTuple):
+    """The steps of a thread with a dictionary."""
+
+    ephemeral: bool
+    steps: list[Step]
+
+
+class State(NamedTuple):
+    """A key's value, None for none, from one change on and before another."""
+
+    value: bytes | None
+    since: int
+    until: float
+
+
+class DictChecks(CallChecks):
+    """The invariants of a dictionary.
+
+    Attributes:
+        ephemeral: its entries are.
+        known: since which change each process must know of each key.
+        opened: how much the server of each connection had applied when that was opened.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.ephemeral = False
+        self.known: dict[tuple[object, str], int] = {}
+        self.opened: dict[Transport, int] = {}
+
+    def step(self) -> None:
+        """Take note of connections."""
+        super().step()
+        for process in self.processes:
+            wire = process.connection.wire
+            if wire is not None and wire not in self.opened:
+                self.opened[wire] = wire.server.applied
+
+    def history(self, key: str) -> Iterator[State]:
+        """Yield the states of a key."""
+        path, value, since = ENTRIES + key, None, 0
+        for n, change in enumerate(self.ensemble.log, 1):
+            if change[0] in ("create", "set") and change[1] == path:
+                after = change[2]
+            elif (change[0] == "delete" and change[1] == path) or (change[0] == "close" and path in change[2]):
+                after = None
+            else:
+                continue
+            yield State(value, since, n)
+            value, since = after, n
+        yield State(value, since, math.inf)
+
+    def saw(self, process: Any, key: str, value: bytes | None) -> None:
+        """Take note of what a process has read: it is no older than what it knew, nor than its connection."""
+        floor = self.known.get((process, key), 0)
+        wire = process.connection.wire
+        if wire is not None and process.client.connected:
+            floor = max(floor, self.opened.get(wire, 0))
+        for state in self.history(key):
+            if state.value == value and state.until > floor:
+                self.known[process, key] = max(floor, state.since)
+                return
+        raise Violation(f"{process.name} reads {key} as {value!r}, which it is not since change {floor}")
+
+    def ever(self, call: Call, key: str, is_so: Callable[[bytes | None], bool]) -> bool:
+        """Whether the value of a key was so at any time since a call began."""
+        return any(is_so(state.value) for state in self.history(key) if state.until > call.begun)
+
+    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+        """Take note of a change of an entry."""
+        if change[0] in ("create", "set", "delete") and change[1].startswith(ENTRIES):
+            if self.ephemeral and change[0] == "set":
+                raise Violation(f"{call.what} has written an entry that may go with another session")
+            if change[0] == "create" and bool(change[4]) != self.ephemeral:
+                raise Violation(f"{call.what} has made an entry of {change[4]}")
+            call.wrote.append((len(self.ensemble.log), change))
+
+    def applied(self, call: Call) -> int:
+        """Return how often a call was applied."""
+        return len({at for at, _ in call.wrote})
+
+    def before(self, call: Call, key: str) -> bytes | None:
+        """Return the value of a key before the first change that a call has made."""
+        at = min(at for at, _ in call.wrote)
+        while "/writers/" not in str(self.ensemble.log[at - 1][1]):
+            at -= 1  # each request begins with the writer
+        return next(state.value for state in self.history(key) if state.since <= at < state.until)
+
+    def truth(self) -> dict[str, bytes]:
+        """Return what the leader has."""
+        nodes = self.ensemble.leader.nodes
+        return {path.removeprefix(ENTRIES): node.data for path, node in nodes.items() if path.startswith(ENTRIES)}
+
+    def quiet(self) -> None:
+        """When nothing is amiss, each copy that is followed is true."""
+        Checks.quiet(self)
+        if self.faults():
+            return
+        for process in self.processes:
+            wire = process.connection.wire
+            if not process.alive or wire is None or not process.client.connected or process.client._queue:
+                continue
+            for state in list(process.session.directory.values()):
+                if not isinstance(state, MirrorState) or state.mirror.listed_on is NEVER:
+                    continue
+                mirror = state.mirror
+                have = {key: entry.data for key, entry in mirror.entries.items()}
+                if mirror.listed_on is not process.session.link.connection:
+                    raise Violation(f"{process.name} does not list its copy anew")
+                if have != self.truth():
+                    raise Violation(f"the copy of {process.name} is {have}, and the truth is {self.truth()}")
+                if mirror.tombstones and not mirror.under_way:
+                    raise Violation(f"{process.name} keeps {mirror.tombstones}")
+
+    def end(self) -> None:
+        """Nothing is left but the entries."""
+        ephemerals = self.ensemble.leader.ephemerals
+        entries = {
+            session: [path for path in paths if path.startswith(ENTRIES)] for session, paths in ephemerals.items()
+        }
+        for session, paths in entries.items():
+            for path in paths:
+                del ephemerals[session][path]
+        try:
+            super().end()
+            for process in self.processes:
+                if process.alive and process.session.registry.trees:
+                    raise Violation(f"left in {process.name}: {process.session.registry.trees}")
+        finally:
+            for session, paths in entries.items():
+                ephemerals[session].update(dict.fromkeys(paths))
+
+
+class DictWorker(CallWorker):
+    """A thread that uses a dictionary."""
+
+    checks: DictChecks
+    map: Dict[bytes] | None = None
+    number = 0
+
+    def _run(self) -> None:
+        try:
+            super()._run()
+        finally:
+            self.map = None  # the last one that uses it drops it
+
+    def _visit(self, steps: Steps) -> None:  # type: ignore[override]
+        self.map = Dict(self.process.client, PATH, ephemeral=steps.ephemeral)
+        for step in steps.steps:
+            try:
+                self._do(step)
+            except KeyboardInterrupt:
+                self.world.say("is interrupted")
+
+    def _read(self, key: str) -> bytes | None:
+        assert self.map is not None
+        with self.calling(f"read {key}"):
+            self.map.get(key)  # waits for the copy
+            value = self.map.get(key)
+            self.checks.saw(self.process, key, value)
+        return value
+
+    def _do(self, step: Step) -> None:
+        checks, key = self.checks, step.key
+        assert self.map is not None
+        if step.what == "sleep":
+            self.world.sleep(step.seconds)
+        elif step.what == "read":
+            self._read(key)
+        elif step.what == "all":
+            with self.calling("all"):
+                len(self.map)
+                found = self.map.copy()
+                for each in KEYS:
+                    checks.saw(self.process, each, found.get(each))
+        else:
+            self.number += 1
+            value = f"{self.name} {self.number}".encode()
+            old = (self._read(key) or b"") if step.what in ("replace", "remove") else b""
+            session = self.process.session.registry.session
+            with self.calling(f"{step.what} {key}") as call:
+                try:
+                    self._write(call, step, value, old)
+                except OutcomeUnknownError:
+                    if not self._is_over(session) and not checks.removed:
+                        raise Violation(f"{self.name}: the outcome of {call.what} can be found out") from None
+                    return
+            if checks.applied(call) > 1 and not checks.ephemeral:
+                raise Violation(f"{self.name}: {call.what} was applied {checks.applied(call)} times: {call.wrote}")
+            if call.wrote:
+                at = max(at for at, _ in call.wrote)
+                checks.known[self.process, key] = max(at, checks.known.get((self.process, key), 0))
+            self._read(key)
+
+    def _write(self, call: Call, step: Step, value: bytes, old: bytes) -> None:
+        checks, key, d = self.checks, step.key, self.map
+        assert d is not None
+        done: bool
+        if step.what == "put":
+            d[key] = value
+            self._must(call, bool(call.wrote), "it was not written")
+        elif step.what == "del":
+            try:
+                del d[key]
+                self._must(call, bool(call.wrote), "it was not deleted")
+            except KeyError:
+                self._must(call, not call.wrote and checks.ever(call, key, lambda v: v is None), "it was there")
+        elif step.what == "setdefault":
+            there = d.setdefault(key, value)
+            if there == value:
+                self._must(call, bool(call.wrote), "it was not made")
+                if checks.applied(call) == 1:
+                    self._must(call, checks.before(call, key) is None, "it was there")
+            else:
+                ended = checks.ephemeral and call.wrote and self._is_over(call.wrote[0][1][4])  # with its session
+                self._must(call, not call.wrote or ended, "it was made")
+                self._must(call, checks.ever(call, key, lambda v: v == there), f"it was not {there!r}")
+        elif step.what == "pop":
+            there = d.pop(key, None)
+            if there is None:
+                self._must(call, not call.wrote and checks.ever(call, key, lambda v: v is None), "it was there")
+            else:
+                self._must(call, bool(call.wrote) and checks.before(call, key) == there, f"it was not {there!r}")
+        else:
+            done = d.replace(key, old, value) if step.what == "replace" else d.remove(key, old)
+            self._must(call, done == bool(call.wrote), f"it says {done}")
+            if done:
+                self._must(call, checks.before(call, key) == old, f"it was not {old!r}: an update is lost")
+            else:
+                self._must(call, checks.ever(call, key, lambda v: v != old), f"it was {old!r} all the time")
+
+    def _is_over(self, session: int | None) -> bool:
+        return session is None or self.checks.ensemble.sessions[session].closed
+
+    def _must(self, call: Call, right: bool, else_: str) -> None:
+        if not right:
+            raise Violation(f"{self.name}: {call.what}: {else_}; it wrote {call.wrote}")
+
+
+class DictRun(CallRun):
+    """A run of such workers."""
+
+    path = PATH
+    worker = DictWorker
+    invariants = DictChecks
+    checks: DictChecks
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        first: Any = schedule.threads[0][0][1][0]
+        self.checks.ephemeral = first.ephemeral
+        self._losing: Deviation | None = None
+        self._serve = self.ensemble.serve
+        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
+
+    def rescue(self) -> None:
+        """Nobody waits for ever."""
+
+    def _lose(self, it: Deviation) -> None:
+        """Lose the next write, before or after it is applied."""
+        self._losing = it
+
+    def _serve_or_lose(self, wire: Transport) -> None:
+        it, request = self._losing, wire.requests[0][1]
+        if it is None or type(request) is not Transaction or only_checks(request):
+            self._serve(wire)
+            return
+        self._losing = None
+        process = next(each for each in self.processes if each.connection.wire is wire)
+        process.connection.down_until = self.world.now + LENGTHS[it.length]
+        process.connection.server = self.ensemble.servers[it.which // 4]
+        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
+        self.ensemble.close(wire, served=it.after % 2)
+
+
+def random_steps(seed: int) -> Schedule:
+    """Return the random schedule of a seed."""
+    random = Random(seed)
+    threads, deviations, _ = random_schedule(random)
+    ephemeral = seed % 3 == 2
+    keys = KEYS[: random.choice((1, 1, 2, 3))]
+    steps: list[Any] = [
+        [
+            (start, [Steps(ephemeral, [_step(random, keys) for _ in range(random.randint(3, 9))])])
+            for start, _ in process
+        ]
+        for process in threads
+    ]
+    kinds = [random.choices((None, "lose", "starve"), (6, 3, 3))[0] for _ in deviations]
+    chosen = [each._replace(kind=kind or each.kind) for kind, each in zip(kinds, deviations, strict=True)]
+    return Schedule(steps, lagging(random, chosen, NOT_HERE))
+
+
+WHAT = ("put", "put", "put", "del", "del", "setdefault", "replace", "replace", "remove", "pop")
+
+
+def _step(random: Random, keys: str) -> Step:
+    if random.random() < 0.35:
+        what = random.choice(("read", "read", "all", "sleep"))
+        return Step(what, "" if what in ("all", "sleep") else random.choice(keys), random.choice((0.05, 0.3, 1.0, 3.0)))
+    return Step(random.choice(WHAT), random.choice(keys))

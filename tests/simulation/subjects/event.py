@@ -1,0 +1,137 @@
+"""Events in the simulation: threads that set, clear, pulse, destroy, ask and wait."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
+from tests.simulation.world.run import CHROOT
+from tests.simulation.world.schedule import Schedule, random_schedule
+from tests.simulation.world.world import Violation
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._recipes.event import Flag
+from zkconcurrent._threads.event import Event
+
+PATH = "/app/e"
+NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "quit": "remove"}
+
+
+class Step(NamedTuple):
+    """The action of a thread: a call, or "pulse" (set, then clear), or "sleep"; `seconds` is its timeout."""
+
+    what: str
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        return self.what if self.seconds is None else f"{self.what} {self.seconds:g}"
+
+
+class EventChecks(CallChecks):
+    """The invariants of an event."""
+
+    def state(self, before: Flag | None, change: tuple[Any, ...]) -> Flag | None:
+        """Return the flag after a change."""
+        if change[0] in ("create", "set", "delete") and change[1] == self.path:
+            return Flag() if change[0] == "delete" else Flag.of(PATH, Node(change[2], 0, 0.0, 0))
+        return before
+
+    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+        """Each write turns the flag, and no call does so twice, unless the node was made anew in between."""
+        super().wrote(call, change)
+        if change[0] == "set":
+            before, after = (flag or Flag() for flag in self.states(len(self.ensemble.log) - 1))
+            if after != before.turned(not before.is_set):
+                raise Violation(f"{call.what} made {after} of {before}")
+        removed, _ = self.ensemble.gone.get(self.path, (0, 0))
+        if sum(each[0] == "set" and at > removed for at, each in call.wrote) > 1:
+            raise Violation(f"one {call.what} has turned the flag twice")
+
+    def ever(self, since: int, wanted: bool) -> bool:
+        """Whether the flag was so since the log had so much."""
+        return any((flag or Flag()).is_set == wanted for flag in self.states(since))
+
+    def must(self, call: Call, wanted: bool) -> None:
+        """Fail unless the flag was so since the call began."""
+        if not self.ever(call.begun, wanted):
+            raise Violation(f"{call.what}: the flag was never {'set' if wanted else 'clear'} since it began")
+
+    def entitled(self, worker: CallWorker) -> bool:
+        """Whether the flag was set since the wait looked first, and its node is there still."""
+        assert worker.call is not None
+        looked = worker.call.looked
+        removed, _ = self.ensemble.gone.get(self.path, (0, 0))
+        return looked is not None and self.ever(max(looked, removed), True)
+
+
+class EventWorker(CallWorker):
+    """A thread that uses an event."""
+
+    checks: EventChecks
+
+    def _visit(self, step: Step) -> None:  # type: ignore[override]
+        if step.what == "sleep":
+            self.world.sleep(step.seconds or 0.0)
+            return
+        if step.what == "pulse":
+            self._visit(Step("set"))
+            self._visit(Step("clear"))
+            return
+        event = Event(self.process.client, PATH)
+        with self.calling(step.what, step.seconds) as call:
+            if step.what == "wait":
+                got = event.wait(step.seconds)
+                if got:
+                    self.checks.must(call, True)
+                elif step.seconds is None or self.world.now < call.began + step.seconds:
+                    raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
+            elif step.what == "is_set":
+                self.checks.must(call, event.is_set())
+            else:
+                getattr(event, step.what)()
+                self.checks.must(call, step.what == "set")
+
+
+class EventRun(CallRun):
+    """A run of such workers."""
+
+    path = PATH
+    worker = EventWorker
+    invariants = EventChecks
+
+    def rescue(self) -> None:
+        """Set the flag, as a process that is not of the run."""
+        path, nodes = CHROOT + PATH, self.ensemble.leader.nodes
+        if path in nodes:
+            flag = Flag.of(PATH, Node(nodes[path].data, 0, 0.0, 0))
+            if not flag.is_set:
+                self.ensemble._commit(("set", path, flag.turned(True).data))
+
+    def _remove(self, _: object) -> bool | None:
+        """Have an operator delete the node."""
+        if CHROOT + PATH not in self.ensemble.leader.nodes:
+            return False
+        self.ensemble.delete(CHROOT + PATH)
+        return None
+
+
+def random_steps(seed: int) -> Schedule:
+    """Return the random schedule of a seed."""
+    random = Random(seed)
+    threads, deviations, _ = random_schedule(random)
+    steps = [[(start, [_step(random) for _ in range(random.randint(2, 6))]) for start, _ in each] for each in threads]
+    if seed % 8 == 5:  # some wait as the node is destroyed, and made anew with a lower epoch
+        pulses = [Step(what, None) for what in ("pulse", "pulse", "pulse")]
+        anew = [*pulses, Step("sleep", random.choice((0.3, 1.0))), Step("destroy", None), Step("pulse", None)]
+        waits = [Step("sleep", 0.3), Step("wait", None)]
+        steps = [[(0.0, anew if i == 0 else waits) for i, _ in enumerate(each)] for each in threads]
+    return Schedule(steps, lagging(random, deviations, NOT_HERE))  # type: ignore[arg-type]
+
+
+def _step(random: Random) -> Step:
+    what = random.choice(("set", "set", "clear", "clear", "pulse", "wait", "wait", "wait", "is_set", "sleep", "sleep"))
+    if random.random() < 0.03:
+        what = "destroy"
+    if what == "sleep":
+        return Step(what, random.choice((0.05, 0.05, 0.3, 1.0, 3.0)))
+    return Step(what, random.choice((None, None, None, 0.0, 0.05, 1.0, 3.0)) if what == "wait" else None)

@@ -1,0 +1,265 @@
+"""Calls: the requests of a thread to a primitive that keeps no holds, its writes, and the state meanwhile.
+
+The ensemble's log is the truth. A call is right if its result was true at some point between its beginning and its end,
+and if it has changed things at most once, whatever answers were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from kazoo.exceptions import NoNodeError, ThrottledOpError
+from kazoo.protocol.serialization import SetData, Transaction
+
+from tests.simulation.checks.invariants import Checks
+from tests.simulation.world.ensemble import Transport, only_checks
+from tests.simulation.world.run import CHROOT, Run
+from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule
+from tests.simulation.world.workload import SLACK, Worker
+from tests.simulation.world.world import Violation
+from zkconcurrent._engine.client_state import UNANSWERED
+
+RESCUE = 30.0  # when those who wait for ever are let go, in seconds
+AGAIN = 5.0
+
+
+class Call:
+    """One call of a thread.
+
+    Attributes:
+        begun: how much the log had when it began; or before, when a leader was left alone that has answered it.
+        began: when that was.
+        wrote: the changes that it made, each as the log has it, and how long the log was then.
+        served: its requests that a server has answered, and how much of the log that had applied.
+    """
+
+    def __init__(self, what: str, begun: int, began: float) -> None:
+        self.what = what
+        self.begun = begun
+        self.began = began
+        self.wrote: list[tuple[int, tuple[Any, ...]]] = []
+        self.served: list[tuple[Any, int]] = []
+
+    @property
+    def looked(self) -> int | None:
+        """How much of the log the first read of the node had seen whose answer arrived.
+
+        It does not count behind a `sync` that a busy server has refused.
+        """
+        refused = False
+        for answer, applied in self.served:
+            looks = isinstance(answer.value, tuple) or isinstance(answer.error, NoNodeError)
+            if answer.done and looks and not refused:
+                return applied
+            refused = isinstance(answer.error, ThrottledOpError)
+        return None
+
+
+class CallWorker(Worker):
+    """A thread that makes calls, one after the other.
+
+    Attributes:
+        call: the present one.
+    """
+
+    call: Call | None = None
+
+    @contextmanager
+    def calling(self, what: str, timeout: float | None = None) -> Iterator[Call]:
+        """Make a call within the block; it must not take longer than its timeout."""
+        call = self.call = Call(what, len(self.checks.ensemble.log), self.world.now)
+        limit = max(timeout or 0.0, (self.process.session.timeout or UNANSWERED) / 3)
+        self.world.say(f"calls {what}" + ("" if timeout is None else f", waiting {timeout:g}"))
+        try:
+            yield call
+        finally:
+            self.call = None
+        took = self.world.now - call.began
+        if timeout is not None and self._ran_since(call.began) and took > limit + SLACK:
+            raise Violation(f"{self.name}: {what} with a timeout of {limit:g} s took {took:g} s")
+
+
+class CallChecks(Checks):
+    """The invariants of calls.
+
+    Attributes:
+        workers: the threads.
+        path: the primitive's, with the chroot.
+    """
+
+    path = ""
+    workers: list[CallWorker]
+
+    def state(self, before: Any, change: tuple[Any, ...]) -> Any:
+        """Return what the primitive is after a change; None stands for what was never used."""
+        raise NotImplementedError
+
+    def states(self, begun: int) -> list[Any]:
+        """Return all that the primitive was since the log had so much, that moment included."""
+        state, found = None, []
+        for n, change in enumerate(self.ensemble.log):
+            if n == begun:
+                found.append(state)
+            state = self.state(state, change)
+            if n >= begun:
+                found.append(state)
+        return found or [state]
+
+    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+        """Take note of a change that a call has made: it makes one at most."""
+        if self.state(None, change) is None:
+            return  # the nodes above the path
+        call.wrote.append((len(self.ensemble.log), change))
+
+    def entitled(self, worker: CallWorker) -> bool:
+        """Whether the thread, which waits, should not."""
+        raise NotImplementedError
+
+    def healthy(self, worker: CallWorker, since: float) -> bool:
+        """Whether nothing has kept the worker's process from asking the service since then."""
+        process = worker.process
+        wire = process.connection.wire
+        if wire is None or not wire.open or not process.client.connected:
+            return False
+        ends = (process.starved_until, self.world.late, self.ensemble.amiss_until, wire.heard_since())
+        ends = (*ends, wire.silent_until, wire.stalled_until, process.connection.pipe.full_until)
+        return max(*ends, *(actor.held_until for actor in self.world.actors)) < since
+
+    def quiet(self) -> None:
+        """Each waiter waits rightly, and will hear of what it waits for."""
+        super().quiet()
+        if self.faults():
+            return
+        for worker in self.workers:
+            process, call = worker.process, worker.call
+            wire = process.connection.wire
+            if call is None or call.what != "wait" or not process.alive or wire is None or worker.actor.ready:
+                continue
+            if not process.client.connected or process.client._queue:
+                continue
+            if self.entitled(worker):
+                raise Violation(f"{worker.name} waits, and the awaited event has happened")
+            watched = (wire.server.watches, wire.server.child_watches)
+            if not any(wire in each.get(self.path, ()) for each in watched):
+                raise Violation(f"{worker.name} waits without a watch")
+
+
+def lagging(random: Random, deviations: list[Deviation], instead: dict[str, str]) -> list[Deviation]:
+    """Return deviations of which half have a follower that lags from early on; some kinds are replaced by others."""
+    found = [each._replace(kind=instead.get(each.kind, each.kind)) for each in deviations]
+    if random.random() < 0.5:
+        found.insert(0, Deviation(random.randint(1, 60), "lag", 0, random.randint(4, len(LENGTHS) - 1)))
+    return found
+
+
+class CallRun(Run):
+    """A run of such workers."""
+
+    worker = CallWorker
+    invariants = CallChecks
+    checks: CallChecks
+    workers: list[CallWorker]
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        self.checks.path = CHROOT + self.path
+        self.checks.workers = self.workers
+        self._callers = {worker.actor: worker for worker in self.workers}
+        self._asked: dict[int, tuple[object, Call]] = {}
+        self._logged = 0
+        self.world.requested = self._requested
+        self.ensemble.on_request = self._on_request
+        self.ensemble.on_answer = self._on_answer
+        for n in range(50):
+            self.world.at(self.world.now + RESCUE + n * AGAIN, self.rescue)
+
+    path = ""
+
+    def rescue(self) -> None:
+        """Let those go who wait for ever, by a change that somebody else makes."""
+        raise NotImplementedError
+
+    def _requested(self, answer: object) -> None:
+        worker = None if self.world.current is None else self._callers.get(self.world.current)
+        if worker is not None and worker.call is not None:
+            self._asked[id(answer)] = answer, worker.call
+
+    def _on_request(self, _: object) -> bool:
+        self._logged = len(self.ensemble.log)
+        return False
+
+    def _on_answer(self, wire: Transport, answer: object) -> None:
+        asked = self._asked.get(id(answer))
+        if asked is not None:
+            asked[1].served.append((answer, wire.server.applied))
+            if wire.server.alone_until > self.world.now:  # it answers with what was so when it was left alone
+                asked[1].begun = min(asked[1].begun, wire.server.applied)
+            for change in self.ensemble.log[self._logged :]:
+                self.checks.wrote(asked[1], change)
+
+
+class LossyRun(CallRun):
+    """A run whose schedule also loses writes, and strikes as they are answered.
+
+    Attributes:
+        spared: the calls that are not struck so.
+        losable: the requests that are lost.
+    """
+
+    spared: tuple[str, ...] = ()
+    losable: tuple[type, ...] = (Transaction, SetData)
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        self._losing: Deviation | None = None
+        self._striking: Deviation | None = None
+        self._serve = self.ensemble.serve
+        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
+
+    def _lose(self, it: Deviation) -> None:
+        """Lose the next write, before or after it is applied."""
+        self._losing = it
+
+    def _strike(self, it: Deviation) -> None:
+        """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
+        self._striking = it
+
+    def what_strikes(self, it: Deviation) -> BaseException:  # noqa: ARG002
+        """Return what a signal handler raises in the thread that is struck."""
+        return KeyboardInterrupt()
+
+    def _serve_or_lose(self, wire: Transport) -> None:
+        it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
+        striking = self._striking
+        if (
+            striking is not None
+            and type(request) is Transaction
+            and asked is not None
+            and asked[1].what not in self.spared
+        ):
+            if striking.length % 4:
+                self._striking = striking._replace(length=striking.length % 4 - 1)
+                self._serve(wire)
+                return
+            self._striking = None
+            if striking.which % 2:
+                self.ensemble.close(wire)
+            else:
+                self._serve(wire)
+            for worker in self.workers:
+                if worker.call is asked[1]:
+                    self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
+                    self.world.throw(worker.actor, self.what_strikes(striking))
+            return
+        if it is None or type(request) not in self.losable or only_checks(request):
+            self._serve(wire)
+            return
+        self._losing = None
+        process = next(each for each in self.processes if each.connection.wire is wire)
+        process.connection.down_until = self.world.now + LENGTHS[it.length]
+        process.connection.server = self.ensemble.servers[it.which // 4]
+        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
+        self.ensemble.close(wire, served=it.after % 2)

@@ -1,0 +1,204 @@
+"""Broken locks, queues and data: the checker must find them, as a proof that it looks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from functools import partial
+from random import Random
+from typing import Any
+
+from tests.soak.callers.caller import Caller
+from tests.soak.callers.data_caller import Key, Number, Value
+from tests.soak.callers.leaders import Block
+from tests.soak.checks.items import Stock
+from tests.soak.checks.models import Mutex
+from tests.soak.workload import (
+    DATA,
+    ELECTION,
+    GROUP,
+    MAP,
+    NUMBER,
+    PATHS,
+    VALUE,
+    Entry,
+    gate,
+    queue,
+    visit_lock,
+    visit_rlock,
+)
+from zkconcurrent import DoubleBarrier, Group, Lock, LockLostError, Queue, RLock
+
+COUNT = itertools.count()
+
+
+class Grants(Lock):
+    """Grants without asking."""
+
+    fencing_token = 1
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: ARG002
+        """Acquire nothing."""
+        return True
+
+    def release(self) -> None:
+        """Release nothing."""
+
+
+class Litters(RLock):
+    """Leaves an ephemeral node."""
+
+    def release(self) -> None:
+        """Release, and leave something."""
+        super().release()
+        if not self.client.exists(f"{self.path}/left"):
+            self.client.create(f"{self.path}/left-", ephemeral=True, sequence=True)
+
+
+class Dawdles(Lock):
+    """Comes back late."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire, and take one's time if there was little."""
+        got = super().acquire(blocking, timeout)
+        if 0 < timeout < 0.1:
+            time.sleep(4)
+        return got
+
+
+class Alarms(Lock):
+    """Says that holds were lost that were not."""
+
+    def release(self) -> None:
+        """Release, and say that it was lost."""
+        super().release()
+        raise LockLostError(self.path, "it was not")
+
+
+class Deaf(Lock):
+    """Goes on believing that it holds until the server says otherwise."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire, for ever."""
+        got = super().acquire(blocking, timeout)
+        if got:
+            lease = self._session.registry.lease
+            lease.end, lease._set_end = math.inf, lambda: None  # type: ignore[method-assign]
+        return got
+
+
+class Forgets(Queue[bytes]):
+    """Does not put what it says it has put."""
+
+    def put(self, item: bytes, block: bool = True, timeout: float | None = None) -> None:
+        """Put every other item."""
+        if int(item[-1:]) % 2:
+            super().put(item, block, timeout)
+
+
+class Repeats(Queue[bytes]):
+    """Puts items twice."""
+
+    def put(self, item: bytes, block: bool = True, timeout: float | None = None) -> None:
+        """Put it, and put it again."""
+        super().put(item, block, timeout)
+        super().put(item, block, timeout)
+
+
+class Doubles(Number):
+    """Adds twice."""
+
+    def change(self, random: Random, size: int, name: str) -> int | None:
+        """Add, and add again."""
+        super().change(random, size, name)
+        return super().change(random, size, name)
+
+
+class Forks(Value):
+    """Sets what has been changed meanwhile."""
+
+    def change(self, random: Random, size: int, name: str) -> int | None:  # noqa: ARG002
+        """Replace the first value, whatever is there."""
+        self.of.set([size, name])
+        return size
+
+
+class Rewinds(Key):
+    """Has a copy that goes back."""
+
+    def cached(self) -> tuple[int, str]:
+        """Look at the copy, or forget it."""
+        return super().cached() if next(COUNT) % 2 else (-1, "")
+
+
+class Barges(DoubleBarrier):
+    """Waits for nobody."""
+
+    def enter(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        """Say that all are here."""
+        return True
+
+    def leave(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        """Say that all have left."""
+        return True
+
+
+class Hides(Group):
+    """Has members that nobody sees."""
+
+    def members(self) -> dict[str, bytes]:
+        """Return none."""
+        return {}
+
+
+class Usurps(Block):
+    """Leads if any other does."""
+
+    def __init__(self, client: Any, path: str, on_lost: Any) -> None:
+        super().__init__(client, f"{path}/{client.client_id[0]}", on_lost)
+
+
+def _forgets(client: Any, path: str, **_: Any) -> Queue[bytes]:
+    return Forgets(client, path)
+
+
+def _repeats(client: Any, path: str, **_: Any) -> Queue[bytes]:
+    return Repeats(client, path)
+
+
+def visit_long(caller: Caller, plain: bool = False, seconds: float = 2.0) -> None:  # noqa: ARG001
+    """Stay for so long that others come in, if they can."""
+    caller.block("lock", lambda: caller.stay("lock", seconds))
+
+
+def visit_briefly(caller: Caller, plain: bool = False) -> None:
+    """Have little time, always."""
+    if plain:
+        visit_lock(caller, plain)
+    elif caller.acquire("lock", timeout=0.02):
+        caller.release("lock")
+
+
+LIES = {
+    "/lies/grants": Entry(Mutex(), Grants, visit_long),
+    "/lies/litters": Entry(Mutex(reentrant=True), Litters, visit_rlock),
+    "/lies/dawdles": Entry(Mutex(), Dawdles, visit_briefly),
+    "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
+    "/lies/forgets": queue(Stock())._replace(make=_forgets),
+    "/lies/repeats": queue(Stock())._replace(make=_repeats),
+    "/lies/doubles": NUMBER._replace(roles=lambda each: {"number": Doubles(each)}),
+    "/lies/forks": VALUE._replace(roles=lambda each: {"value": Forks(each)}),
+    "/lies/rewinds": MAP._replace(roles=lambda each: {"a": Rewinds(each, "a")}),
+    "/lies/barges": gate(50)._replace(make=lambda client, path, **_: Barges(client, path, 50)),
+    "/lies/hides": GROUP._replace(make=lambda client, path, **_: Hides(client, path)),
+    "/lies/usurps": ELECTION._replace(make=Usurps, visit=partial(visit_long, seconds=0.5)),
+}
+WORKLOADS = {
+    "all": {**PATHS, **DATA},
+    "data": DATA,
+    "queues": {path: entry for path, entry in PATHS.items() if isinstance(entry.model, Stock)},
+    "lies": LIES,
+    "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
+    "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},
+}
