@@ -781,7 +781,7 @@ def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str, eve
 
 # A put and a claim are interrupted at all lines, the others at those that are the queues' own.
 QUEUES = ("_threads/queue.py", "_recipes/lock.py", "receipts.py", "queue/state.py", "queue/put.py", "queue/take.py")
-QUEUES += ("queue/claim.py", "queue/manage.py", "queue/order.py", "rules.py", "_threads/base/settling.py")
+QUEUES += ("queue/claim.py", "queue/manage.py", "queue/order.py", "rules.py", "base/settling.py", "worker.py")
 
 
 @pytest.mark.usefixtures("uncollected")

@@ -520,7 +520,7 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
     assert second["a"] == "1"
     del second
     gc.collect()
-    eventually(partial(getattr, followers, "_idle"), "the thread has ended")
+    eventually(lambda: followers._worker.idle, "the thread has ended")
     assert not follower.runs
     assert not session.registry.trees
     del follower
@@ -569,7 +569,7 @@ def test_one_thread_for_all_copies(
     eventually(lambda: len(maps[0]) == 0)
     maps.clear()
     gc.collect()
-    eventually(lambda: followers._idle and threads() <= 1, "the thread has ended")
+    eventually(lambda: followers._worker.idle and threads() <= 1, "the thread has ended")
 
 
 def test_one_copy_that_fails_leaves_the_others(

@@ -15,7 +15,7 @@ def test_whatever_strikes() -> None:
     assert injected >= COMMON_FAULTS - {"late"} | {"lose"}
 
 
-MIRROR, ENTRIES, BASE = "_recipes.mirror", "_recipes.entries", "_map_base"
+MIRROR, WRITE, BASE = "_recipes.map.mirror", "_recipes.map.write", "_threads.base.map_base"
 MUTANTS = [
     bug(
         "an older state replaces a newer one: no zxid is compared",
@@ -74,63 +74,61 @@ MUTANTS = [
         "if not step.changes and link.connected and link.connection is step.connection:",
         "if not step.changes:",
     ),
-    bug(
-        "a write whose reply was lost is sent again without a look", f"{ENTRIES}:write", "if flight.doubt:", "if False:"
-    ),
+    bug("a write whose reply was lost is sent again without a look", f"{WRITE}:write", "if flight.doubt:", "if False:"),
     bug(
         "a write whose reply was lost is believed to be applied",
-        f"{ENTRIES}:write",
+        f"{WRITE}:write",
         "if found.version != writer.version:",
         "if True:",
     ),
     bug(
         "a writer in doubt is used again",
-        f"{ENTRIES}:Flight.end",
+        f"{WRITE}:Flight.end",
         "writer is not None and not self.doubt",
         "writer is not None",
-        (f"{ENTRIES}:Flight.end", "and self.doubt else None", "and False else None"),
+        (f"{WRITE}:Flight.end", "and self.doubt else None", "and False else None"),
     ),
     bug(
         "the copy does not learn of a write whose results were lost",
-        f"{ENTRIES}:_note",
+        f"{WRITE}:_note",
         "if results is None:",
         "if results is None:\n        return",
     ),
-    bug("the copy does not learn of a write", f"{ENTRIES}:_note", "mirror.keep(key, data, results[-1].mzxid)", "pass"),
+    bug("the copy does not learn of a write", f"{WRITE}:_note", "mirror.keep(key, data, results[-1].mzxid)", "pass"),
     bug(
         "replace writes whatever has come meanwhile",
-        f"{ENTRIES}:replace",
+        f"{WRITE}:replace",
         "Set(entry, data, node.version))",
         "Set(entry, data, -1))",
     ),
-    bug("remove deletes whatever has come meanwhile", f"{ENTRIES}:take", "version=node.version", "version=-1"),
+    bug("remove deletes whatever has come meanwhile", f"{WRITE}:take", "version=node.version", "version=-1"),
     bug(
         "an entry that was deleted and made anew passes for the old one",
-        f"{ENTRIES}:take",
+        f"{WRITE}:take",
         "Check(at.path, above.version)",
         "Check(at.path)",
     ),
     bug(
         "no node counts the entries that are made",
-        f"{ENTRIES}:_count",
+        f"{WRITE}:_count",
         "Set(at.path, at.header, -1)",
         "Set(at.entries, b'', -1)",
     ),
     bug(
         "an ephemeral entry is overwritten where it is",
-        f"{ENTRIES}:put",
+        f"{WRITE}:put",
         "if at.ephemeral else (Set(entry, data, -1),)",
         "if False else (Set(entry, data, -1),)",
     ),
     bug(
         "a delete goes by the copy",
-        f"{ENTRIES}:delete",
+        f"{WRITE}:delete",
         "    try:\n",
         "    if key not in mirror.entries:\n        return False\n    try:\n",
     ),
     bug(
         "setdefault goes by the copy",
-        f"{ENTRIES}:put_if_absent",
+        f"{WRITE}:put_if_absent",
         "    while True:\n",
         "    if found:\n        return mirror.entries[key].data\n    while True:\n",
     ),

@@ -25,6 +25,7 @@ from .._protocol.rules import Rule
 from .._runtime.identity import ended, of_task, release_at_end
 from .._runtime.public import public
 from .._runtime.waiting import Steps, Waiting, call_soon, wait, wait_async
+from .._runtime.worker import Worker
 
 T = TypeVar("T")
 log = logging.getLogger("zkconcurrent")
@@ -174,7 +175,7 @@ class Background:
 
     def __init__(self) -> None:
         self._left: deque[tuple[Session, Pending[Any], Completion]] = deque()
-        self._idle = deque([True])  # the thread that takes it works; no lock, as a signal handler may call
+        self._worker = Worker(self._left)
 
     @classmethod
     def of(cls, session: Session) -> Background:
@@ -186,7 +187,7 @@ class Background:
         completion = Completion()
         self._left.append(begun := (session, pending, completion))
         try:
-            self._start()
+            self._worker.start(_spawn, self._work)
         except BaseException:
             with suppress(ValueError):  # it runs already
                 self._left.remove(begun)  # or a later call would begin this one, which the caller may repeat
@@ -194,20 +195,12 @@ class Background:
             raise
         return completion
 
-    def _start(self) -> None:
-        if self._idle:  # else the thread runs, and looks at the queue again before it ends
-            threading.Thread(target=self._work, name="zkconcurrent-background").start()
-
     def _work(self) -> None:
-        try:
-            self._idle.pop()  # here: an interrupt may strike the caller as the thread has begun
-        except IndexError:
-            return
         while True:
             try:
                 session, pending, completion = self._left.popleft()
             except IndexError:
-                break
+                return
             try:
                 wait(pending.call, pending.steps)
             except BaseException as error:
@@ -215,9 +208,10 @@ class Background:
             else:
                 completion._finish()
             del session, pending, completion
-        self._idle.append(True)
-        if self._left:
-            self._start()
+
+
+def _spawn(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="zkconcurrent-background").start()
 
 
 _backgrounds: weakref.WeakKeyDictionary[Session, Background] = weakref.WeakKeyDictionary()

@@ -6,6 +6,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ..._arguments.paths import check_length, check_path, plain
@@ -21,6 +22,7 @@ from ..._recipes.map import write
 from ..._recipes.map.mirror import NEVER, Entry, Layout, Mirror, follow
 from ..._recipes.map.write import Flight, Unknown
 from ..._runtime.waiting import Steps
+from ..._runtime.worker import Worker
 from .primitive import Primitive, discard_result, kind_of, node_data
 
 T = TypeVar("T")
@@ -136,7 +138,7 @@ class _Followers:
     def __init__(self) -> None:
         self.thread: int | None = None
         self._begun: deque[_Follower] = deque()
-        self._idle = deque([True])  # the thread that takes it follows
+        self._worker = Worker(self._begun)
         self._wake: Callable[[], None] = no_wakeup
 
     def begin(self, session: Session, follower: _Follower) -> None:
@@ -148,16 +150,12 @@ class _Followers:
         self._start(session)  # in any case: an interrupt may have come between the two
 
     def _start(self, session: Session) -> None:
-        if self._idle:
-            session.link.handler.spawn(self._run, session)
+        if self._worker.idle:
+            self._worker.start(session.link.handler.spawn, partial(self._run, session))
         else:
             self._wake()
 
     def _run(self, session: Session) -> None:
-        try:
-            self._idle.pop()  # here: an interrupt may strike the caller anywhere
-        except IndexError:
-            return
         self.thread = session.identity()
         call, going_on = Call(session, ""), list[_Follower]()
         try:
@@ -168,9 +166,6 @@ class _Followers:
             for follower in going_on:
                 follower.end(session)
             self.thread, self._wake = None, no_wakeup
-            self._idle.append(True)
-            if self._begun:
-                self._start(session)
 
     def _steps(self, session: Session, call: Call, going_on: list[_Follower]) -> Steps[None]:
         self._wake = call.wake

@@ -17,6 +17,7 @@ from ..._errors import ClientError
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.receipts import Ledger, Receipt
+from ..._runtime.worker import Worker
 
 
 class SettlingState(PathState):
@@ -30,7 +31,7 @@ class SettlingState(PathState):
         super().__init__(session, path, kind)
         self.settler: int | None = None
         self._left: deque[Any] = deque()
-        self._idle = deque([True])  # the thread that takes it settles
+        self._worker = Worker(self._left)
 
     def _drop_with(self, ledger: Ledger) -> None:
         """When this object is collected, discard the members, and leave the idle receipts' nodes to later objects.
@@ -62,18 +63,13 @@ class SettlingState(PathState):
         self._start()  # in any case: an interrupt may have come between the two
 
     def _start(self) -> None:
-        if self._idle:  # else the thread runs, and looks again before it ends
-            try:
-                self.session.link.spawn(self._settle_all)
-            except BaseException:
-                self.session.keeper.to_start.append(self._start)
-                raise
+        try:
+            self._worker.start(self.session.link.spawn, self._settle_all)
+        except BaseException:
+            self.session.keeper.to_start.append(self._start)
+            raise
 
     def _settle_all(self) -> None:
-        try:
-            self._idle.pop()  # here: an interrupt may strike the caller as the thread has begun
-        except IndexError:
-            return
         self.settler = self.session.identity()
         while self._left:
             errand = self._left[0]
@@ -87,9 +83,6 @@ class SettlingState(PathState):
             self._finish(errand)
             self._left.popleft()
         self.settler = None
-        self._idle.append(True)
-        if self._left:
-            self._start()
 
     def _settle(self, errand: Any) -> bool:
         """Settle an errand; False if ZooKeeper is out of reach."""
