@@ -451,6 +451,11 @@ class Session(ClientState):
                 self.registry.hand_over(ticket)
             return True
 
+    def delete_first(self, path: str) -> bool:
+        """Send the deletes at or below a path; return whether a name is not known yet. See `Deletes.send_all`."""
+        with self.lock:
+            return self.deletes.send_all(path)
+
     def is_discarded(self, ticket: Ticket) -> bool:
         """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
