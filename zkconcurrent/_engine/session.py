@@ -28,7 +28,7 @@ from .._errors import ClientError, RefusedError
 from .._kazoo.link import FORKED, TRY_OUT, CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
 from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
-from .._recipes.operations import BadVersion, Busy, ConnectionLost, NoNode
+from .._recipes.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._recipes.ticket import State, Ticket
 from .client_state import UNANSWERED, ClientState
 from .deletes import Deletes
@@ -390,7 +390,7 @@ class Session(ClientState):
             created_in = self.registry.session  # if at all
             self.heartbeat.watch_for_late_create(ticket.path)
         else:
-            if isinstance(failed, NoNode | BadVersion | RefusedError | Busy):
+            if isinstance(failed, NoNode | NodeExists | BadVersion | NotEmpty | RefusedError | Busy):
                 ticket.sent = before  # the reply says that there is none
             return
         if created_in != ticket.session:
