@@ -50,6 +50,15 @@ def at_server(zookeeper: Server) -> Callable[[], int]:
     return lambda: int(zookeeper.mntr()["zk_watch_count"]) - before
 
 
+def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 259: no request is sent for these, so thousands are forgotten within seconds."""
+    session = Session.of(zk)
+    with session.lock:
+        for n in range(3_000):
+            session.registry.left[f"{zk_path}/{n}"] = False
+    eventually(lambda: not kept(zk), patience=10)
+
+
 @pytest.mark.parametrize("manner", ["answers", "answers and closes"])
 def test_a_server_that_cannot_remove_one(
     manner: Manner, zookeeper: Server, zk_path: str, eventually: Eventually
