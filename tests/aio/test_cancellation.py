@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import SCENES, Scene
+from tests.aio.calls import AGAINST, LOCKS, SCENES, Scene
 from tests.aio.loops import Counts, counting, left, nodes, run, soon, until
 from tests.conftest import Connect
 from tests.helpers.places import PLACES
 from tests.helpers.proxy import Proxy
+from zkconcurrent import aio
+from zkconcurrent._engine.session import Session
 
 MOST = 40  # sleeps; no call has as many
 TURNS = 50  # at so many it is cancelled without a pause
 MORE = 20  # requests of a clean-up, heartbeats included
+ROUND_TRIP = 0.02
 # Their `acquire` has the awaits of a Lock's, an unfair Lock's and a Semaphore's.
 ALIKE = ("RLock", "unfair RLock", "BoundedSemaphore")
 
@@ -147,3 +151,98 @@ def test_at_each_sleep(
         pytest.fail("it sleeps for ever")
 
     assert run(main()) > 0
+
+
+@pytest.fixture
+def slow(connect: Connect, proxy: Proxy) -> KazooClient:
+    """A client whose requests are cancelled long before their replies."""
+    client = connect(hosts=proxy.hosts)
+    proxy.delay(ROUND_TRIP / 2)
+    return client
+
+
+async def cancelled(lock: Any, after: float = 0.0) -> None:
+    """Begin to acquire, and be cancelled so many round trips later."""
+
+    async def call() -> None:
+        await lock.acquire()
+
+    task = asyncio.create_task(call())
+    await asyncio.sleep(after * ROUND_TRIP)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+        raise AssertionError("it was not cancelled")
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_path: str) -> None:
+    """Fault 258: the node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
+
+    async def main() -> None:
+        lock, other = LOCKS[kind](slow, zk_path), AGAINST.get(kind, LOCKS[kind])(slow, zk_path)
+        await lock.acquire()
+        await lock.release()  # the path exists
+        for behind in (0.0, 0.3, 0.8, 1.2, 1.7):
+            for options in ({"blocking": False}, {"timeout": 0.001}):
+                await cancelled(lock)
+                await asyncio.sleep(behind * ROUND_TRIP)
+                assert await other.acquire(**options), f"{options}, {behind} round trips behind"
+                await other.release()
+
+    run(main())
+
+
+def test_the_next_call_counts_no_cancelled_one(slow: KazooClient, zk_path: str) -> None:
+    """The same of calls that ask who is there: a lock is not locked, and a permit is available."""
+
+    async def main() -> None:
+        lock, semaphore = aio.Lock(slow, f"{zk_path}/lock"), aio.Semaphore(slow, f"{zk_path}/semaphore", 2)
+        for one in (lock, semaphore):
+            async with one:
+                pass
+        await cancelled(lock)
+        assert not await lock.fetch_locked()
+        await cancelled(lock)
+        assert await lock.owner() is None
+        await cancelled(semaphore, 1.5)  # while it takes its permit
+        assert await semaphore.available() == 2
+
+    run(main())
+
+
+def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The same if the reply to the create is lost, and the next call is the first on the new connection."""
+    client = connect(hosts=proxy.hosts)
+
+    async def main() -> None:
+        lock = aio.Lock(client, zk_path)
+        async with lock:
+            pass
+        for _ in range(5):
+            with proxy.lose_answer("create2") as fault:
+                task = asyncio.create_task(lock.acquire())
+                await asyncio.to_thread(fault.wait)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            await until(lambda: Session.of(client).link.connected, "it is connected")
+            assert await lock.acquire(blocking=False)
+            await lock.release()
+
+    run(main())
+
+
+def test_a_lock_that_another_holds_is_not_free(slow: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The next call is refused where somebody holds, ahead of the cancelled one or behind it."""
+
+    async def main() -> None:
+        lock, elsewhere = aio.Lock(slow, zk_path), aio.Lock(far, zk_path)
+        async with elsewhere:
+            await cancelled(lock)
+            assert not await lock.acquire(blocking=False)
+        await cancelled(lock)
+        async with elsewhere:
+            assert not await lock.acquire(blocking=False)
+
+    run(main())

@@ -18,6 +18,7 @@ from zkconcurrent._protocol.operations import (
     Check,
     Children,
     ConnectionLost,
+    Container,
     CreateEphemeral,
     CreatePersistent,
     DeadlinePassed,
@@ -31,6 +32,7 @@ from zkconcurrent._protocol.operations import (
     MarkMissing,
     Multi,
     NewTicket,
+    NodeExists,
     NoNode,
     NotEmpty,
     Prove,
@@ -714,6 +716,29 @@ def test_a_multi_says_which_part_failed(bench: Bench, path: str) -> None:
         with pytest.raises(NoNode) as failed:
             yield CreatePersistent(f"{path}/x/y", b"")
         assert failed.value.part is None
+        yield Discard(ticket)
+        return "done"
+
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+
+
+@pytest.mark.parametrize("refused", [NoNode, NodeExists, BadVersion, NotEmpty])
+def test_a_multi_that_is_refused(bench: Bench, path: str, refused: type[Exception]) -> None:
+    """It made nothing, so a call that ends then has no node to look for."""
+
+    def recipe() -> Steps:
+        for each in (path, f"{path}/queue"):
+            yield CreatePersistent(each, b"")
+        ticket = yield NewTicket(f"{path}/queue")
+        parts = {
+            NoNode: Check(f"{path}/x"),
+            NodeExists: Container(path),
+            BadVersion: Check(path, 1),
+            NotEmpty: Delete(path),
+        }
+        with pytest.raises(refused):
+            yield Multi(ticket, (parts[refused], CreateEphemeral(ticket, ROLE, b"")))
+        assert not ticket.sent
         yield Discard(ticket)
         return "done"
 

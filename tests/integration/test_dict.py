@@ -37,6 +37,7 @@ from zkconcurrent import (
     Set,
     ZkConcurrentError,
 )
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._recipes.map import mirror as mirror_recipes
 from zkconcurrent.testing import Server
 
@@ -532,6 +533,30 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
         client.set(f"{zk_path}/entries/a", value.encode())
         eventually(partial(_has, again, value))
         del again
+
+
+@pytest.mark.parametrize("kind", [Dict, Set])
+def test_dropped_as_its_copy_is_listed(
+    kind: Any, zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 260: the thread that keeps the copy current learns of the end, though it is just about to sleep."""
+    sleeps, dropped = threading.Event(), threading.Event()
+    wait_tree = Call._wait_tree
+
+    def wait_later(self: Call, step: Any) -> Any:
+        sleeps.set()
+        assert dropped.wait(20)
+        return wait_tree(self, step)
+
+    monkeypatch.setattr(Call, "_wait_tree", wait_later)
+    shared = kind(zk, zk_path)
+    shared.ready()
+    session, followers = shared._session, shared._path_state.followers
+    assert sleeps.wait(20)
+    del shared
+    gc.collect()
+    dropped.set()
+    eventually(lambda: followers.thread is None and not session.registry.trees)
 
 
 @pytest.mark.parametrize("kind", [Dict, Set])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._protocol.operations import Busy, ConnectionLost, NoNode
-from .._protocol.ticket import Ticket
+from .._protocol.ticket import State, Ticket
 from .client_state import ClientState
 
 SLOW_DELETE = 5.0  # seconds
@@ -42,6 +42,23 @@ class Deletes:
         self._delete(ticket)
         return True
 
+    def send_all(self, path: str) -> bool:
+        """Send the deletes of the nodes abandoned at or below a path, unless that was done on this connection.
+
+        A lost hold's node is left to the keeper, which first reports the loss.
+
+        Returns:
+            Whether the name of such a node is not known yet.
+        """
+        unknown = False
+        for prefix, ticket in list(self._client.registry.deletes.items()):
+            if ticket.state is State.DISCARDED and (ticket.path == path or ticket.path.startswith(f"{path}/")):
+                learned = ticket.name is not None and not ticket.deletes  # while a listing looks for it
+                if prefix not in self.in_flight or learned:
+                    self._delete_or_find(ticket)
+                unknown |= ticket.name is None
+        return unknown
+
     def repeat(self, now: float) -> None:
         """Send every delete that is due, and again each whose reply is overdue. For the keeper."""
         client = self._client
@@ -52,10 +69,13 @@ class Deletes:
             first = self._first_try.setdefault(prefix, now)
             if now - first > SLOW_DELETE:
                 client.warn_later("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
-            if ticket.name is None:
-                self._find(ticket)
-            else:
-                self._delete(ticket)
+            self._delete_or_find(ticket)
+
+    def _delete_or_find(self, ticket: Ticket) -> None:
+        if ticket.name is None:
+            self._find(ticket)
+        else:
+            self._delete(ticket)
 
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
@@ -89,6 +109,8 @@ class Deletes:
             if error is not None and not isinstance(error, kazoo_errors.NoNodeError):
                 self._try_again(ticket, error)
                 return
+            if ticket.deletes:
+                return  # the reply to the create told the name, and its delete was sent
             ticket.name = next((name for name in reply.value or () if name.startswith(ticket.prefix)), None)
             if ticket.name is None:
                 self._deleted(ticket)

@@ -11,7 +11,8 @@ Its promises, which the contract tests check:
 5. deadlines and interrupts enter the recipe only as exceptions at the yield. The deadline bounds the waiting: requests
    before the first wait get their replies, for up to a third of the session timeout while connected. After its
    deadline, a recipe has a moment to clean up; then the deadline is raised again;
-6. a recipe that ends with an exception, or by its deadline, leaves nothing: the tickets it began are discarded;
+6. a recipe that ends with an exception, or by its deadline, leaves nothing: the tickets it began are discarded, and the
+   client's next recipe at the path does not see their nodes;
 7. no recipe runs on kazoo's own threads.
 """
 
@@ -174,6 +175,8 @@ class Call:
         self._await_first_replies(since)
         begun = len(self.tickets)
         try:
+            if session.registry.deletes:
+                yield from self._delete_first()
             step = next(recipe)
             while True:
                 try:
@@ -219,6 +222,24 @@ class Call:
         if self.given_up is not None:
             self.session.dropped.append(Dropped([], [self.given_up]))
         self.abandon()
+
+    def _delete_first(self) -> Steps[None]:
+        """Have the nodes that this client has abandoned at the path deleted before the recipe reads.
+
+        Otherwise the recipe would count them as contenders. If the name of such a node is not known yet, this waits for
+        a `sync`: the replies to the node's create, and to the listing that looks for it, come before, and then the
+        delete is sent.
+        """
+        session = self.session
+        if not (session.link.connected and session.delete_first(self.path)):
+            return
+        reply = Reply(self.wake)
+        session.link.sync(self.path, reply)
+        bound = self._reply_limit()
+        with contextlib.suppress(DeadlinePassed, OutOfReach):  # the recipe's first step raises them again
+            while not reply.done and (yield from self._park(bound)):
+                pass
+        session.run_posted()
 
     # -- one step of a recipe ------------------------------------------------------------------------------------
 

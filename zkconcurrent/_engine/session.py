@@ -29,7 +29,7 @@ from .._kazoo.link import FORKED, TRY_OUT, CreatedStat, KazooClient, KazooState,
 from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
 from .._protocol.lease import Lease
-from .._protocol.operations import BadVersion, Busy, ConnectionLost, NoNode
+from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._protocol.ticket import State, Ticket
 from .._runtime.interpreter import check_interpreter
 from .._runtime.process_exit import end_with_process
@@ -390,7 +390,7 @@ class Session(ClientState):
             created_in = self.registry.session  # if at all
             self.heartbeat.watch_for_late_create(ticket.path)
         else:
-            if isinstance(failed, NoNode | BadVersion | RefusedError | Busy):
+            if isinstance(failed, NoNode | NodeExists | BadVersion | NotEmpty | RefusedError | Busy):
                 ticket.sent = before  # the reply says that there is none
             return
         if created_in != ticket.session:
@@ -450,6 +450,11 @@ class Session(ClientState):
             if self.deletes.send(ticket) and held:
                 self.registry.hand_over(ticket)
             return True
+
+    def delete_first(self, path: str) -> bool:
+        """Send the deletes at or below a path; return whether a name is not known yet. See `Deletes.send_all`."""
+        with self.lock:
+            return self.deletes.send_all(path)
 
     def is_discarded(self, ticket: Ticket) -> bool:
         """Return whether nothing of a discarded ticket is left on the server."""

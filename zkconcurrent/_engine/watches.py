@@ -59,9 +59,13 @@ class Watches:
         if (self._unanswered and now < self._sent_at + self._client.timeout) or not link.can_remove_watches:
             return
         self._unanswered.clear()  # their replies were lost inside kazoo
-        for path in list(islice(self._due, TOGETHER)):
-            self._sent_at = now
+        self._sent_at = now
+        for path in list(islice(self._due, MOST_LINGERING)):
+            if len(self._unanswered) >= TOGETHER:
+                return  # the last reply wakes the keeper
             self._remove(path, tree=self._due.pop(path))
+        if self._due and not self._unanswered:  # none of these had a watch any more
+            self._client.wake_keeper()
 
     def _remove(self, path: str, *, tree: bool) -> None:
         link, registry = self._client.link, self._client.registry

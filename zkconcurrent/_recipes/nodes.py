@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -133,6 +133,43 @@ def lay_out(*parts: Container | Create, first: FirstLook | None = None) -> Recip
             if made := (yield CreateTogether(lacking)):
                 return made is True
     return False
+
+
+def lay_out_marked(
+    kind: str, top: Create, parts: Sequence[Container | Create], is_marked: Callable[[Node], bool]
+) -> Recipe[None]:
+    """Create the missing nodes of a primitive that marks the node at its path by data, all in one request.
+
+    Args:
+        kind: the kind of primitive.
+        top: creates the node at the path.
+        parts: create the nodes below it.
+        is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises what
+            it has to say of any other mark.
+
+    Raises:
+        ForeignNodeError: the path belongs to something else.
+    """
+    path, claimed = top.path, False
+    try:
+        while True:
+            lacking, (node, names) = yield from missing((top, *parts), Get(path), Children(path))
+            marked = node is None or is_marked(node)
+            check_folders(path, names, kind)
+            if not marked:  # an operator has made it, or a program on Curator, as the parent of its items
+                claimed = True
+                with suppress(ConnectionLost):
+                    yield Set(path, top.data, node.version)
+                continue
+            with suppress(NoNode):  # a parent was just reaped, or the primitive destroyed
+                made, names = (yield CreateTogether(lacking), Children(path)) if lacking else (True, names)
+                if made:
+                    check_folders(path, names, kind)  # again: another kind may have come just then
+                    return
+    except ForeignNodeError:
+        if claimed:
+            yield from give_back(path, top.data)
+        raise
 
 
 def make(path: str, data: bytes) -> Recipe[bool]:

@@ -208,6 +208,16 @@ class Checks:
         if wire not in wire.server.watches.get(self.chroot + ticket.awaits[0], ()):
             raise Violation(f"{ticket} waits for {awaited} without a watch")
 
+    def _no_fresh_containers(self) -> None:
+        """No container stays that never had a child, as no server removes it; unless a node of its primitive stays."""
+        nodes = self.ensemble.leader.nodes
+        for path, node in nodes.items():
+            above = path.rpartition("/")[0]
+            if not node.container or node.created or not (above == self.chroot or nodes[above].container):
+                continue
+            if all(other.container for each, other in nodes.items() if each.rpartition("/")[0] == above):
+                raise Violation(f"left at the server, where it never had a child, so that it stays: {path}")
+
     def _is_watched(self, process: Process, path: str) -> bool:
         """Whether the process's server has a watch of it at a node."""
         wire = process.connection.wire
@@ -220,6 +230,7 @@ class Checks:
         nodes = [path for paths in self.ensemble.leader.ephemerals.values() for path in paths]
         if nodes:
             raise Violation(f"left at the server: {nodes}")
+        self._no_fresh_containers()
         for process in self.processes:
             if not process.alive:
                 continue

@@ -164,6 +164,14 @@ MUTANTS = [
         "client.link.sync(ticket.path, synced)",
         "return self._deleted(ticket)",
     ),
+    bug(
+        "a container and its first child are made in two requests",
+        "_recipes.queue:join",
+        "create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))",
+        "for each in (yield from missing([Container(path)]))[0]:\n"
+        "                    from .operations import EnsureContainer\n"
+        "                    yield EnsureContainer(each.path)",
+    ),
     # Waiting.
     bug(
         "the end of the node ahead is taken for a grant, without a new listing",
@@ -309,8 +317,8 @@ MUTANTS = [
     bug(
         "a delete is sent once",
         "_engine.deletes:Deletes.repeat",
-        "self._delete(ticket)",
-        "pass",
+        "self._delete_or_find(ticket)",
+        "if ticket.name is None:\n                self._find(ticket)",
     ),
     bug(
         "a release while disconnected is forgotten",

@@ -113,7 +113,7 @@ class Mirror:
         entries: the copy, by key.
         tombstones: the tombstones, by key.
         changes: the nodes that have changed and were not read yet; the parent of the entries stands for the watch, if
-            another watch may have replaced it.
+            another watch may have replaced it, or no object uses the mirror any more.
         listed_on: the connection on which the entries were listed; a listing on an earlier connection is not served.
         listed: the entries were listed at least once.
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
@@ -206,6 +206,8 @@ class Mirror:
     def close(self) -> None:
         """End it; nothing waits here, as a finalizer may call this."""
         self.closed = True
+        # The follower may have looked at `closed` just before, and be about to sleep; with a change, it does not.
+        self.changes.append(self.at.entries)
         if self.ticket is not None:
             self.ticket.note_change()
 

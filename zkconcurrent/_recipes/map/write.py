@@ -26,7 +26,6 @@ from ..._protocol.operations import (
     Container,
     Create,
     CreateEphemeral,
-    CreateTogether,
     Delete,
     Discard,
     Failure,
@@ -51,7 +50,7 @@ from ..._protocol.operations import (
 from ..._protocol.ticket import State, Ticket
 from ..destroy import Users, there
 from ..lock import find
-from ..nodes import check_folders, give_back, missing, with_child
+from ..nodes import check_folders, lay_out_marked, with_child
 from .mirror import Layout, Mirror
 
 DELETED_TOGETHER = 100
@@ -443,26 +442,13 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
         ForeignNodeError: the path belongs to something else.
         ValueError: other clients use it in another way.
     """
-    at, mirror.laid_out, claimed = mirror.at, False, False
-    parts = Create(at.path, at.header), Create(at.entries, b""), Container(at.writers)
-    try:
-        while True:
-            lacking, (node, names) = yield from missing(parts, Get(at.path), Children(at.path))
-            if node is not None and node.data:
-                at.check(node)
-            check_folders(at.path, names, "Dict")
-            if node is not None and not node.data:
-                claimed = True
-                with suppress(ConnectionLost):  # an operator has made it
-                    yield Set(at.path, at.header, node.version)
-                continue
-            with suppress(NoNode):  # a parent was just reaped, or the map destroyed
-                made, names = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, names)
-                if made:
-                    check_folders(at.path, names, "Dict")  # again: another kind may have come just then
-                    mirror.laid_out = True
-                    return
-    except ForeignNodeError:
-        if claimed:
-            yield from give_back(at.path, at.header)
-        raise
+    at, mirror.laid_out = mirror.at, False
+
+    def is_map(node: Node) -> bool:
+        if node.data:
+            at.check(node)
+        return bool(node.data)
+
+    parts = Create(at.entries, b""), Container(at.writers)
+    yield from lay_out_marked("Dict", Create(at.path, at.header), parts, is_map)
+    mirror.laid_out = True

@@ -7,25 +7,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ..._errors import ForeignNodeError
 from ..._protocol.operations import (
     NOWHERE,
     Children,
-    ConnectionLost,
     Container,
     Create,
-    CreateTogether,
     Get,
     Node,
-    NoNode,
     Recipe,
-    Set,
     Sync,
     Watch,
 )
 from ..._protocol.rules import FOLDERS
 from ..._protocol.ticket import Ticket
-from ..nodes import check_folders, give_back, missing
+from ..nodes import lay_out_marked
 from ..receipts import Ledger, Undertaking
 from .order import Header, Order, free, items
 
@@ -153,35 +148,23 @@ class Desk(Ledger):
             ForeignNodeError: the path belongs to something else.
             ValueError: the queue was made with another order or size.
         """
-        at, claimed = self.at, False
-        parts: list[Container | Create] = [
-            Create(at.path, at.header.data),
-            Create(at.items, b""),
-            Create(at.claims, b""),
-        ]
+        at = self.at
+        parts: list[Container | Create] = [Create(at.items, b""), Create(at.claims, b"")]
         parts += map(Container, (at.members, at.receipts, *also))
-        try:
-            while True:
-                lacking, (node, inside) = yield from missing(parts, Get(at.path), Children(at.path))
-                header = None if node is None else Header.of(at.path, node)
-                if header is not None:
-                    header.check(at.path, at.header)
-                check_folders(at.path, inside, "Queue")
-                if node is not None and header is None:  # a program on Curator made it, as the parent of its items
-                    claimed = True
-                    with suppress(ConnectionLost):
-                        yield Set(at.path, at.header.data, node.version)
-                    continue
-                with suppress(NoNode):  # a parent was just reaped, or the queue destroyed
-                    made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
-                    if made:
-                        check_folders(at.path, inside, "Queue")  # again: another kind may have come just then
-                        self.laid_out = True
-                        return
-        except ForeignNodeError:
-            if claimed:
-                yield from give_back(at.path, at.header.data)
-            raise
+        yield from lay_out_marked("Queue", Create(at.path, at.header.data), parts, self._is_queue)
+        self.laid_out = True
+
+    def _is_queue(self, node: Node) -> bool:
+        """Return whether the node at the path is a queue's; False if it has no data.
+
+        Raises:
+            ForeignNodeError: it is something else's.
+            ValueError: the queue was made with another order or size.
+        """
+        header = Header.of(self.at.path, node)
+        if header is not None:
+            header.check(self.at.path, self.at.header)
+        return header is not None
 
     @property
     def fresh(self) -> bool:
