@@ -11,6 +11,7 @@ from .._errors import ForeignNodeError
 from .nodes import check_folders, give_back, missing
 from .operations import (
     NOWHERE,
+    CheckChroot,
     Children,
     ConnectionLost,
     Container,
@@ -348,6 +349,8 @@ def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
     at, found = desk.at, reads(desk.at, ticket)
     if ticket is None:
         _, *seen = yield Sync(at.path), *found
+        if seen[0] is None:
+            yield CheckChroot(at.path)
         return sight_of(at, seen)
     while True:
         seen = yield Watch(ticket, found[:2])

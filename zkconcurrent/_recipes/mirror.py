@@ -20,6 +20,7 @@ from .._limits import MOST_TOGETHER
 from .._paths import escape, unescape
 from .nodes import foreign_data
 from .operations import (
+    CheckChroot,
     Children,
     ConnectionLost,
     Discard,
@@ -238,6 +239,8 @@ def _list(mirror: Mirror) -> Recipe[None]:
     if node is not None and node.data:
         at.check(node)
         mirror.laid_out = True
+    elif node is None:
+        yield CheckChroot(at.path)
     keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
     yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
 

@@ -21,6 +21,7 @@ from .destroy import Users, there
 from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
 from .operations import (
     BadVersion,
+    CheckChroot,
     Children,
     Container,
     Create,
@@ -232,6 +233,7 @@ def look(at: Layout) -> Recipe[bytes]:
     """Return the value, read behind a `sync`. One that was never set needs no node."""
     _, node = yield Sync(at.path), Get(at.path)
     if node is None:
+        yield CheckChroot(at.path)
         return at.initial
     at.check(node)
     return node.data  # type: ignore[no-any-return]
