@@ -381,7 +381,7 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
             if not isinstance(why, ConnectionLost | SessionExpired):
                 raise why from error
         else:
-            client.chroot = chroot
+            client.chroot = link.seen_chroot = chroot
             return
     if (refusal := link.transport.refusal) is not None:
         raise failure(refusal, chroot or "/") from refusal

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.proxy import Proxy
@@ -106,3 +107,24 @@ def test_a_double_barrier(
     assert theirs.enter(20)
     assert theirs.leave(20)
     assert others.result(20)
+
+
+def test_a_chroot_is_looked_for_once(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Of a plain client with a chroot, the first look costs a read more if the path is missing; of `connect`, none."""
+    zk.ensure_path(zk_path)
+    plain = connect(hosts=f"{proxy.hosts}{zk_path}")
+    link = Session.of(plain).link
+    eventually(lambda: link.containers)
+    look = {"sync": 1, "getChildren": 1}
+    for path, more in (("/one", {"exists": 1}), ("/one", {}), ("/two", {})):
+        with proxy.counting() as count:
+            assert next(Group(plain, path).observe()) == {}
+        assert count.requests == {**look, **more}
+    with zkconcurrent.connect(f"zk://{proxy.hosts}{zk_path}") as opened:
+        link = Session.of(opened).link
+        eventually(lambda: link.containers)
+        with proxy.counting() as count:
+            assert next(Group(opened, "/one").observe()) == {}
+        assert count.requests == look

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
+from zkconcurrent._engine.lease import MARGIN
+
 import zkconcurrent
 import zkconcurrent.testing
-from zkconcurrent import aio
+from zkconcurrent import _connect, _url, aio
+from zkconcurrent._kazoo.transport import MAX_REQUEST
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = [
@@ -31,3 +35,26 @@ def test_every_page_is_linked() -> None:
     trees = {line for tree in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for line in tree.splitlines()}
     assert pages <= trees
     assert {name for name in pages if f"({name}.md)" in index} == pages
+
+
+def test_every_option_of_connect_is_in_the_table() -> None:
+    """The page for operators has each option, in the table of the URL or in that of the arguments, and its default."""
+    page = (DOCS / "how-to" / "operate.md").read_text()
+    section = page.partition("## The client\n")[2].partition("### A client that exists already")[0]
+    tables = [
+        dict(re.findall(r"^\| (`.+?) \| (.+?) \|", part, re.MULTILINE))
+        for part in section.split("| --- | --- | --- |")[1:]
+    ]
+    of_url, of_arguments = ({name for names in table for name in re.findall(r"`(\w+)`", names)} for table in tables)
+    assert of_url == set(_url._OPTIONS)
+    own = {*inspect.signature(zkconcurrent.connect).parameters, *inspect.signature(_connect.Client).parameters}
+    assert of_arguments == own - {"url", "options", "directory_acl"} - of_url | {"connection_retry"}
+    defaults = tables[0] | tables[1]
+    told = {
+        "timeout": _connect.TIMEOUT,
+        "start_timeout": _connect.PATIENCE,
+        "margin": MARGIN,
+        "max_request": MAX_REQUEST,
+    }
+    assert {name: float(defaults[f"`{name}`"].replace(",", "")) for name in told} == told
+    assert defaults["`kazoo_recipes`"] == "False"

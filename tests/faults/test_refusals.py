@@ -6,11 +6,14 @@ and goes on as if no server were there.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -20,9 +23,21 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.kinds import KINDS
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, ClientError, DetachedLock, DoubleBarrier, Group, Lock, RefusedError, RLock, Semaphore
+from zkconcurrent import (
+    Barrier,
+    ClientError,
+    DetachedLock,
+    DoubleBarrier,
+    Group,
+    Lock,
+    RefusedError,
+    RLock,
+    Semaphore,
+    aio,
+)
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Ensemble, Server
 
@@ -89,6 +104,105 @@ def test_local_sessions_that_stay_local(zk_path: str) -> None:
                     refused = outcome_of(call)
                     assert isinstance(refused, RefusedError), (call, refused)
                     assert "localSessionsUpgradingEnabled" in str(refused)
+
+
+LOCK = ("locked", "fetch_locked", "owner", "waiters")
+QUEUE = ("qsize", "empty", "full", "get_nowait", "dead", "join")
+VALUE = ("get",)
+LOOKS = {
+    **dict.fromkeys(("Lock", "RLock", "ReadLock", "WriteLock", "DetachedLock"), LOCK),
+    **dict.fromkeys(("Semaphore", "BoundedSemaphore"), ("locked", "fetch_locked", "available", "waiters")),
+    "Election": ("leader", "candidates", "observe"),
+    "Event": ("is_set", "fetch", "wait"),
+    "CountDownLatch": ("count", "fetch_count", "wait"),
+    "Barrier": ("n_waiting", "fetch_n_waiting", "broken", "fetch_broken"),
+    "Group": ("members", "observe"),
+    **dict.fromkeys(("AtomicLong", "AtomicInteger", "AtomicReference", "SharedValue"), VALUE),
+    **dict.fromkeys(("Queue", "LifoQueue", "PriorityQueue", "DelayQueue"), QUEUE),
+    "SimpleQueue": ("qsize", "empty", "get_nowait"),
+    **dict.fromkeys(("Dict", "Set"), ("__len__", "ready")),
+}
+"""What each kind of primitive reads or waits for, of threads or of tasks."""
+WITHOUT_LOOKS = {"ReadWriteLock", "Condition", "DoubleBarrier"}
+LOCAL = {"locked", "n_waiting", "broken", "is_set", "count", "__len__"}
+"""The looks that a task's object answers from what it has seen, or which raises an error before `ready`."""
+
+
+def made(of: Any, name: str, client: KazooClient, path: str) -> Any:
+    """Make a primitive by its name; in `aio`, a pair has the two locks of readers and writers."""
+    arguments = {"DetachedLock": ("me",), "CountDownLatch": (1,), "Barrier": (2,)}.get(name, ())
+    arguments = (b"",) if name in ("SharedValue", "AtomicReference") else arguments
+    if name in ("ReadLock", "WriteLock"):
+        pair = of.ReadWriteLock(client, path)
+        return pair.read_lock if name == "ReadLock" else pair.write_lock
+    return getattr(of, name)(client, path, *arguments)
+
+
+def look(primitive: Any, name: str) -> Any:
+    """Read an attribute, call a method, or take the first that it yields; return what a task awaits then."""
+    value = getattr(primitive, name)
+    value = value() if callable(value) else value
+    for first in ("__next__", "__anext__"):
+        value = getattr(value, first)() if name == "observe" and hasattr(value, first) else value
+    return value
+
+
+@pytest.fixture
+def astray(connect: Connect, zookeeper: Server, zk_path: str) -> KazooClient:
+    """A client whose chroot does not exist."""
+    with pytest.warns(UserWarning, match="chroot"):
+        return connect(f"{zookeeper.hosts}{zk_path}-missing")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
+    """Fault 256: whatever makes nodes, looks or waits raises an error that names the chroot, at once, each time."""
+    name = kind.partition(",")[0]
+    began = time.monotonic()
+    assert refused(outcome_of(lambda: KINDS[kind].use(zkconcurrent, astray, "/a/use")))
+    for each in LOOKS.get(name, ()):
+        if hasattr(type(made(zkconcurrent, name, astray, "/a/look")), each):
+            for _ in range(2):
+                told = outcome_of(lambda each=each: look(made(zkconcurrent, name, astray, "/a/look"), each))
+                assert refused(told), (each, told)
+    assert (name in LOOKS) != (name in WITHOUT_LOOKS)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_chroot_that_is_missing_of_tasks(name: str, astray: KazooClient) -> None:
+    """Fault 256: the same for tasks."""
+
+    async def told(each: str) -> object:
+        try:
+            value = look(made(aio, name, astray, "/a/look"), each)
+            return await asyncio.wait_for(value, 10) if inspect.isawaitable(value) else value
+        except Exception as error:
+            return error
+
+    async def main() -> None:
+        for each in LOOKS[name]:
+            if each not in LOCAL and hasattr(made(aio, name, astray, "/a/look"), each):
+                error = await told(each)
+                assert refused(error), (each, error)
+
+    if hasattr(aio, name) or name in ("ReadLock", "WriteLock"):
+        asyncio.run(main())
+
+
+def refused(outcome: object) -> bool:
+    """Return whether it is the error that names the missing chroot."""
+    return isinstance(outcome, RefusedError) and "chroot" in str(outcome) and "does not exist" in str(outcome)
+
+
+def test_a_chroot_that_was_made_later(astray: KazooClient, zk: KazooClient, zk_path: str) -> None:
+    """Fault 256: once the chroot is there, the same client and object find that at their next call."""
+    group = Group(astray, "/group")
+    assert refused(outcome_of(group.members))
+    zk.ensure_path(f"{zk_path}-missing")
+    assert group.members() == {}
+    with group.join(id="me"):
+        assert list(group.members()) == ["me"]
 
 
 @pytest.mark.parametrize("acts", [False, True])

@@ -31,6 +31,7 @@ from .._protocol.operations import (
     POLICIES,
     Busy,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     Container,
@@ -433,6 +434,14 @@ class Call:
             )
         return failed
 
+    def _check_chroot(self, _: CheckChroot) -> Steps[None]:
+        link = self.session.link
+        chroot = link.client.chroot
+        if chroot != link.seen_chroot:
+            if not (yield from self._request((Exists(""),)))[0]:
+                raise self._no_chroot()
+            link.seen_chroot = chroot
+
     def _no_chroot(self) -> RefusedError:
         return RefusedError(
             self.path,
@@ -721,6 +730,7 @@ def _plain(send: Callable[[Session, Any, Reply], None]) -> Callable[..., Reply]:
 _STEPS: dict[type, str] = {
     tuple: "_request",
     NewTicket: "_new_ticket",
+    CheckChroot: "_check_chroot",
     Prove: "_prove",
     Keep: "_keep",
     Discard: "_discard_one",

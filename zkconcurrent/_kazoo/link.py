@@ -210,6 +210,9 @@ class Link:
     """One kazoo client, as the session and the driver use it, in the library's own terms.
 
     Paths here are as the user writes them; only this class adds and removes the client's chroot.
+
+    Attributes:
+        seen_chroot: the chroot that was seen to exist; at first that of a client without one.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -227,6 +230,7 @@ class Link:
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know containers; None until asked
         self.is_directory: Callable[[str], bool] = lambda _: False  # whether others may have primitives below a path
+        self.seen_chroot = ""
         self._probes = 0
         self._trees: tuple[int, ...] | None = None  # see `kinds_of_trees`; None until asked
         self._keeps_watches = False  # the servers do not know how to remove one

@@ -261,6 +261,16 @@ class Exists(NamedTuple):
     ticket: Ticket | None = None
 
 
+class CheckChroot(NamedTuple):
+    """Refuse a client whose chroot does not exist; costs a request once for each client.
+
+    For a recipe that has read, behind a `Sync`, that its path is missing, and creates nothing: otherwise it would find
+    nothing for ever. A create is refused by ZooKeeper.
+    """
+
+    path: str
+
+
 class Look(NamedTuple):
     """Return the `Node`, or None if it does not exist, and the zxid as of which this is so."""
 
@@ -471,6 +481,7 @@ Request: TypeAlias = (
 )
 Operation: TypeAlias = (
     Request
+    | CheckChroot
     | NewTicket
     | WaitGone
     | Watch

@@ -25,6 +25,7 @@ from .._protocol.operations import (
     MALFORMED,
     BadVersion,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     CreateEphemeral,
@@ -728,6 +729,8 @@ def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
     """
     notes = view.notes
     _, node = yield Sync(view.path), Get(view.path)
+    if node is None:
+        yield CheckChroot(view.path)
     state: State = State(view.parties) if node is None else view.read(node)
     line: Collection[int] | None = () if node is None else None
     if counts and node is not None and not state.broken:

@@ -10,8 +10,10 @@ from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
 from .._protocol.operations import (
     MALFORMED,
+    NOWHERE,
     BadVersion,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     Delete,
@@ -37,6 +39,8 @@ Users = list[tuple[str, Node]]  # nodes by their paths
 def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
     """Return the nodes in each of the folders, read behind a `sync`, in no order."""
     _, *listings = yield (Sync(path), *map(Children, folders))
+    if NOWHERE in listings:
+        yield CheckChroot(path)
     found: list[Users] = []
     for folder, names in zip(folders, listings, strict=True):
         found.append((yield from there([f"{folder}/{name}" for name in names])))

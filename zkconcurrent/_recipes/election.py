@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from .._protocol.operations import (
+    NOWHERE,
+    CheckChroot,
     Children,
     ConnectionLost,
     Discard,
@@ -64,6 +66,8 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
         listing = Children(path, ticket)
         try:
             _, names = yield Sync(path, ticket), listing
+            if names is NOWHERE:
+                yield CheckChroot(path)
             while True:
                 check_queue(path, names, rule)
                 leader: Leader = None

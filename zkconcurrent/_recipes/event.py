@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._protocol.operations import (
+    CheckChroot,
     ConnectionLost,
     Discard,
     Get,
@@ -87,6 +88,8 @@ class Since(NamedTuple):
 def look(path: str) -> Recipe[Flag]:
     """Return the flag, read behind a `sync`. A flag that was never set needs no node."""
     _, node = yield Sync(path), Get(path)
+    if node is None:
+        yield CheckChroot(path)
     return Flag() if node is None else Flag.of(path, node)
 
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
 from .._protocol.operations import (
+    NOWHERE,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     Container,
@@ -267,6 +269,8 @@ def _leave(member: Member) -> Recipe[None]:
 def members(path: str) -> Recipe[dict[str, bytes]]:
     """Return the data of all members by their ids, read behind a `sync`; the longest-standing member first."""
     names = (yield Sync(path), Children(path))[1]
+    if names is NOWHERE:
+        yield CheckChroot(path)
     check_members(path, names)
     nodes = (yield tuple(Get(f"{path}/{name}") for name in names)) if names else ()
     return _members(dict(zip(names, nodes, strict=True)))

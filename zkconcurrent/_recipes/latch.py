@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from .._protocol.operations import (
+    CheckChroot,
     Children,
     CreatePersistent,
     Discard,
@@ -70,6 +71,8 @@ def data(count: int) -> bytes:
 def look(path: str, count: int) -> Recipe[int]:
     """Return how much is left, read behind a `sync`. A latch that was never used needs no node."""
     _, node, names = yield Sync(path), Get(path), Children(path)
+    if node is None:
+        yield CheckChroot(path)
     return remaining(path, count, node, names)
 
 

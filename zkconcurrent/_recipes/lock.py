@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .._protocol.operations import (
+    NOWHERE,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     Container,
@@ -202,6 +204,8 @@ def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
 def list_queue(path: str, rule: Rule) -> Recipe[Sequence[str]]:
     """Return the names of all contenders, read behind a `sync`."""
     _, names = yield Sync(path), Children(path)
+    if names is NOWHERE:
+        yield CheckChroot(path)
     check_queue(path, names, rule)
     return names  # type: ignore[no-any-return]
 

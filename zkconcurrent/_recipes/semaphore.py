@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .._protocol.operations import (
     MALFORMED,
+    CheckChroot,
     Children,
     ConnectionLost,
     Container,
@@ -214,6 +215,8 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         there = size(at, node, added)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases, PERMIT)
+        if node is None and ticket is None:
+            yield CheckChroot(at.path)
         if node is not None or ticket is None:
             return Sight(queue, leases, there)
         before, seen = (), None

@@ -19,6 +19,7 @@ from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
 from .._protocol.operations import (
     BadVersion,
+    CheckChroot,
     Children,
     Container,
     Create,
@@ -232,6 +233,7 @@ def look(at: Layout) -> Recipe[bytes]:
     """Return the value, read behind a `sync`. One that was never set needs no node."""
     _, node = yield Sync(at.path), Get(at.path)
     if node is None:
+        yield CheckChroot(at.path)
         return at.initial
     at.check(node)
     return node.data  # type: ignore[no-any-return]

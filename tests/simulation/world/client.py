@@ -324,6 +324,7 @@ class Process:
         self.client = Client(self, timeout, host)
         link = Link(self.client)
         link.identity = world.whoami
+        link.seen_chroot = self.client.chroot  # as of a client that `connect` has opened
         self.client._stopped.clear()
         self.session = Session(self.client, link, lambda: world.now, lambda: world.now, self.wall_clock).start()
         self.client._zkconcurrent_session = self.session

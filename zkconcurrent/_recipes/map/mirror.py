@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ..._arguments.limits import MOST_TOGETHER
 from ..._arguments.paths import escape, unescape
 from ..._protocol.operations import (
+    CheckChroot,
     Children,
     ConnectionLost,
     Discard,
@@ -240,6 +241,8 @@ def _list(mirror: Mirror) -> Recipe[None]:
     if node is not None and node.data:
         at.check(node)
         mirror.laid_out = True
+    elif node is None:
+        yield CheckChroot(at.path)
     keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
     yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
 

@@ -21,6 +21,7 @@ from ..._errors import ForeignNodeError, RefusedError
 from ..._protocol.operations import (
     BadVersion,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     Container,
@@ -413,6 +414,8 @@ def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[
         protected = yield from _has_writer(flight)
         _, above, (node, zxid) = yield Sync(entry), Get(at.path), Look(entry)
         mirror.take(key, node, zxid)
+        if above is None:
+            yield CheckChroot(at.path)
         if above is None or node is None or not matches(node.data):
             return None
         if above.version == -1:  # which a check takes for any

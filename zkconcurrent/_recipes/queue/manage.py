@@ -11,6 +11,8 @@ from contextlib import suppress
 from ..._arguments.limits import most_together
 from ..._errors import ForeignNodeError
 from ..._protocol.operations import (
+    NOWHERE,
+    CheckChroot,
     Children,
     ConnectionLost,
     Create,
@@ -158,6 +160,8 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     """Return the content of the items that were given back too often, the oldest first."""
     at = desk.at
     _, names = yield Sync(at.path), Children(at.dead)
+    if names is NOWHERE:
+        yield CheckChroot(at.path)
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     found: list[bytes] = []
     for first in range(0, len(paths), DEAD_TOGETHER):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..._protocol.operations import (
     NOWHERE,
+    CheckChroot,
     Children,
     Container,
     Create,
@@ -331,6 +332,8 @@ def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
     at, found = desk.at, reads(desk.at, ticket)
     if ticket is None:
         _, *seen = yield Sync(at.path), *found
+        if seen[0] is None:
+            yield CheckChroot(at.path)
         return sight_of(at, seen)
     while True:
         seen = yield Watch(ticket, found[:2])
