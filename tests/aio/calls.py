@@ -482,21 +482,32 @@ class DoubleBarrierEnter(Scene):
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
         self.barrier, self.elsewhere = (aio.DoubleBarrier(client, self.path, 2) for client in (self.near, self.far))
+        self.comes = False
+        self.next: asyncio.Task[bool] | None = None
 
     async def call(self) -> object:
-        """Enter, and leave."""
-        assert await self.barrier.enter()
-        assert await self.barrier.leave()
+        """Enter, and leave; as it is cancelled, have the other party come at once, unless that has come already."""
+        try:
+            assert await self.barrier.enter()
+            assert await self.barrier.leave()
+        except asyncio.CancelledError:
+            if not self.comes:
+                self.next = asyncio.ensure_future(self.elsewhere.enter(0))
+            raise
         return False
 
     async def let_in(self) -> None:
         """Come, too, and leave."""
         await idle(self.near)
+        if self.next is not None:
+            return
+        self.comes = True
         if await self.elsewhere.enter(0.05):
             await soon(self.elsewhere.leave())
 
     async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
         """No node of it lets another in."""
+        assert self.next is None or not await soon(self.next), "it was counted"
         assert not await soon(self.elsewhere.enter(0))
         await self.elsewhere.destroy()
 
@@ -531,6 +542,7 @@ class BarrierWait(Scene):
         super().__init__(*place)
         self.barrier, self.elsewhere = (aio.Barrier(client, self.path, 2) for client in (self.near, self.far))
         self.last = last
+        self.alone = False
         self.other: asyncio.Task[int] | None = None
 
     async def begin(self) -> None:
@@ -544,8 +556,14 @@ class BarrierWait(Scene):
         await idle(self.far)
 
     async def call(self) -> object:
-        """Wait."""
-        assert await self.barrier.wait() in (0, 1)
+        """Wait; as it is cancelled, have the other party come at once, unless that has come already."""
+        try:
+            assert await self.barrier.wait() in (0, 1)
+        except asyncio.CancelledError:
+            if self.other is None:
+                self.other = asyncio.create_task(self.elsewhere.wait())
+                self.alone = True
+            raise
         return False
 
     async def let_in(self) -> None:
@@ -558,6 +576,9 @@ class BarrierWait(Scene):
         """Have a party come in the place of the one that has left, unless that was counted; and trip it again."""
         await until(lambda: not left(self.near), "it has left")
         assert self.other is not None
+        if self.alone:
+            await idle(self.far)
+            assert not self.other.done(), "it was counted"
         state = json.loads((await asyncio.to_thread(self.far.get, self.path))[0])
         assert not state["failed"][1:], "it is broken"  # the first is that of `begin`
         if state["generation"] == 1:

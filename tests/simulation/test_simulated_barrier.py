@@ -111,8 +111,8 @@ MUTANTS = [
     ),
     _one(
         "a failed action breaks nothing",
-        "_threads.barrier:Barrier._wait_steps",
-        "call.run(leave(party), self._session.now())",
+        "_threads.barrier:Barrier._departing",
+        "call.run(leave(party), session.now())",
         "call.run(glance(self._view))",
     ),
     _one(
@@ -131,9 +131,9 @@ MUTANTS = [
     _one("a party that leaves during the action is not counted", "Seats.withdraw", "or acting:", "or False:"),
     _one(
         "a party that leaves breaks the barrier",
-        "_to_the_end",
-        "if party.withdraw is not None and party.ticket.sent:",
-        "if False:",
+        "_threads.barrier:Barrier._departing",
+        "if self._withdraw is None or failed:",
+        "if True:",
     ),
     _one("the node of a party that leaves stays", "withdraw", "Delete(ticket.node),", ""),
     _one("a party leaves, whatever has become of the state", "withdraw", "Check(view.path, party.state.version),", ""),

@@ -121,6 +121,19 @@ MUTANTS = [
         "except ConnectionLost:\n        pass\n    except (NoNode, NodeExists, BadVersion):",
     ),
     bug(
+        "an interrupted party deletes its node, and does not wait for that",
+        ENTER,
+        "except (ZkConcurrentError, GeneratorExit):",
+        "except BaseException:",
+        ("_engine.driver:Call.gone", "if self._leaves_clean_up or", "if True or"),
+    ),
+    bug(
+        "an interrupted party leaves its node to the keeper",
+        "_threads.double_barrier:DoubleBarrier._leaving",
+        "strikes.append(error)",
+        "raise",
+    ),
+    bug(
         "an interrupted leave keeps the node",
         "_threads.double_barrier:DoubleBarrier._forsake_party",
         "session.dropped.append(Dropped([], [ticket]))",

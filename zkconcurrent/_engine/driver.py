@@ -43,7 +43,6 @@ from .._protocol.operations import (
     Delete,
     Discard,
     EnsureContainer,
-    Entrust,
     Exists,
     Get,
     Grant,
@@ -569,13 +568,6 @@ class Call:
     def _discard_one(self, step: Discard) -> Steps[None]:
         yield from self._discard([step.ticket])
 
-    def _entrust(self, step: Entrust) -> Steps[None]:
-        # If another interrupt strikes in between, or no thread can be started, this call discards the ticket too.
-        step.to()
-        self.tickets.remove(step.ticket)
-        return
-        yield
-
     def _discard(self, tickets: list[Ticket]) -> Steps[None]:
         """Delete the tickets' nodes, which wakes the next waiters; not for long, as the keeper continues."""
         for ticket in tickets:
@@ -734,7 +726,6 @@ _STEPS: dict[type, str] = {
     Prove: "_prove",
     Keep: "_keep",
     Discard: "_discard_one",
-    Entrust: "_entrust",
     WaitGone: "_wait_gone",
     Watch: "_watch",
     WatchTree: "_watch_tree",

@@ -384,13 +384,6 @@ class Discard(_OfTicket):
     __slots__ = ()
 
 
-class Entrust(NamedTuple):
-    """Leave the ticket to another call, which `to` begins and which ends it. Never waits; this call is ending."""
-
-    ticket: Ticket
-    to: Callable[[], object]
-
-
 def _reply(_step: object, value: Any) -> Any:
     """Return the value of the reply."""
     return value
@@ -494,7 +487,6 @@ Operation: TypeAlias = (
     | MarkMissing
     | Keep
     | Discard
-    | Entrust
 )
 T = TypeVar("T")
 Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from .._arguments.limits import CHECK_BYTES
-from .._errors import RefusedError
+from .._errors import RefusedError, ZkConcurrentError
 from .._protocol.operations import (
     MALFORMED,
     BadVersion,
@@ -33,7 +32,7 @@ from .._protocol.operations import (
     DeadlinePassed,
     Delete,
     Discard,
-    Entrust,
+    Failure,
     Get,
     MarkDeleted,
     Multi,
@@ -296,9 +295,8 @@ class Party:
     Attributes:
         state: the newest state that the party knows.
         acts: the party has an action to run if it arrives last.
-        withdraw: a function that takes over the ticket, and runs `withdraw`, if the wait is cancelled; None if a
-            cancelled wait breaks the barrier.
         late: its deadline has passed.
+        struck: the error that has interrupted or cancelled its wait.
         line: the nodes of its generation that the party watches, by number.
         trusts_first: it has seen all parties before it there, and has left it to the first to watch them: `line` has
             only that one.
@@ -306,16 +304,14 @@ class Party:
         seats: the seats of its generation, as the party last read them.
     """
 
-    def __init__(
-        self, view: View, state: State, ticket: Ticket, acts: bool, withdraw: Callable[[Party], object] | None = None
-    ) -> None:
+    def __init__(self, view: View, state: State, ticket: Ticket, acts: bool) -> None:
         self.view = view
         self.state = state
         self.generation = state.generation
         self.ticket = ticket
         self.acts = acts
-        self.withdraw = withdraw
         self.late = False
+        self.struck: BaseException | None = None
         self.line: dict[int, str] = {}
         self.trusts_first = False
         self.highest = 0
@@ -412,20 +408,18 @@ class Party:
         return self.seat if self.state.has_tripped(self.generation) else None
 
 
-def wait(
-    view: View, data: bytes, *, acts: bool, withdraw: Callable[[Party], object] | None = None
-) -> Recipe[int | Party | None]:
+def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
     """Arrive, and wait until the barrier trips.
 
     Args:
         view: the barrier.
         data: that of the party's node.
         acts: the party has an action to run if it arrives last.
-        withdraw: as in `Party`.
 
     Returns:
         The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
-        run its action now and then `finish`, or if its deadline has passed and it must `leave`.
+        run its action now and then `finish`, if its deadline has passed and it must `leave`, or if it was `struck` and
+        must `leave` or `withdraw`.
     """
     party: Party | None = None
     while True:
@@ -433,7 +427,7 @@ def wait(
             state = yield from look(view)
             if state.broken:
                 return None
-            party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts, withdraw)
+            party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts)
         except DeadlinePassed:
             if party is None:
                 raise  # no server has answered
@@ -523,15 +517,16 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
             raise
         party.late = True
         return party
-    except Exception:
+    except (Failure, ZkConcurrentError, ValueError):
         yield Discard(party.ticket)
         raise
     except GeneratorExit:
         raise
-    except BaseException:  # interrupted, or cancelled
-        if party.withdraw is not None and party.ticket.sent:
-            yield Entrust(party.ticket, partial(party.withdraw, party))
-        raise
+    except BaseException as error:  # others may have counted the party: a mere delete could come after their trip
+        if not party.ticket.sent:
+            raise
+        party.struck = error
+        return party
 
 
 def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._errors import ForeignNodeError
+from .._errors import ForeignNodeError, ZkConcurrentError
 from .._protocol.operations import (
     BadVersion,
     Check,
@@ -85,10 +85,12 @@ class Sight(NamedTuple):
         return cls(node.data, node.version, tuple(name for name in names if name != READY), READY in names)
 
 
-def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool]]:
-    """Arrive, and wait until enough parties are there; return the party's ticket, and whether it is inside.
+def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, BaseException | None]]:
+    """Arrive, and wait until enough parties are there.
 
-    At the deadline it is not, as far as it knows, and must `withdraw`.
+    Returns:
+        The party's ticket, whether it is inside, and the error that has interrupted the wait, or None. At the deadline,
+        or when it is interrupted, the party is not inside, as far as it knows, and must `withdraw`.
     """
     while True:
         ticket: Ticket = yield NewTicket(path)
@@ -104,11 +106,15 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool]]:
                     yield Wait(ticket)
                 sight = Sight.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
                 watched = True
-            return ticket, True
+            return ticket, True, None
         except Requeue:
             yield Discard(ticket)
         except DeadlinePassed:
-            return ticket, False
+            return ticket, False, None
+        except (ZkConcurrentError, GeneratorExit):
+            raise
+        except BaseException as error:  # others may have counted the party: a mere delete would not show that
+            return ticket, False, error
 
 
 def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -11,7 +12,7 @@ from functools import partial
 from .._engine.driver import Call
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
-from .._protocol.operations import OutOfReach
+from .._protocol.operations import OutOfReach, Requeue
 from .._recipes.barrier import (
     Party,
     View,
@@ -26,8 +27,11 @@ from .._recipes.barrier import (
     wait,
     withdraw,
 )
+from .._runtime import waiting
 from .._runtime.waiting import Steps
 from .base.primitive import Primitive, discard_result, kind_of, node_data
+
+WITHDRAWAL_POLL_INTERVAL = 0.01  # seconds
 
 
 class Barrier(Primitive):
@@ -128,17 +132,24 @@ class Barrier(Primitive):
     def _wait_steps(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
         try:
-            arrival = wait(self._view, node_data(owner), acts=self._action is not None, withdraw=self._withdraw)
+            arrival = wait(self._view, node_data(owner), acts=self._action is not None)
             came = yield from call.run(arrival, deadline)
             while isinstance(came, Party):
                 party = came
+                if party.struck is not None:
+                    raise party.struck
                 came = yield from self._conclude(call, party, timeout)
         except GeneratorExit:
             raise
-        except BaseException:
-            if party is not None and party.ticket in call.tickets:  # otherwise it leaves
-                with suppress(ZkConcurrentError):  # its missing node tells the others that it has left
-                    yield from call.run(leave(party), self._session.now())
+        except BaseException as error:
+            if party is None:
+                raise
+            party.struck = None  # or the traceback and the frames keep each other, and the barrier, alive
+            late: deque[BaseException] = deque(maxlen=1)
+            with suppress(ZkConcurrentError, Requeue):  # then its missing node tells the others that it has left
+                yield from waiting.outlast(self._departing(call, party, isinstance(error, Exception)), late.append)
+            if late:
+                raise late.pop() from error
             raise
         if came is None:
             if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
@@ -164,6 +175,23 @@ class Barrier(Primitive):
         with suppress(ZkConcurrentError):
             call = Call(self._session, self._path)
             call.wait(call.run(leave(party)))
+
+    def _departing(self, call: Call, party: Party, failed: bool) -> Steps[None]:
+        """Have a party leave the barrier whose wait was interrupted, or has failed: no other counts it after that.
+
+        If ZooKeeper is out of reach, or does not reply for a third of the session timeout, others may still count it.
+        """
+        session, ticket = self._session, party.ticket
+        if self._withdraw is None or failed:
+            yield from call.run(leave(party), session.now())
+            return
+        self._withdraw(party)  # if no thread can be started, this call discards the ticket
+        call.tickets.remove(ticket)
+        until, known = session.now() + session.patience, session.registry.tickets
+        while session.link.connected and session.now() < until:
+            if ticket.prefix not in known and session.is_discarded(ticket):
+                return
+            yield WITHDRAWAL_POLL_INTERVAL
 
     def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
         """Return the call that takes over the ticket of a party whose wait was cancelled, and the call's steps."""

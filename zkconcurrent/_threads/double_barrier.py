@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -12,12 +13,12 @@ from .._arguments.limits import check_positive
 from .._engine.driver import Call
 from .._engine.holds import PathState
 from .._engine.session import Dropped, Session
-from .._errors import LockLostError
+from .._errors import LockLostError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Requeue, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._recipes.double_barrier import destroy, enter, leave, withdraw
-from .._runtime.waiting import Steps
+from .._runtime.waiting import TRIES, Steps, outlast
 from .base.primitive import Primitive, kind_of, node_data, reports_loss
 
 
@@ -111,6 +112,10 @@ class DoubleBarrier(Primitive):
     def enter(self, timeout: float | None = None) -> bool:
         """Enter; wait until enough parties have arrived.
 
+        An exception such as KeyboardInterrupt ends the call once the party has withdrawn, so that no other party enters
+        by counting it. If the others have entered with it already, it leaves. The call waits a third of the session
+        timeout at most for that, and not while ZooKeeper is out of reach.
+
         Args:
             timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt. If
                 replies are late, the call waits up to a third of the session timeout for its first look at the
@@ -143,12 +148,42 @@ class DoubleBarrier(Primitive):
         arrived = yield from call.run(enter(self._path, self._parties, node_data(owner)), deadline)
         if arrived is None:
             return False
-        ticket, inside = arrived
+        ticket, inside, struck = arrived
         if not inside:
-            until = self._session.now() if not ticket.sent else self._grace()
-            inside = bool((yield from call.run(withdraw(ticket), until)))
+            inside = yield from self._withdrawing(call, ticket, struck)
         if inside:
             self._path_state.inside[owner] = ticket
+        return inside
+
+    def _withdrawing(self, call: Call, ticket: Ticket, struck: BaseException | None) -> Steps[bool]:
+        """Give up waiting; return whether the barrier has opened before.
+
+        Raises:
+            BaseException: the last interrupt, once the party has withdrawn. If the barrier has opened, it has left.
+        """
+        strikes = deque([] if struck is None else [struck], maxlen=1)
+        # An interrupted call does not wait for a reconnect: the keeper then deletes the node.
+        began = self._session.now()
+        until = began if struck is not None or not ticket.sent else self._grace()
+        del struck
+        try:
+            for last in range(TRIES - 1, -1, -1):
+                try:
+                    inside = bool((yield from outlast(call.run(withdraw(ticket), until, began), strikes.append)))
+                    break
+                except (Requeue, ZkConcurrentError, GeneratorExit):
+                    raise
+                except BaseException as error:  # not at a sleep
+                    strikes.append(error)
+                    if not last:
+                        raise
+            if strikes and inside:  # the others have entered with it
+                yield from outlast(call.run(leave(ticket, wait=False), self._session.now()), strikes.append)
+        except (Requeue, ZkConcurrentError):
+            if not strikes:
+                raise
+        if strikes:
+            raise strikes.pop()
         return inside
 
     def leave(self, timeout: float | None = None) -> bool:
@@ -194,17 +229,29 @@ class DoubleBarrier(Primitive):
         return ticket
 
     def _leaving(self, call: Call, ticket: Ticket, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
+        strikes: deque[BaseException] = deque(maxlen=1)
         try:
-            left = yield from call.run(leave(ticket, wait=wait), deadline)
+            left, until = None, 0.0
+            try:
+                left = yield from call.run(leave(ticket, wait=wait), deadline)
+                until = self._grace()
+            except (Requeue, ZkConcurrentError, GeneratorExit):
+                raise
+            except BaseException as error:
+                strikes.append(error)
             if left is None and ticket.state is State.QUEUED:
                 try:
-                    left = yield from call.run(leave(ticket, wait=False), self._grace())
+                    left = yield from outlast(call.run(leave(ticket, wait=False), until), strikes.append)
                 except SessionExpired:
                     raise
                 except Requeue:
                     pass  # it has left, and had no reply in time
+            if strikes:
+                raise strikes.pop()
             return bool(left)
         except Requeue:
+            if strikes:
+                raise strikes.pop() from None
             raise LockLostError(
                 self._path,
                 "the party was lost inside the double barrier (its session expired, or its node was deleted), and "

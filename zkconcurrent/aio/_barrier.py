@@ -27,9 +27,10 @@ class Barrier(PrimitiveTwin):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
     A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the
-    action of a thread runs, the party counts, and the others pass. The cancellation waits for no reply. If ZooKeeper is
-    out of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and
-    tasks, of this process and of others, are all parties.
+    action of a thread runs, the party counts, and the others pass. The cancelled call ends when its departure is
+    decided, or after a third of the session timeout. If ZooKeeper is out of reach, the call ends at once, and the party
+    leaves after the reconnect; if its session ends first, the barrier breaks. Threads and tasks, of this process and of
+    others, are all parties.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.

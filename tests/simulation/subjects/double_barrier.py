@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.run import CHROOT
-from tests.simulation.world.schedule import Schedule, random_schedule
+from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.workload import SLACK
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
@@ -53,6 +53,7 @@ class DoubleBarrierChecks(CallChecks):
         moments: the nodes after each change.
         rescues: how many times `ready` was made by the run itself.
         ended_early: a party's call was interrupted, or had no reply in time: so the keeper deleted the node.
+        gone: the parties whose calls were interrupted, and have ended: nobody may count them any more.
     """
 
     ended_early = False
@@ -61,6 +62,7 @@ class DoubleBarrierChecks(CallChecks):
         super().__init__(*args)
         self.moments: list[Moment] = [Moment({}, None)]
         self.rescues: set[int] = set()
+        self.gone: set[str] = set()
         self._arrived = self._withdrawn = 0
 
     def state(self, before: Any, change: tuple[Any, ...]) -> Any:
@@ -96,12 +98,12 @@ class DoubleBarrierChecks(CallChecks):
     def _opened(self, parties: dict[str, int]) -> None:
         """It opens when enough have come, of whom some may have died since that was seen."""
         lately = {name for moment in self.moments[-60:] for name in moment.parties}
-        if len(parties) < PARTIES and len(lately) < PARTIES:
-            raise Violation(f"it is opened for {sorted(parties)}")
+        if len(parties.keys() - self.gone) < PARTIES and len(lately - self.gone) < PARTIES:
+            raise Violation(f"it is opened for {sorted(parties)}; interrupted before: {sorted(self.gone & lately)}")
 
     def _kept_open(self, parties: dict[str, int], before: int) -> None:
         """A party that comes late is let in by one that is inside."""
-        if min(parties.values()) > before:
+        if min(made for name, made in parties.items() if name not in self.gone) > before:
             raise Violation(f"it is kept open for {sorted(parties)}, which were not let in")
 
     def counted(self, name: str) -> bool:
@@ -178,10 +180,12 @@ class DoubleBarrierWorker(CallWorker):
 
     Attributes:
         inside: the ticket of its party.
+        struck: when it was interrupted last.
     """
 
     checks: DoubleBarrierChecks
     inside: Ticket | None = None
+    struck = 0.0
 
     def _visit(self, step: Step) -> None:  # type: ignore[override]
         if step.what == "sleep":
@@ -208,7 +212,7 @@ class DoubleBarrierWorker(CallWorker):
             try:
                 got = barrier.enter(seconds)
             except KeyboardInterrupt:
-                self.checks.ended_early = True
+                self._check_gone({change[1].rpartition("/")[2] for _, change in call.wrote if ROLE in change[1]})
                 raise
             finally:
                 self.inside = state.inside.get(self.actor.ident)
@@ -234,6 +238,18 @@ class DoubleBarrierWorker(CallWorker):
             raise Violation(f"{self.name} was let in, and is told that it was not")
         return False
 
+    def _check_gone(self, names: set[str]) -> None:
+        """A party whose call was interrupted is gone when the call has ended, unless it was cut off."""
+        self.checks.step()
+        self.checks.ended_early = True
+        wire = self.process.connection.wire
+        knows = self.world.now < self.struck + (self.process.session.timeout or UNANSWERED) / 3 - SLACK
+        heard = wire is not None and wire.open and self.process.client.connected and wire.heard_since() <= self.struck
+        if knows and heard and self._ran_since(self.struck):
+            if still := names.intersection(self.checks.moments[-1].parties):
+                raise Violation(f"{self.name} was interrupted, and {sorted(still)} is there still")
+            self.checks.gone |= names
+
     def _died(self, name: str) -> bool:
         """Whether a node went with its session, or by an operator."""
         log = self.checks.ensemble.log
@@ -250,7 +266,7 @@ class DoubleBarrierWorker(CallWorker):
             with self.calling("leave", None if seconds is None else max(seconds, third) + third) as call:
                 left = barrier.leave(seconds)
         except KeyboardInterrupt:
-            self.checks.ended_early = True
+            self._check_gone({ticket.name})
             raise
         except LockLostError:
             self.inside = None
@@ -281,6 +297,12 @@ class DoubleBarrierRun(CallRun):
     worker = DoubleBarrierWorker
     invariants = DoubleBarrierChecks
     checks: DoubleBarrierChecks
+
+    def _interrupt(self, it: Deviation) -> bool | None:
+        worker = self._worker(it)
+        if isinstance(worker, DoubleBarrierWorker):
+            worker.struck = self.world.now
+        return super()._interrupt(it)
 
     def rescue(self) -> None:
         """Open the barrier for those that wait for more than will ever come, as a process that is not of the run."""
