@@ -18,7 +18,7 @@ from ._lock import Lock
 from ._lock_base import Contender, LockBase
 from ._recipes.rules import READ
 from ._rlock import RLock
-from ._several import Levels, Released, Several, give_up, levels, restore
+from ._several import Levels, Released, Several, give_up, levels, listed, restore
 
 
 class MultiLock(Several):
@@ -59,7 +59,7 @@ class MultiLock(Several):
         self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
         flat: list[LockBase] = []
-        for lock in locks:
+        for lock in listed(locks, self._kind):
             flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
         # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
         ordered = sorted(flat, key=_order)

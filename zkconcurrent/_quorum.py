@@ -22,7 +22,7 @@ from ._lock import Lock
 from ._lock_base import LockBase
 from ._recipes.ticket import State, Ticket
 from ._rlock import RLock
-from ._several import Levels, Released, Several, first_error, give_up, levels, restore
+from ._several import Levels, Released, Several, first_error, give_up, levels, listed, restore
 from ._together import Branch, together
 
 GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
@@ -80,7 +80,7 @@ class QuorumLock(Several):
         quorum: int | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        super().__init__([self._checked(lock) for lock in locks], on_lost)
+        super().__init__([self._checked(lock) for lock in listed(locks, self._kind)], on_lost)
         places = set()
         for lock in self._locks:
             place = tuple(lock._session.link.location(lock.path))

@@ -6,7 +6,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ._cancel import cancel_waits
 from ._engine.calls import Calls
@@ -21,6 +21,7 @@ from ._recipes.ticket import State
 from ._rlock import RLock
 from ._together import Branch, together
 
+T = TypeVar("T")
 Levels: TypeAlias = "list[tuple[LockBase, Hold, int]]"
 """Holds of locks, and the depth of each: what an acquire or a release changes."""
 
@@ -151,6 +152,20 @@ class Several(Acquirable):
         options = "".join(f" {name}={value}" for name, value in self._options().items())
         paths = [lock.path for lock in self._locks]
         return f"<{state} zkconcurrent.{type(self).__name__} object{options} paths={paths} at {id(self):#x}>"
+
+
+def listed(locks: Iterable[T], kind: str) -> list[T]:
+    """Return the locks as a list.
+
+    Raises:
+        TypeError: it is no collection of locks, but one lock or a client.
+    """
+    try:
+        return list(locks)
+    except TypeError:
+        if hasattr(locks, "__iter__"):
+            raise
+        raise TypeError(f"a {kind} takes a list of locks, such as [one, other], not {kind_of(locks)}") from None
 
 
 def levels(holds: Iterable[tuple[LockBase, Hold]]) -> Levels:

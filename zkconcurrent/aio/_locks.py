@@ -421,7 +421,7 @@ class MultiLock(Several):
     """
 
     def __init__(self, locks: Iterable[Any], *, on_lost: Callable[[Any], object] | None = None) -> None:
-        given = list(locks)
+        given = _several.listed(locks, "MultiLock")
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
@@ -472,7 +472,7 @@ class QuorumLock(Several):
         quorum: int | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        self._given = tuple(locks)
+        self._given = tuple(_several.listed(locks, "QuorumLock"))
         for lock in self._given:
             if not isinstance(lock, LockBase):
                 raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
