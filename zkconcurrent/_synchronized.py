@@ -271,6 +271,11 @@ class Calls:
         return self.by._lock(bound.arguments)
 
 
+def calls_are(of_kind: Callable[[Any], bool], function: Any) -> bool:
+    """Return whether a function, or the `__call__` of an object's class, is of that kind."""
+    return of_kind(function) or of_kind(inspect.getattr_static(type(function), "__call__", None))
+
+
 class Kind(NamedTuple):
     """A kind of function, such as the generator functions.
 
@@ -420,7 +425,8 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
 
     It decorates functions, methods, and class and static methods, above or below their decorators. The result is
     pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it
-    takes its lock along, if `connect` opened the client; otherwise that is a TypeError. A generator function holds
+    takes its lock along, if `connect` opened the client; otherwise that is a TypeError. A `weakref.WeakMethod` of a
+    decorated generator method can't be called. A generator function holds
     the lock while its generator runs: from the first `next()` until it ends, is closed or raises, also while
     suspended at a `yield`. It must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below
     `contextlib.contextmanager` it gives a `with` block. An `async def` is refused, as the lock would block its
@@ -456,9 +462,9 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return RLock(client, path)
 
     def _kind(self, function: Any) -> Kind:
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        if calls_are(inspect.iscoroutinefunction, function) or calls_are(inspect.isasyncgenfunction, function):
             raise TypeError(_ASYNC.format(_name(function)))
-        return _GENERATOR if inspect.isgeneratorfunction(function) else _FUNCTION
+        return _GENERATOR if calls_are(inspect.isgeneratorfunction, function) else _FUNCTION
 
     def __enter__(self) -> bool:
         return self._block().__enter__()  # type: ignore[no-any-return]

@@ -1,16 +1,19 @@
 """A program that leaves its holds to the end of the interpreter: generators that hold, and objects that release.
 
-Usage: python -m tests.faults.at_exit <hosts> <path> [misuse]
+Usage: python -m tests.faults.at_exit <hosts> <path> [misuse, or what daemon threads do]
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import zkconcurrent
+import zkconcurrent.aio
 from zkconcurrent import Lock, RLock
 
 client = zkconcurrent.connect(f"zk://{sys.argv[1]}{sys.argv[2]}")
@@ -68,7 +71,34 @@ class Forgetful:
         self._lock.release()
 
 
-if sys.argv[3:]:
+def acquire_again_and_again(path: str) -> None:
+    """Acquire and release until the process ends."""
+    lock = RLock(client, path)
+    while True:
+        with lock:
+            pass
+
+
+async def wait_as_a_task() -> None:
+    """Acquire in a task again and again."""
+    lock = zkconcurrent.aio.Lock(client, "/task")
+    while True:
+        async with lock:
+            pass
+
+
+def leave_daemon_threads(target: Callable[..., object], *arguments: object) -> None:
+    """Leave threads that run this, and give them time to begin."""
+    for _ in range(3):
+        threading.Thread(target=target, args=arguments, daemon=True).start()
+    time.sleep(0.3)
+
+
+if sys.argv[3:] == ["acquires"]:
+    leave_daemon_threads(acquire_again_and_again, "/thread")
+elif sys.argv[3:] == ["awaits"]:
+    leave_daemon_threads(lambda: asyncio.run(wait_as_a_task()))
+elif sys.argv[3:]:
     forgetful = Forgetful(LOCKS[sys.argv[3]]("/misused"))
 else:
     generators = [held(make(f"/block-{name}")) for name, make in BLOCKS.items()]

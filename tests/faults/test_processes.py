@@ -165,6 +165,13 @@ def test_what_is_finalized_at_exit(zookeeper: Server, zk: KazooClient, zk_path: 
     assert not nodes(zk, zk_path)
 
 
+@pytest.mark.parametrize("how", ["acquires", "awaits"])
+def test_daemon_threads_at_exit(how: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 257: daemon threads that acquire, or wait, as the interpreter exits print nothing."""
+    ended = at_exit(zookeeper, zk_path, how)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("held\n", "", 0)
+
+
 def test_misuse_at_exit(zookeeper: Server, zk_path: str) -> None:
     """Fault 247: the release of a lock that was never held is an error then, too."""
     for name in ("lock", "rlock", "bounded", "several", "quorum"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import dataclasses
 import datetime
@@ -27,6 +28,7 @@ from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
 import zkconcurrent
+import zkconcurrent.aio
 from tests.conftest import InThread
 from zkconcurrent import synchronized
 from zkconcurrent._arguments.paths import check_path
@@ -692,4 +694,29 @@ def test_wrapt_holds_ours_too() -> None:
         return lock.locked()
 
     assert function()
+    assert not lock.locked()
+
+
+class _Async:
+    async def __call__(self) -> None:
+        """Do nothing."""
+
+
+def test_an_object_with_an_async_call() -> None:
+    """Fault 257: `synchronized` names `aio.synchronized`, which takes it; neither sends the reader back."""
+    client = KazooClient()
+    with pytest.raises(TypeError, match=r"Use zkconcurrent\.aio\.synchronized"):
+        zkconcurrent.synchronized(client, "/path")(_Async())
+    assert zkconcurrent.aio.synchronized(client, "/path")(_Async())
+
+
+def test_the_async_call_of_an_object_holds_the_lock() -> None:
+    """Fault 257: the lock is held while the call runs."""
+    lock = asyncio.Lock()
+
+    class Looks:
+        async def __call__(self) -> bool:
+            return lock.locked()
+
+    assert asyncio.run(zkconcurrent.aio.synchronized(lock)(Looks())())
     assert not lock.locked()

@@ -31,7 +31,9 @@ class _Named:
 class _Bytes(_Named):
     def encode(self, item: Any, /) -> bytes:
         if not isinstance(item, bytes | bytearray | memoryview):
-            raise TypeError(f"an item must be bytes, not {type(item).__name__}; or pass a codec, such as JSON")
+            raise TypeError(
+                f"must be bytes, not {type(item).__name__}; or pass a codec, such as codec=zkconcurrent.JSON"
+            )
         return bytes(item)
 
     def decode(self, data: bytes, /) -> bytes:
@@ -45,7 +47,9 @@ class _Bytes(_Named):
 class _Text(_Named):
     def encode(self, item: Any, /) -> bytes:
         if not isinstance(item, str):
-            raise TypeError(f"an item must be a str, not {type(item).__name__}; or pass another codec, such as JSON")
+            raise TypeError(
+                f"must be a str, not {type(item).__name__}; or pass a codec, such as codec=zkconcurrent.JSON"
+            )
         return item.encode()
 
     def decode(self, data: bytes, /) -> str:
@@ -103,9 +107,14 @@ def encoded(codec: Codec, value: Any, path: str) -> bytes:
     """Encode a value. The result is a copy, as the codec's buffer may change later.
 
     Raises:
-        TypeError: the codec does not return bytes.
+        TypeError: the codec does not return bytes; or one of the package's codecs is not for such a value.
     """
-    data: Any = codec.encode(value)
+    try:
+        data: Any = codec.encode(value)
+    except TypeError as error:
+        if not isinstance(codec, _Named):
+            raise
+        raise TypeError(f"a value for {path!r} can't be encoded by {codec!r}: {error}") from None
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"{path!r}: the codec {codec!r} must encode to bytes, not {type(data).__name__}")
     return bytes(data)

@@ -356,6 +356,13 @@ def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 
 
+def why_lost(ticket: Ticket) -> str:
+    """Return what an error says of the cause of a loss."""
+    if ticket.stopped:
+        return "its client was stopped"
+    return "its session expired, its lease ran out, or its node was deleted"
+
+
 def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
     """Return the error for a thread whose hold is lost.
 
@@ -375,6 +382,5 @@ def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
         )
     return LockLostError(
         hold.path,
-        "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
-        f"held the lock since; {advice}",
+        f"the hold was lost ({why_lost(hold.ticket)}), and others may have held the lock since; {advice}",
     )

@@ -310,7 +310,9 @@ class Session(ClientState):
         if above in self.directory and above not in self._shared_with_kazoo:
             self._shared_with_kazoo.add(above)
             self.warn_later(
-                "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other", above
+                "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other; use another "
+                "path for one of them, or zkconcurrent's class in place of the recipe in every process",
+                above,
             )
 
     # -- called by the driver ----------------------------------------------------------------------------------------
@@ -432,6 +434,7 @@ class Session(ClientState):
                 except IndexError:  # another thread, or a handler that interrupted this one, has reported it
                     return
                 self.registry.finish_loss(ticket)
+                ticket.stopped = self.link.stopping
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
                 with suppress(ValueError):  # a handler that interrupted this thread has reported it

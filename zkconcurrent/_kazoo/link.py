@@ -75,7 +75,9 @@ EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 FORKED = (
     "the client was opened before fork(), so it belongs to the parent process: open one in each child after the fork, "
-    "as in the start-up hook of a worker (Celery: worker_process_init, gunicorn: post_worker_init)"
+    "as in the start-up hook of a worker (multiprocessing: initializer=, Celery: worker_process_init, gunicorn: "
+    "post_worker_init); a lock on a client of connect() does that itself if it is an argument of the function that a "
+    "pool runs"
 )
 TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
 
@@ -243,9 +245,17 @@ class Link:
         if client._stopped.is_set():
             was_started = connection._xid is not None or not connection.connection_closed.is_set()
             return f"the client {'is stopped' if was_started else 'is not started'}: call client.start() first"
+        routine = connection._connection_routine
+        if routine is None or not (routine.dead if hasattr(routine, "dead") else not routine.is_alive()):
+            return "another thread has stopped the client during this call, and started it again: call once more"
         if connection.connection_stopped.is_set():
             return "the client has given up connecting, as its connection_retry is used up: open another one"
         return FORKED  # its thread is gone, and did not end
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the program has stopped the client, or is stopping it."""
+        return bool(self.client._stopped.is_set())
 
     @property
     def stopped(self) -> bool:

@@ -62,6 +62,7 @@ class Ticket:
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
+        stopped: the hold was lost as the program has stopped the client.
         late: the queue's sequence numbers are running out.
         wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
         observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
@@ -82,6 +83,7 @@ class Ticket:
     unreadable = False
     deletes = 0
     refusal: Exception | None = None
+    stopped = False
     late = False
     wake: Callable[[], None] = staticmethod(_nothing)
     observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)

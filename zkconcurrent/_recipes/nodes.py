@@ -219,7 +219,8 @@ def kind_of(data: bytes) -> str | None:
 
 def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:
     """Return the error for a node that has another program's data, where `ours` is expected."""
-    kind = kind_of(data)
+    # A node without data may be anybody's, but for locks it always is like that.
+    kind = kind_of(data) if data else "a lock or semaphore, say"
     return ForeignNodeError(
         path,
         f"the node's data is {data[:100]!r}{f', that of {kind}' if kind else ''}, but {ours}; delete the node if "

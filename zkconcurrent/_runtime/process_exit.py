@@ -9,10 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
+
+from .._errors import ClientError
 
 PATIENCE = 1.0  # seconds
 
@@ -45,12 +48,24 @@ def end_with_process(client: int, session: Watched) -> None:
 
 
 def _at_exit() -> None:
+    _silence_daemon_threads()
     until = time.monotonic() + PATIENCE
     sessions = [session for session in list(_sessions.values()) if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
         wait(until)
     for close in closers:
         close(until)
+
+
+def _silence_daemon_threads() -> None:
+    """Print no error of ours that ends a daemon thread from here on: the exit ends it anyway."""
+    show = threading.excepthook
+
+    def show_others(args: Any) -> None:
+        if not (args.exc_type is ClientError and args.thread is not None and args.thread.daemon):
+            show(args)
+
+    threading.excepthook = show_others
 
 
 def _exit_with_multiprocessing() -> None:

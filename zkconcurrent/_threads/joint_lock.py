@@ -6,7 +6,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -21,6 +21,7 @@ from .base.side_by_side import Branch, together
 from .lock import Lock
 from .rlock import RLock
 
+T = TypeVar("T")
 Levels: TypeAlias = "list[tuple[LockBase, Hold, int]]"
 """Holds of locks, and the depth of each: what an acquire or a release changes."""
 
@@ -151,6 +152,20 @@ class Several(Named, Acquirable):
         options = "".join(f" {name}={value}" for name, value in self._options().items())
         paths = [lock.path for lock in self._locks]
         return f"<{state} {kind_of(self)} object{options} paths={paths} at {id(self):#x}>"
+
+
+def listed(locks: Iterable[T], kind: str) -> list[T]:
+    """Return the locks as a list.
+
+    Raises:
+        TypeError: it is no collection of locks, but one lock or a client.
+    """
+    try:
+        return list(locks)
+    except TypeError:
+        if hasattr(locks, "__iter__"):
+            raise
+        raise TypeError(f"a {kind} takes a list of locks, such as [one, other], not {kind_of(locks)}") from None
 
 
 def levels(holds: Iterable[tuple[LockBase, Hold]]) -> Levels:

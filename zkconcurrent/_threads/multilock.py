@@ -16,7 +16,7 @@ from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_base import Contender, LockBase
-from .joint_lock import Levels, Released, Several, give_up, levels, restore
+from .joint_lock import Levels, Released, Several, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
 
@@ -59,7 +59,7 @@ class MultiLock(Several):
         self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
         flat: list[LockBase] = []
-        for lock in locks:
+        for lock in listed(locks, self._kind):
             flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
         # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
         ordered = sorted(flat, key=_order)

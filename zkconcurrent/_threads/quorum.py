@@ -21,7 +21,7 @@ from .._runtime.interrupted import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_base import LockBase
 from .base.side_by_side import Branch, together
-from .joint_lock import Levels, Released, Several, first_error, give_up, levels, restore
+from .joint_lock import Levels, Released, Several, first_error, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
 
@@ -80,7 +80,7 @@ class QuorumLock(Several):
         quorum: int | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        super().__init__([self._checked(lock) for lock in locks], on_lost)
+        super().__init__([self._checked(lock) for lock in listed(locks, self._kind)], on_lost)
         places = set()
         for lock in self._locks:
             place = tuple(lock._session.link.location(lock.path))

@@ -105,8 +105,8 @@ class Semaphore(LockBase):
             raise ValueError(
                 f"permits must be at most {most:,} in one call, which takes them in one request: {permits}"
             )
-        wait = blocking and (timeout is None or timeout > 0)
         deadline = self._until(timeout if blocking else 0)
+        wait = blocking and (timeout is None or timeout > 0)
         near_deadline = timeout is not None and timeout < self._session.patience
         self._acquire_again()
         call = self._call(cancellable=wait)

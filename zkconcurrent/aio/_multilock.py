@@ -8,6 +8,7 @@ from typing import Any
 from .._threads import multilock as _multilock
 from .._threads.base.lock_base import Contender
 from .._threads.base.primitive import kind_of
+from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import Tasks
 from ._twin import LockBase, Several
@@ -27,7 +28,7 @@ class MultiLock(Several):
     """
 
     def __init__(self, locks: Iterable[Any], *, on_lost: Callable[[Any], object] | None = None) -> None:
-        given = list(locks)
+        given = listed(locks, "MultiLock")
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from .._threads import quorum as _quorum
 from .._threads.base.primitive import kind_of
+from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import Tasks
 from ._twin import LockBase, Several
@@ -33,7 +34,7 @@ class QuorumLock(Several):
         quorum: int | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        self._given = tuple(locks)
+        self._given = tuple(listed(locks, "QuorumLock"))
         for lock in self._given:
             if not isinstance(lock, LockBase):
                 raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")

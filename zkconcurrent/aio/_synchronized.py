@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from .._kazoo.link import KazooClient
 from .._local.aio import LocalNamespace
 from .._runtime.public import public
-from .._synchronized import Calls, Kind, LockedBy
+from .._synchronized import Calls, Kind, LockedBy, calls_are
 from ._namespace import Namespace, SharedNamespace
 from ._rlock import RLock
 
@@ -58,9 +58,9 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return RLock(client, path)
 
     def _kind(self, function: Any) -> Kind:
-        if inspect.isasyncgenfunction(function):
+        if calls_are(inspect.isasyncgenfunction, function):
             return _ASYNC_GENERATOR
-        if not inspect.iscoroutinefunction(function):
+        if not calls_are(inspect.iscoroutinefunction, function):
             name = getattr(function, "__qualname__", repr(function))
             raise TypeError(
                 f"aio.synchronized is for async functions, and {name} is none: use zkconcurrent.synchronized"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..._engine.driver import POLL_INTERVAL, Call
-from ..._engine.holds import Hold, PathState
+from ..._engine.holds import Hold, PathState, why_lost
 from ..._engine.session import log
 from ..._errors import ClientError, LockLostError
 from ..._kazoo.link import KazooClient
@@ -260,8 +260,7 @@ class Seat(LockBase):
     def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
         return LockLostError(
             self._path,
-            "the term was lost (the session expired, its lease ran out, or the leader's node was deleted), and another "
-            "candidate may lead",
+            f"the term was lost ({why_lost(hold.ticket)}), and another candidate may lead",
         )
 
     # -- terms ---------------------------------------------------------------------------------------------------

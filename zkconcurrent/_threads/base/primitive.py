@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, update_wrapper
 from inspect import signature
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
@@ -50,7 +50,11 @@ class Waiter:
 
     def _until(self, timeout: float | None) -> float | None:
         """Convert a `wait(timeout)` argument to a deadline. None waits forever; zero or less makes one attempt."""
-        return self._deadline(True, -1 if timeout is None else max(timeout, 0.0))
+        if timeout is None:
+            timeout = -1
+        elif hasattr(timeout, "__float__"):  # anything else is for `check_timeout` to refuse
+            timeout = max(timeout, 0.0)
+        return self._deadline(True, timeout)
 
     def _check_may_block(self) -> None:
         """Warn of a wait that would stop an event loop; refuse one that would stop it forever."""
@@ -82,6 +86,20 @@ class Named:
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
+
+    # Type checkers judge the arguments by `__init__`.
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **options: Any) -> Any:  # noqa: ARG004
+            """Refuse a path, or an address, in the place of the client: Python's error would name another argument."""
+            if args and isinstance(args[0], str):
+                code = getattr(cls.__init__, "__code__", None)
+                if code is not None and code.co_varnames[1:2] == ("client",):
+                    raise TypeError(
+                        f"client must be a kazoo.client.KazooClient, not the str {args[0][:50]!r}: {cls.__name__} "
+                        "takes the client first, such as that of zkconcurrent.connect(), then the path"
+                    )
+            return object.__new__(cls)
 
 
 class ByName(Named):
@@ -248,12 +266,14 @@ def check_timeout(blocking: bool, timeout: float) -> None:
     """Refuse the arguments that `threading` refuses.
 
     Raises:
-        TypeError: the timeout is None, with which kazoo's locks wait forever.
+        TypeError: the timeout is no number, such as None, with which kazoo's locks wait forever.
         ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
     if timeout is None:
         raise TypeError("timeout must be a number of seconds, not None: -1 waits forever")
+    if not hasattr(timeout, "__float__"):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
     if not blocking and timeout != -1:
         raise ValueError("can't specify a timeout for a non-blocking call")
     if timeout != timeout:
