@@ -177,7 +177,7 @@ async def cancelled(lock: Any, after: float = 0.0) -> None:
 
 @pytest.mark.parametrize("kind", LOCKS)
 def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_path: str) -> None:
-    """Fault 258: the node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
+    """Fault 255: the node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
 
     async def main() -> None:
         lock, other = LOCKS[kind](slow, zk_path), AGAINST.get(kind, LOCKS[kind])(slow, zk_path)

@@ -6,12 +6,11 @@ import inspect
 import re
 from pathlib import Path
 
-from zkconcurrent._engine.lease import MARGIN
-
 import zkconcurrent
 import zkconcurrent.testing
 from zkconcurrent import _connect, _url, aio
 from zkconcurrent._kazoo.transport import MAX_REQUEST
+from zkconcurrent._protocol.lease import MARGIN
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = [

@@ -167,7 +167,7 @@ def test_what_is_finalized_at_exit(zookeeper: Server, zk: KazooClient, zk_path: 
 
 @pytest.mark.parametrize("how", ["acquires", "awaits"])
 def test_daemon_threads_at_exit(how: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 257: daemon threads that acquire, or wait, as the interpreter exits print nothing."""
+    """Fault 259: daemon threads that acquire, or wait, as the interpreter exits print nothing."""
     ended = at_exit(zookeeper, zk_path, how)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("held\n", "", 0)
 

@@ -156,7 +156,7 @@ def astray(connect: Connect, zookeeper: Server, zk_path: str) -> KazooClient:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
-    """Fault 256: whatever makes nodes, looks or waits raises an error that names the chroot, at once, each time."""
+    """Fault 258: whatever makes nodes, looks or waits raises an error that names the chroot, at once, each time."""
     name = kind.partition(",")[0]
     began = time.monotonic()
     assert refused(outcome_of(lambda: KINDS[kind].use(zkconcurrent, astray, "/a/use")))
@@ -171,7 +171,7 @@ def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
 
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_chroot_that_is_missing_of_tasks(name: str, astray: KazooClient) -> None:
-    """Fault 256: the same for tasks."""
+    """Fault 258: the same for tasks."""
 
     async def told(each: str) -> object:
         try:
@@ -196,7 +196,7 @@ def refused(outcome: object) -> bool:
 
 
 def test_a_chroot_that_was_made_later(astray: KazooClient, zk: KazooClient, zk_path: str) -> None:
-    """Fault 256: once the chroot is there, the same client and object find that at their next call."""
+    """Fault 258: once the chroot is there, the same client and object find that at their next call."""
     group = Group(astray, "/group")
     assert refused(outcome_of(group.members))
     zk.ensure_path(f"{zk_path}-missing")

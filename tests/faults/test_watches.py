@@ -51,7 +51,7 @@ def at_server(zookeeper: Server) -> Callable[[], int]:
 
 
 def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 259: no request is sent for these, so thousands are forgotten within seconds."""
+    """Fault 256: no request is sent for these, so thousands are forgotten within seconds."""
     session = Session.of(zk)
     with session.lock:
         for n in range(3_000):

@@ -539,7 +539,7 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
 def test_dropped_as_its_copy_is_listed(
     kind: Any, zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 260: the thread that keeps the copy current learns of the end, though it is just about to sleep."""
+    """Fault 257: the thread that keeps the copy current learns of the end, though it is just about to sleep."""
     sleeps, dropped = threading.Event(), threading.Event()
     wait_tree = Call._wait_tree
 

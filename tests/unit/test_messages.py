@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from zkconcurrent._codec import encoded
-from zkconcurrent._engine.lease import Lease
-from zkconcurrent._recipes.ticket import Ticket
 
 import zkconcurrent
 from zkconcurrent import aio
+from zkconcurrent._arguments.codec import encoded
 from zkconcurrent._engine.holds import why_lost
 from zkconcurrent._kazoo.link import FORKED, Link
+from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.nodes import foreign_data
 
 CLASSES = [
@@ -84,7 +84,7 @@ BY_PATH = [
 
 @pytest.mark.parametrize("kind", sorted(BY_PATH, key=lambda each: str(each.id)))
 def test_the_client_is_missing(kind: Any) -> None:
-    """Fault 257: a path or an address in the place of the client is named, and so is the class."""
+    """Fault 259: a path or an address in the place of the client is named, and so is the class."""
     for wrong in ("/path", "127.0.0.1:2181"):
         for others in ((), ("/path",), (KazooClient(),)):
             with pytest.raises(TypeError, match=f"^client must be .*not the str '{wrong}': {kind.__name__} takes"):
@@ -94,14 +94,14 @@ def test_the_client_is_missing(kind: Any) -> None:
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 @pytest.mark.parametrize("name", ["MultiLock", "QuorumLock"])
 def test_one_lock_in_place_of_several(module: ModuleType, name: str) -> None:
-    """Fault 257: the error says that a list is wanted."""
+    """Fault 259: the error says that a list is wanted."""
     for wrong in (KazooClient(), module.Lock(KazooClient(), "/lock")):
         with pytest.raises(TypeError, match=f"^a {name} takes a list of locks, .*, not [a-z]"):
             getattr(module, name)(wrong)
 
 
 def test_a_timeout_that_is_no_number() -> None:
-    """Fault 257: the error names the argument."""
+    """Fault 259: the error names the argument."""
     client = KazooClient()
     for call in (
         zkconcurrent.Lock(client, "/lock").acquire,
@@ -113,7 +113,7 @@ def test_a_timeout_that_is_no_number() -> None:
 
 
 def test_an_item_without_a_codec() -> None:
-    """Fault 257: the error names the path, the codec, and the argument that takes another."""
+    """Fault 259: the error names the path, the codec, and the argument that takes another."""
     with pytest.raises(TypeError, match=r"'/queue' can't be encoded by zkconcurrent.BYTES: .* codec=zkconcurrent.JSON"):
         encoded(zkconcurrent.BYTES, object(), "/queue")
     with pytest.raises(TypeError, match=r"'/queue' can't be encoded by zkconcurrent.JSON: .*not JSON serializable"):
@@ -121,14 +121,14 @@ def test_an_item_without_a_codec() -> None:
 
 
 def test_a_restart_is_no_end_of_tries() -> None:
-    """Fault 257: a call that is between `stop` and `start` of a restart says so."""
+    """Fault 259: a call that is between `stop` and `start` of a restart says so."""
     client = KazooClient()
     client._stopped.clear()  # `start` does so before it starts the thread
     assert "has stopped the client during this call" in Link(client).why_stopped()
 
 
 def test_a_hold_of_a_stopped_client() -> None:
-    """Fault 257: the cause that applies is named, and no other."""
+    """Fault 259: the cause that applies is named, and no other."""
     ticket = Ticket("/lock", "prefix", Lease(1))
     assert why_lost(ticket) == "its session expired, its lease ran out, or its node was deleted"
     ticket.stopped = True
@@ -136,10 +136,10 @@ def test_a_hold_of_a_stopped_client() -> None:
 
 
 def test_a_lock_is_at_the_path_of_an_event() -> None:
-    """Fault 257: a node without data is named as what it may be."""
+    """Fault 259: a node without data is named as what it may be."""
     assert "that of a lock or semaphore" in str(foreign_data("/path", b"", "an Event has some"))
 
 
 def test_a_fork_names_multiprocessing() -> None:
-    """Fault 257: the remedy for pools is there."""
+    """Fault 259: the remedy for pools is there."""
     assert "initializer=" in FORKED

@@ -703,7 +703,7 @@ class _Async:
 
 
 def test_an_object_with_an_async_call() -> None:
-    """Fault 257: `synchronized` names `aio.synchronized`, which takes it; neither sends the reader back."""
+    """Fault 259: `synchronized` names `aio.synchronized`, which takes it; neither sends the reader back."""
     client = KazooClient()
     with pytest.raises(TypeError, match=r"Use zkconcurrent\.aio\.synchronized"):
         zkconcurrent.synchronized(client, "/path")(_Async())
@@ -711,7 +711,7 @@ def test_an_object_with_an_async_call() -> None:
 
 
 def test_the_async_call_of_an_object_holds_the_lock() -> None:
-    """Fault 257: the lock is held while the call runs."""
+    """Fault 259: the lock is held while the call runs."""
     lock = asyncio.Lock()
 
     class Looks:
