@@ -163,7 +163,7 @@ _HOMES = {
     "namespace": "_namespace",
     "synchronized": "_synchronized",
     # What pickles name besides.
-    "Calls": "_synchronized",
+    "DecoratedCalls": "_synchronized",
     "_made_again": "_threads.base.primitive",
     "process_client": "_connect",
 }

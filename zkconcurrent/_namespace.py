@@ -21,7 +21,7 @@ from ._runtime.public import public
 from ._threads.atomic import AtomicInteger as _AtomicInteger
 from ._threads.atomic import AtomicLong as _AtomicLong
 from ._threads.barrier import Barrier as _Barrier
-from ._threads.base.primitive import ByName
+from ._threads.base.primitive import PickledByPath
 from ._threads.condition import Condition as _Condition
 from ._threads.dict import Dict as _Dict
 from ._threads.double_barrier import DoubleBarrier as _DoubleBarrier
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 OnLost: TypeAlias = Callable[[Any], object]
 
 
-class BasePath(ByName):
+class BasePath(PickledByPath):
     """A path of one client, below which all names lie."""
 
     _package = "zkconcurrent"

@@ -5,7 +5,7 @@ path, so no argument can lead outside the template, and different texts give dif
 
 cloudpickle (of joblib, dask, Ray and Spark) pickles the functions of `__main__` by value: it reads an object's code,
 defaults and closure, and makes a function of them. Of a proxy it would read those of the function behind, and lose the
-lock without an error. So all that it can read belongs to a function whose closure has the lock: see `Calls`.
+lock without an error. So all that it can read belongs to a function whose closure has the lock: see `DecoratedCalls`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ._threads.rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
-Make: TypeAlias = "Callable[[Calls], Any]"
+Make: TypeAlias = "Callable[[DecoratedCalls], Any]"
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
 LONGEST_FIELD = 255  # bytes of UTF-8, escaped: the longest file name
@@ -232,7 +232,7 @@ class _Anything:
 
 
 @public
-class Calls:
+class DecoratedCalls:
     """The calls of one decorated function, each with its lock held.
 
     A function that is pickled by value has this in its closure, so that its lock goes along, or an error comes.
@@ -251,7 +251,7 @@ class Calls:
         self._has_fields = bool(by._template.arguments)
 
     def __reduce__(self) -> Any:
-        return Calls, (self.by, self.function)
+        return DecoratedCalls, (self.by, self.function)
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -369,7 +369,7 @@ class LockedBy(ABC):
         inner: Any = getattr(function, "__func__", function)  # behind a proxy of a method
         if isinstance(function, type) or not callable(inner):
             raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
-        calls = Calls(self, inner)
+        calls = DecoratedCalls(self, inner)
         for argument in self._template.arguments:
             if argument not in calls.signature.parameters:
                 raise ValueError(
@@ -515,7 +515,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
     __defaults__ = _of_plain("__defaults__")
     __kwdefaults__ = _of_plain("__kwdefaults__")
 
-    def __init__(self, function: Any, calls: Calls, plain: Any = None) -> None:
+    def __init__(self, function: Any, calls: DecoratedCalls, plain: Any = None) -> None:
         def call(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             lock = calls.lock(args if instance is None else (instance, *args), kwargs)
             return calls.kind.hold(lock, wrapped, args, kwargs)
@@ -560,7 +560,7 @@ def _call(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str
     return result
 
 
-def _function(calls: Calls) -> Any:
+def _function(calls: DecoratedCalls) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return calls.begin(args, kwargs)
 
@@ -577,7 +577,7 @@ def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
         return (yield from generator)
 
 
-def _generator(calls: Calls) -> Any:
+def _generator(calls: DecoratedCalls) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return (yield from calls.begin(args, kwargs))
 

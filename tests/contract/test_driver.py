@@ -23,11 +23,11 @@ from zkconcurrent._protocol.operations import (
     CreatePersistent,
     DeadlinePassed,
     Delete,
+    DetachTicket,
     Discard,
     EnsureContainer,
     Get,
     Grant,
-    Keep,
     MarkDeleted,
     MarkMissing,
     Multi,
@@ -35,7 +35,7 @@ from zkconcurrent._protocol.operations import (
     NodeExists,
     NoNode,
     NotEmpty,
-    Prove,
+    ProveLease,
     SessionExpired,
     Set,
     SuspendHold,
@@ -97,7 +97,7 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
         assert not (yield Grant(ticket))
         del session.heartbeat.beat
         assert ticket.state is State.QUEUED
-        yield Prove(ticket)
+        yield ProveLease(ticket)
         assert lease.believed(session.clock())
         assert (yield Grant(ticket))
         assert ticket.state is State.HELD
@@ -116,9 +116,9 @@ def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> Non
         yield EnsureContainer(path)
         ticket = yield NewTicket(path)
         yield CreateEphemeral(ticket, ROLE, b"")
-        yield Keep(ticket)
+        yield DetachTicket(ticket)
         while not (yield Grant(ticket)):
-            yield Prove(ticket)
+            yield ProveLease(ticket)
         return ticket
 
     def test() -> list[float]:
@@ -752,7 +752,7 @@ def test_a_ticket_that_is_kept(bench: Bench, path: str) -> None:
         yield EnsureContainer(path)
         kept.append((yield NewTicket(path)))
         yield CreateEphemeral(kept[0], "member-", b"")
-        yield Keep(kept[0])
+        yield DetachTicket(kept[0])
         ticket = yield NewTicket(path)
         yield Watch(ticket, (Children(path, ticket),))
         yield Wait(ticket)
@@ -781,7 +781,7 @@ def test_a_firm_multi_gets_its_reply(bench: Bench, path: str) -> None:
         try:
             while session.now() < deadline:
                 session.link.handler.sleep_func(0.05)  # the deadline passes while the recipe is busy
-            return (yield Multi(ticket, (Set(path, b"new", 0),), firm=True))
+            return (yield Multi(ticket, (Set(path, b"new", 0),), awaits_reply_past_deadline=True))
         finally:
             session.discard(ticket)
 

@@ -12,7 +12,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.watches import CHILDREN, DATA, Withdrawn
+from zkconcurrent._kazoo.watches import CHILDREN, DATA, RemovalWithdrawn
 from zkconcurrent._protocol.operations import Check, Container, Create, CreateEphemeral, Delete, Set
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent.testing import Server
@@ -540,7 +540,7 @@ def test_a_removal_spares_the_programs_watch(bench: Bench, path: str, first: boo
         removal = ("remove_watch", path, DATA, ours.append)
         if pending:
             *_, result = ask(session, *reads, removal)
-            assert result is None or isinstance(result, Withdrawn)
+            assert result is None or isinstance(result, RemovalWithdrawn)
         else:
             ask(session, *reads)
             assert ask(session, removal) == [None]
@@ -561,7 +561,8 @@ def test_a_tree_that_is_watched_no_more(bench: Bench, path: str) -> None:
         session.link.transport.on_change = told.append
         ask(session, ("watch_tree", path))
         while (kinds := session.link.kinds_of_trees()) and any(
-            isinstance(each, Withdrawn) for each in ask(session, *(("remove_watch", path, kind) for kind in kinds))
+            isinstance(each, RemovalWithdrawn)
+            for each in ask(session, *(("remove_watch", path, kind) for kind in kinds))
         ):
             pass
         assert session.link.kinds_of_trees() == kinds

@@ -15,12 +15,12 @@ from zkconcurrent._protocol.operations import (
     Delete,
     Discard,
     Get,
-    Look,
+    GetWithZxid,
     Multi,
     NewTicket,
     Set,
-    WaitTree,
-    WatchTree,
+    WaitRecursive,
+    WatchRecursive,
 )
 
 Steps = Generator[Any, Any, Any]
@@ -30,25 +30,25 @@ def test_a_look(bench: Bench, path: str) -> None:
     """It tells the state of a node, or that there is none, and as of which change."""
 
     def recipe() -> Steps:
-        missing, first = yield Look(path)
+        missing, first = yield GetWithZxid(path)
         assert missing is None
         yield CreatePersistent(path, b"one")
-        made, second = yield Look(path)
+        made, second = yield GetWithZxid(path)
         assert (made.data, made.czxid) == (b"one", made.mzxid)
         assert first < made.czxid <= second
         yield Set(path, b"two", 0)
-        node, third = yield Look(path)
+        node, third = yield GetWithZxid(path)
         assert (node.data, node.czxid) == (b"two", made.czxid)
         assert made.mzxid < node.mzxid <= third
         assert (yield Get(path)) == node
         yield Delete(path)
-        gone, fourth = yield Look(path)
+        gone, fourth = yield GetWithZxid(path)
         assert gone is None
         assert node.mzxid < fourth
         ticket = yield NewTicket(path)
         results = yield Multi(ticket, (Create(path, b"three"), Set(path, b"four", 0)))
         yield Discard(ticket)
-        again, _ = yield Look(path)
+        again, _ = yield GetWithZxid(path)
         assert fourth < results[-1].mzxid == again.mzxid
         return "done"
 
@@ -61,7 +61,7 @@ def test_a_tree(bench: Bench, path: str) -> None:
     def recipe(session: Any, other: Any) -> Steps:
         changes: deque[str] = deque()
         ticket = yield NewTicket(path)
-        connection = yield WatchTree(ticket, changes)
+        connection = yield WatchRecursive(ticket, changes)
         for request in (
             ("create_persistent", path, b""),
             ("create_persistent", f"{path}/a", b""),
@@ -73,7 +73,7 @@ def test_a_tree(bench: Bench, path: str) -> None:
         ):
             session.link.handler.spawn(ask, other, request)
             if request[1] != path and not request[1].endswith("deeper"):
-                assert (yield WaitTree(ticket, changes, connection))
+                assert (yield WaitRecursive(ticket, changes, connection))
                 assert changes.popleft() == request[1]
                 assert not changes
             else:
@@ -99,20 +99,20 @@ def test_a_tree_ends_with_the_connection(bench: Bench, path: str, how: str) -> N
     def recipe(session: Any, other: Any) -> Steps:
         changes: deque[str] = deque()
         ticket = yield NewTicket(path)
-        connection = yield WatchTree(ticket, changes)
+        connection = yield WatchRecursive(ticket, changes)
         struck: list[None] = []
         session.link.handler.spawn(lambda: struck.append(getattr(bench, how)(session)))
-        assert (yield WaitTree(ticket, changes, connection)) is False
+        assert (yield WaitRecursive(ticket, changes, connection)) is False
         yield Discard(ticket)
         wait(session, lambda: struck)  # until then the session may come back, and end once more
         ticket = yield NewTicket(path)
-        connection = yield WatchTree(ticket, changes)
+        connection = yield WatchRecursive(ticket, changes)
         assert (yield CreatePersistent(path, b""))
         session.link.handler.spawn(ask, other, ("create_persistent", f"{path}/a", b""))
-        assert (yield WaitTree(ticket, changes, connection))
+        assert (yield WaitRecursive(ticket, changes, connection))
         assert changes.pop() == f"{path}/a"
         bench.cut(session)
-        assert (yield WaitTree(ticket, changes, connection)) is False
+        assert (yield WaitRecursive(ticket, changes, connection)) is False
         yield Discard(ticket)
         return "done"
 

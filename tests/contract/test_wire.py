@@ -26,7 +26,7 @@ from tests.helpers.bench import ask
 from tests.helpers.interrupts import at_every_line
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.sockets import Waiter, wait_for_files
+from zkconcurrent._kazoo.sockets import Poller, wait_for_files
 from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread
 from zkconcurrent.testing import Server
 
@@ -475,7 +475,7 @@ def test_waiting_for_files() -> None:
     near, far = socket.socketpair()
     other, gone = socket.socketpair()
     gone.close()
-    waiter = Waiter()
+    waiter = Poller()
     closed = socket.socket()
     closed.close()
     cases: list[tuple[Any, ...]] = [

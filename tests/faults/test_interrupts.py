@@ -1166,7 +1166,7 @@ GRANTS: dict[str, Callable[[KazooClient, str], tuple[Any, Any]]] = {  # a block,
     "DetachedLock": lambda client, path: (lock := DetachedLock(client, path, str(client.client_id)), lock),
     "hold": lambda client, path: ((lock := Lock(client, path)).hold(), lock),
     "hold in time": lambda client, path: ((lock := Lock(client, path)).hold(SESSION), lock),
-    "lead": lambda client, path: (block := Election(client, path).lead(), block._seat),
+    "lead": lambda client, path: (block := Election(client, path).lead(), block._leader_lock),
     "claim": lambda client, path: ((queue := zkconcurrent.Queue[bytes](client, path)).claim(timeout=SESSION), queue),
 }
 

@@ -455,11 +455,11 @@ def test_a_finalizer_on_the_settling_thread(
     state: Any = number._path_state
     settling_of = state._settling_of
 
-    def finalized(errand: Any) -> Any:
+    def finalized(pending_write: Any) -> Any:
         if not told:
             told.append(0)
             told.append(number.add(100))
-        return settling_of(errand)
+        return settling_of(pending_write)
 
     monkeypatch.setattr(state, "_settling_of", finalized)
     main = threading.main_thread().ident
@@ -692,7 +692,7 @@ def test_a_handler_as_an_interrupted_change_is_abandoned(
             number.add(10)
         drop(tickets)
 
-    def interrupted(_: value.Batch) -> Recipe[bool]:
+    def interrupted(_: value.ValueBatch) -> Recipe[bool]:
         raise KeyboardInterrupt
         yield
 

@@ -813,7 +813,7 @@ def test_interrupts_at_the_end_of_a_block(
 ) -> None:
     """Fault 218: two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
     election = Election(zk, zk_path)
-    seat, strikes = election._seat, list[type[BaseException]]()
+    seat, strikes = election._leader_lock, list[type[BaseException]]()
 
     def strike(*_: Any) -> None:
         if strikes:

@@ -48,10 +48,10 @@ from zkconcurrent import (
 from zkconcurrent._recipes import receipts
 from zkconcurrent._recipes.queue import claim as claims
 from zkconcurrent._recipes.queue import manage as items
-from zkconcurrent._recipes.queue import state as desk
+from zkconcurrent._recipes.queue import state as view
 from zkconcurrent._recipes.queue import take as taking
 from zkconcurrent._recipes.queue.order import frame, number, unframe
-from zkconcurrent._recipes.queue.state import Taken
+from zkconcurrent._recipes.queue.state import ClaimedItem
 from zkconcurrent._threads.base.queue_base import Claim
 from zkconcurrent.testing import Server
 
@@ -330,10 +330,10 @@ def test_an_item_that_comes_as_join_looks(
             theirs.put(b"two")
             theirs.task_done()
         else:
-            errand = theirs._errand("restore")
-            errand.taken, errand.counts = Taken("queue-0000000000", [b"one"], 0), True
-            theirs._run(claims.settle(errand), bool)
-            errand.finish()
+            item_call = theirs._item_call("restore")
+            item_call.taken, item_call.counts = ClaimedItem("queue-0000000000", [b"one"], 0), True
+            theirs._run(claims.settle(item_call), bool)
+            item_call.finish()
     eventually(lambda: joined.done() or waits(mine))  # type: ignore[arg-type]
     assert not joined.done()
     assert theirs.get() in (b"one", b"two")
@@ -533,15 +533,15 @@ def test_a_claim_whose_session_ends_before_its_answer(
     queue.put(b"one")
     begun, claimed, ready, identified = threading.Event(), threading.Event(), receipts.ready, taking.identified
 
-    def slow(errand: Any) -> Any:
-        if errand.sent is not None:  # the thread that got no answer runs only when the next session has begun
+    def slow(item_call: Any) -> Any:
+        if item_call.sent is not None:  # the thread that got no answer runs only when the next session has begun
             begun.wait(30)
-        return (yield from ready(errand))
+        return (yield from ready(item_call))
 
-    def slower(errand: Any, taken: Taken, results: Any = None) -> Any:
+    def slower(item_call: Any, taken: ClaimedItem, results: Any = None) -> Any:
         if results is None:
             claimed.wait(30)
-        return (yield from identified(errand, taken, results))
+        return (yield from identified(item_call, taken, results))
 
     monkeypatch.setattr(receipts, "ready", slow)
     monkeypatch.setattr(taking, "identified", slower)
@@ -621,7 +621,7 @@ def test_an_interrupted_get_takes_nothing(
     eventually(lambda: not queue._path_state._left)
     other = Queue[bytes](zk, zk_path)
     assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
-    assert queue._desk.unfinished == 0
+    assert queue._view.unfinished == 0
 
 
 def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
@@ -925,14 +925,14 @@ def test_an_interrupt_as_the_settling_thread_has_begun(
         if thread.name == "zkconcurrent-settling" and strikes:
             raise strikes.pop()
 
-    def settled(errand: Any) -> bool:
-        inside.append(errand)
+    def settled(item_call: Any) -> bool:
+        inside.append(item_call)
         most.append(len(inside))
         if len(inside) > 1:
             second.set()
         second.wait(2.5)  # the keeper, which tries again each second, has done so by then
         inside.pop()
-        return settle(errand)
+        return settle(item_call)
 
     monkeypatch.setattr(threading.Thread, "start", start)
     monkeypatch.setattr(state, "_settle", settled)
@@ -977,18 +977,18 @@ def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, 
         with suppress(ValueError):  # it was done
             queue.task_done()
         eventually(lambda: not queue._path_state._left, hook.where)
-        assert queue._desk.unfinished == 0, hook.where
+        assert queue._view.unfinished == 0, hook.where
     assert hook.line > 10
     queue.join()
 
 
-@pytest.mark.parametrize("where", ["_errand", "leave"])
+@pytest.mark.parametrize("where", ["_item_call", "leave"])
 def test_interrupts_at_the_end_of_a_claim(
     where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     """Fault 229: two in a row: the item is given back, once, and not kept until the session ends."""
     queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
-    of = queue if where == "_errand" else queue._path_state
+    of = queue if where == "_item_call" else queue._path_state
     real = getattr(of, where)
 
     def struck(*args: Any) -> Any:
@@ -1061,7 +1061,7 @@ def test_a_task_done_that_is_interrupted_and_lost(
             zookeeper.expire(session)
         proxy.resume()
         eventually(lambda: not queue._path_state._left)
-        assert queue._desk.unfinished == 0
+        assert queue._view.unfinished == 0
         with pytest.raises(ValueError, match="too many times"):
             queue.task_done()
         queue.put(b"another")
@@ -1493,7 +1493,7 @@ def test_an_operator_removes_the_items(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
 ) -> None:
     """A waiting consumer sees items that are put after that; items that were read ahead are soon read again."""
-    monkeypatch.setattr(desk, "READ_FOR", 0.0)
+    monkeypatch.setattr(view, "READ_FOR", 0.0)
     mine, theirs = Queue[bytes](connect(), zk_path), Queue[bytes](zk, zk_path)
     for n in range(10):
         theirs.put(b"%d" % n)
@@ -1529,15 +1529,15 @@ def test_counts_of_a_session_that_is_over(
     queue, other = Queue[bytes](client, zk_path), Queue[bytes](zk, zk_path)
     for n in range(2):
         other.put(b"%d" % n)
-    errands = [queue._errand("get"), queue._errand("get")]  # as of two threads that take at the same moment
-    for errand in errands:
-        assert queue._do(errand, lambda call, errand=errand: call.run(taking.take(errand, wait=False)))
-        queue._desk.idle.clear()
-    queue._desk.idle.extend(queue._desk.receipts)
+    errands = [queue._item_call("get"), queue._item_call("get")]  # as of two threads that take at the same moment
+    for item_call in errands:
+        assert queue._do(item_call, lambda call, item_call=item_call: call.run(taking.take(item_call, wait=False)))
+        queue._view.idle.clear()
+    queue._view.idle.extend(queue._view.receipts)
     queue.task_done()
     queue.task_done()
-    assert sorted(receipt.unfinished for receipt in queue._desk.receipts) == [-1, 1]
-    queue._desk.idle.rotate(turn)
+    assert sorted(receipt.unfinished for receipt in queue._view.receipts) == [-1, 1]
+    queue._view.idle.rotate(turn)
     before = client.client_id[0]
     zookeeper.expire(client)
     eventually(lambda: client.connected and client.client_id[0] != before)

@@ -32,7 +32,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._threads import quorum as quorums
-from zkconcurrent._threads.joint_lock import Levels
+from zkconcurrent._threads.joint_lock import HoldDepths
 from zkconcurrent.testing import Server
 
 HOLDER = """
@@ -751,7 +751,7 @@ def test_a_loss_that_is_told_within_a_release(
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
     theirs, give_up = connect(), quorums.give_up
 
-    def given_up(left: Levels, errors: list[BaseException]) -> Any:
+    def given_up(left: HoldDepths, errors: list[BaseException]) -> Any:
         last = left.pop()
         for _, hold, _ in left[:deleted]:
             theirs.delete(hold.ticket.node)

@@ -49,7 +49,9 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
 )
 def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table) -> None:
     """Fault 120: a client knows all that it keeps beyond a call before the call lets go of it."""
-    cases = [each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == ("Keep", 16)]
+    cases = [
+        each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == ("DetachTicket", 16)
+    ]
     assert cases
     for case in cases:
         try:

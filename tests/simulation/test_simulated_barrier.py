@@ -113,7 +113,7 @@ MUTANTS = [
         "a failed action breaks nothing",
         "_threads.barrier:Barrier._departing",
         "call.run(leave(party), session.now())",
-        "call.run(glance(self._view))",
+        "call.run(read_state(self._view))",
     ),
     _one(
         "the node of a party that goes is left",
@@ -127,8 +127,8 @@ MUTANTS = [
         "if not self.counts:",
         "if False:",
     ),
-    _one("a party that leaves is counted still", "Seats.withdraw", "if seat is None or acting:", "if True:"),
-    _one("a party that leaves during the action is not counted", "Seats.withdraw", "or acting:", "or False:"),
+    _one("a party that leaves is counted still", "ArrivalIndexes.withdraw", "if seat is None or acting:", "if True:"),
+    _one("a party that leaves during the action is not counted", "ArrivalIndexes.withdraw", "or acting:", "or False:"),
     _one(
         "a party that leaves breaks the barrier",
         "_threads.barrier:Barrier._departing",
@@ -187,7 +187,7 @@ MUTANTS = [
     ),
     _one(
         "a seat goes to a party that has left",
-        "Seats.withdraw",
+        "ArrivalIndexes.withdraw",
         "while heir in self.gone:",
         "while False:",
     ),

@@ -32,7 +32,7 @@ MUTANTS = [
         "a condition's wait has the lock no more",
         "_threads.base.condition_wait:ConditionWait.reacquire",
         "yield from outlast(lock._acquire_steps(",
-        "calls.waits_for = (lock._line_key,); yield from outlast(lock._acquire_steps(",
+        "calls.waits_for = (lock._queue_key,); yield from outlast(lock._acquire_steps(",
     ),
     bug(
         "an attempt is ended",

@@ -22,12 +22,12 @@ TAKE, TAKEABLE, UNTIL_DUE, LOOK = (
     "_recipes.queue.state:look",
 )
 MUTANTS = [
-    bug("an item is taken before it is due", TAKEABLE, "if not desk.at.order.timed:", "if True:"),
+    bug("an item is taken before it is due", TAKEABLE, "if not view.at.order.timed:", "if True:"),
     bug(
         "an item is taken a little before it is due",
         TAKEABLE,
-        "milliseconds(desk.clock())",
-        "milliseconds(desk.clock()) + 250",
+        "milliseconds(view.clock())",
+        "milliseconds(view.clock()) + 250",
     ),
     bug(
         "a consumer sleeps until something changes",

@@ -58,8 +58,8 @@ MUTANTS = [
     bug(
         "the watch is set after the listing",
         f"{MIRROR}:follow",
-        "        connection = yield WatchTree(ticket, mirror.changes)\n        yield from _list(mirror)\n",
-        "        yield from _list(mirror)\n        connection = yield WatchTree(ticket, mirror.changes)\n",
+        "        connection = yield WatchRecursive(ticket, mirror.changes)\n        yield from _list(mirror)\n",
+        "        yield from _list(mirror)\n        connection = yield WatchRecursive(ticket, mirror.changes)\n",
     ),
     bug("an entry that the new listing lacks is kept", f"{MIRROR}:_list", "**dict.fromkeys(list(mirror.entries))", ""),
     bug(
@@ -74,7 +74,12 @@ MUTANTS = [
         "if not step.changes and link.connected and link.connection is step.connection:",
         "if not step.changes:",
     ),
-    bug("a write whose reply was lost is sent again without a look", f"{WRITE}:write", "if flight.doubt:", "if False:"),
+    bug(
+        "a write whose reply was lost is sent again without a look",
+        f"{WRITE}:write",
+        "if map_write.doubt:",
+        "if False:",
+    ),
     bug(
         "a write whose reply was lost is believed to be applied",
         f"{WRITE}:write",
@@ -83,10 +88,10 @@ MUTANTS = [
     ),
     bug(
         "a writer in doubt is used again",
-        f"{WRITE}:Flight.end",
+        f"{WRITE}:MapWrite.end",
         "writer is not None and not self.doubt",
         "writer is not None",
-        (f"{WRITE}:Flight.end", "and self.doubt else None", "and False else None"),
+        (f"{WRITE}:MapWrite.end", "and self.doubt else None", "and False else None"),
     ),
     bug(
         "the copy does not learn of a write whose results were lost",

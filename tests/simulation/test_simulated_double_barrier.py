@@ -136,7 +136,7 @@ MUTANTS = [
     bug(
         "an interrupted leave keeps the node",
         "_threads.double_barrier:DoubleBarrier._forsake_party",
-        "session.dropped.append(Dropped([], [ticket]))",
+        "session.dropped.append(LeftTickets([], [ticket]))",
         "pass",
     ),
 ]

@@ -99,7 +99,7 @@ MUTANTS = [
     bug(
         "a withdrawn candidate goes on waiting",
         "_threads.base.candidacy:Candidacy._why_stop",
-        "Withdrawn() if self.withdrawn else None",
+        "CandidacyWithdrawn() if self.withdrawn else None",
         "None",
     ),
     bug("a withdrawn leader goes on leading", LEADING, "and not self.withdrawn", ""),
@@ -112,7 +112,7 @@ MUTANTS = [
         LEAD,
         "hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it",
         "pass",
-        ("_threads.base.candidacy:Seat._withdrawing", "hold.loss.tell()", "pass"),
+        ("_threads.base.candidacy:LeaderLock._withdrawing", "hold.loss.tell()", "pass"),
     ),
     bug(
         "a lost term is not settled",

@@ -24,19 +24,19 @@ WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
     "_recipes.queue.put:put_when_first",
     "_recipes.queue.claim:acknowledge",
     "_recipes.queue.claim:give_back",
-    "_recipes.queue.state:Errand.leave_name",
+    "_recipes.queue.state:ItemCall.leave_name",
 )
 MUTANTS = [
     bug(
         "no receipt: a put that may have been applied is sent again",
         WRITE,
-        'Set(receipt.path, b"", receipt.version)), firm=True)',
-        'Set(receipt.path, b"", -1)), firm=True)',
+        'Set(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True)',
+        'Set(receipt.path, b"", -1)), awaits_reply_past_deadline=True)',
         (MOVED, "if node.version == sent.version:", "if True:"),
     ),
     bug(
         "an earlier object's receipt is given to two calls",
-        "_recipes.receipts:Ledger.take_spare",
+        "_recipes.receipts:ReceiptPool.take_spare",
         "self.spares.remove(spare)",
         "pass",
     ),
@@ -91,28 +91,28 @@ MUTANTS = [
     bug(
         "a producer leaves its queue before it puts",
         PUT,
-        "add(errand, item, Delete(ticket.node, ticket), count=count)",
-        "add(errand, item, count=count)",
+        "add(item_call, item, Delete(ticket.node, ticket), count=count)",
+        "add(item_call, item, count=count)",
         (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield Discard(ticket)"),
     ),
     bug("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
     bug(
         "an item taken for an interrupted get is lost",
         "_threads.base.queue_base:QueueState.leave",
-        "if not errand.left:",
-        'if not errand.left or errand.purpose == "get":',
+        "if not item_call.left:",
+        'if not item_call.left or item_call.purpose == "get":',
     ),
     bug(
         "an item claimed for an interrupted call stays claimed",
         "_threads.base.queue_base:QueueState.leave",
-        "if not errand.left:",
-        'if not errand.left or errand.purpose == "claim":',
+        "if not item_call.left:",
+        'if not item_call.left or item_call.purpose == "claim":',
     ),
     bug(
         "an interrupted acknowledgement is given up",
         "_threads.base.queue_base:QueueState.leave",
-        "if not errand.left:",
-        'if not errand.left or errand.purpose == "acknowledge":',
+        "if not item_call.left:",
+        'if not item_call.left or item_call.purpose == "acknowledge":',
     ),
     bug(
         "an item that is put back has no place",
@@ -123,7 +123,7 @@ MUTANTS = [
     bug(
         "the item that an interrupted call was about to take is forgotten",
         KEPT,
-        "self.desk.names.extendleft(self.names)",
+        "self.view.names.extendleft(self.names)",
         "pass",
     ),
     bug(
@@ -158,9 +158,12 @@ def test_a_seeded_bug_is_found_by_an_operator() -> None:
 
 
 DESTROYED = [
-    bug("destroyed: items read ahead outlive it", "_recipes.queue.manage:destroy", "desk.forget()", "pass"),
+    bug("destroyed: items read ahead outlive it", "_recipes.queue.manage:destroy", "view.forget()", "pass"),
     bug(
-        "destroyed by another: items read ahead outlive it", "_recipes.queue.state:Desk.forget", "self.keep(())", "pass"
+        "destroyed by another: items read ahead outlive it",
+        "_recipes.queue.state:QueueView.forget",
+        "self.keep(())",
+        "pass",
     ),
 ]
 

@@ -189,8 +189,8 @@ RESIZE_MUTANTS = [
     bug(
         "a smaller number does not count while more are out",
         "_recipes.semaphore:look",
-        "Sight(queue, leases, there)",
-        "Sight(queue, leases, max(there, min(len(leases) + 1, 3)))",
+        "SemaphoreSnapshot(queue, leases, there)",
+        "SemaphoreSnapshot(queue, leases, max(there, min(len(leases) + 1, 3)))",
     ),
 ]
 

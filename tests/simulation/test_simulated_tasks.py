@@ -154,26 +154,26 @@ MUTANTS = [
     bug(
         "a closed loop keeps its calls",
         "_engine.keeper:Keeper._abandon_deserted_calls",
-        "call.desert()",
+        "call.abandon_by_loop()",
         "pass",
     ),
     bug(
         "a closed loop keeps its nodes",
         "_engine.keeper:Keeper._abandon_deserted_calls",
-        "call.desert()",
+        "call.abandon_by_loop()",
         "pass",
         ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug(
         "a task that is collected keeps its hold",
         "aio._tasks:Tasks._forsake",
-        "self._session.dropped.append(Dropped([], tickets))",
+        "self._session.dropped.append(LeftTickets([], tickets))",
         "pass",
     ),
     bug(
         "a task that ends keeps what only it may release",
         "_engine.holds:PathState.end_owner",
-        "self.session.dropped.append(Dropped([], held))",
+        "self.session.dropped.append(LeftTickets([], held))",
         "pass",
     ),
     bug(
@@ -195,8 +195,8 @@ DATA_MUTANTS = [
     bug(
         "a cancelled get does not put the item back",
         "_threads.base.queue_base:QueueState._settling",
-        "self.leave(errand)",
-        "errand.finish()",
+        "self.leave(item_call)",
+        "item_call.finish()",
     ),
     bug(
         "a cancelled change is not settled",
@@ -258,7 +258,7 @@ def test_seeded_bugs_of_elections_are_found(mutant: Mutant) -> None:
         (
             bug(
                 "found: a closed loop keeps the lock that its task gives up to wait",
-                "_engine.driver:Call.desert",
+                "_engine.driver:Call.abandon_by_loop",
                 "if self.given_up is not None:",
                 "if False:",
             ),

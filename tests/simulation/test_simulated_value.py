@@ -22,7 +22,7 @@ WRITE, MOVED, ATTEMPT, APPLY, TURN, WAIT, DECIDE, LEAVE, END, LEAD = (
     "_recipes.value:apply",
     "_recipes.value:apply_in_turn",
     "_recipes.value:wait_until",
-    "_recipes.value:Batch.decide",
+    "_recipes.value:ValueBatch.decide",
     "_threads.base.value_base:ValueState.leave",
     "_threads.base.value_base:ValueState._end",
     "_threads.base.value_base:ValueState._lead",

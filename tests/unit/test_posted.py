@@ -17,7 +17,7 @@ from tests.conftest import InThread
 from tests.helpers.interrupts import InterruptAt
 from tests.helpers.recursion import with_frames_left
 from zkconcurrent._engine.client_state import ClientState
-from zkconcurrent._engine.session import Dropped, Session
+from zkconcurrent._engine.session import LeftTickets, Session
 from zkconcurrent._kazoo.link import Link
 from zkconcurrent._kazoo.replies import HandledReply
 from zkconcurrent._protocol.lease import Lease
@@ -147,7 +147,7 @@ def test_done_by_a_handler_at_every_line(work: str, in_thread: InThread) -> None
         with session.lock:  # kept, so that the keeper does nothing of it
             for n in range(2):
                 in_thread(session.post, functools.partial(done.append, n)).result(5)
-                session.dropped.append(Dropped([f"/{n}"], []))
+                session.dropped.append(LeftTickets([f"/{n}"], []))
             traced(strike, do)
             assert work != "posted" or (sorted(done) == [0, 1] and not session.posted)
             assert work != "dropped" or not session.dropped

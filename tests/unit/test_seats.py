@@ -9,22 +9,22 @@ from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Children, Get, Node
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier
-from zkconcurrent._recipes.barrier import Party, Seats, State, View
+from zkconcurrent._recipes.barrier import ArrivalIndexes, BarrierContent, Party, View
 
 
-def _node(seats: Seats, version: int = 1) -> Node:
+def _node(seats: ArrivalIndexes, version: int = 1) -> Node:
     return Node(seats.data, 1, 0.0, 0, version)
 
 
 def _party(number: int) -> Party:
     ticket = Ticket("/b/0000000000", "_c_x-", Lease(1))
     ticket.name, ticket.sent = f"_c_x-party-{number:010d}", True
-    return Party(View("/b", 2), State(2), ticket, acts=False)
+    return Party(View("/b", 2), BarrierContent(2), ticket, acts=False)
 
 
 def test_a_seat_is_passed_on() -> None:
     """The lowest number without a seat gets it; one that has gone before that is passed over."""
-    seats = Seats(3)
+    seats = ArrivalIndexes(3)
     assert (seats.counted(), seats.top, seats.seat(3)) == ([0, 1, 2], 2, None)
     seats = seats.withdraw(1, acting=False)
     assert (seats.counted(), seats.top) == ([0, 3, 2], 3)
@@ -36,13 +36,13 @@ def test_a_seat_is_passed_on() -> None:
 
 def test_a_seat_is_kept_during_the_action() -> None:
     """A party that withdraws then keeps its seat; no node of it is counted on."""
-    seats = Seats(2).withdraw(0, acting=True)
+    seats = ArrivalIndexes(2).withdraw(0, acting=True)
     assert (seats.seat(0), seats.top, seats.counted()) == (0, 1, [1])
 
 
 def test_a_newer_count_stays() -> None:
     """Fault 234: of two looks at the parties, the view keeps the later one, in whatever order they are recorded."""
-    view, state = View("/b", 3), State(3)
+    view, state = View("/b", 3), BarrierContent(3)
     began = view.notes
     view.note(state)  # a party has seen the state, and nothing of the others
     view.keep(state, {0: "a", 1: "b"}, began)
@@ -63,13 +63,13 @@ def test_a_newer_count_stays() -> None:
 
 def test_what_is_written_is_read() -> None:
     """The node's data keep everything; other data are refused."""
-    seats = Seats(3).withdraw(1, acting=False).withdraw(7, acting=False)
-    again = Seats.read("/b", 3, _node(seats))
+    seats = ArrivalIndexes(3).withdraw(1, acting=False).withdraw(7, acting=False)
+    again = ArrivalIndexes.read("/b", 3, _node(seats))
     assert (again.passed, again.gone, again.version) == (seats.passed, seats.gone, 1)
-    assert Seats.read("/b", 3, Node(b"", 1, 0.0, 0)).counted() == [0, 1, 2]
+    assert ArrivalIndexes.read("/b", 3, Node(b"", 1, 0.0, 0)).counted() == [0, 1, 2]
     for data in (b"x", b"[]", b"{}", b'{"seats": {"a": 1}, "gone": []}', b'{"seats": [], "gone": []}'):
         with pytest.raises(ForeignNodeError, match="not a barrier's"):
-            Seats.read("/b", 3, Node(data, 1, 0.0, 0))
+            ArrivalIndexes.read("/b", 3, Node(data, 1, 0.0, 0))
 
 
 def test_who_has_withdrawn_is_read_last() -> None:
@@ -80,7 +80,7 @@ def test_who_has_withdrawn_is_read_last() -> None:
     assert type(names) is Children
     assert type(seats) is Get
     with pytest.raises(StopIteration):
-        reading.send([[party.ticket.name], _node(Seats(2).withdraw(0, acting=False))])
+        reading.send([[party.ticket.name], _node(ArrivalIndexes(2).withdraw(0, acting=False))])
     assert party.misses_nobody()
 
 
@@ -93,8 +93,8 @@ def test_a_late_party_looks_for_its_seat(seated: bool) -> None:
     assert next(reading) == Get("/b/0000000000")
     if seated:
         with pytest.raises(StopIteration) as end:
-            reading.send(_node(Seats(2).withdraw(0, acting=False)))
+            reading.send(_node(ArrivalIndexes(2).withdraw(0, acting=False)))
         assert end.value.value == 0
     else:
         with pytest.raises(barrier.Requeue):
-            reading.send(_node(Seats(2)))
+            reading.send(_node(ArrivalIndexes(2)))

@@ -29,27 +29,27 @@ from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay
 from zkconcurrent._recipes.map.mirror import Layout, Mirror
-from zkconcurrent._recipes.map.write import Flight, Unknown, Writer, write
+from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, Writer, write
 
 OURS = Node(b"{}", 1, 0.0, 1)
 
 
-def _sent_twice() -> tuple[Flight, Any]:
+def _sent_twice() -> tuple[MapWrite, Any]:
     """Return a write whose first reply was lost, and that is sent again, as its writer shows nothing of the first."""
     mirror = Mirror(Layout("/map", "Dict"), threading.RLock())
     mirror.laid_out = True
-    flight = Flight(mirror, b"{}")
+    map_write = MapWrite(mirror, b"{}")
     ticket = Ticket("/map/writers", "_c_x-", Lease(1))
     ticket.queued_as("_c_x-writer-0000000000", 1)
-    flight.writer = Writer(ticket)
-    writing: Any = write(flight, (Delete("/map/entries/a"),))
+    map_write.writer = Writer(ticket)
+    writing: Any = write(map_write, (Delete("/map/entries/a"),))
     first = next(writing)
     sync, _ = writing.throw(ConnectionLost())
     assert type(sync) is Sync
     again = writing.send((None, Node(b"", 1, 0.0, 1)))
     assert isinstance(first, Multi)
     assert again == first
-    return flight, writing
+    return map_write, writing
 
 
 def _failed(error: Failure) -> Failure:
@@ -59,14 +59,14 @@ def _failed(error: Failure) -> Failure:
 
 def test_applied_before_it_was_sent_again() -> None:
     """Fault 152: the second fails, as the first was applied just before: the write is not made once more."""
-    flight, writing = _sent_twice()
+    map_write, writing = _sent_twice()
     sync, _ = writing.throw(_failed(BadVersion()))
     assert type(sync) is Sync
     with pytest.raises(StopIteration) as ended:
         writing.send((None, Node(b"", 1, 0.0, 1, version=1)))
     assert ended.value.value is None
-    assert flight.writer is not None
-    assert (flight.doubt, flight.writer.version) == (False, 1)
+    assert map_write.writer is not None
+    assert (map_write.doubt, map_write.writer.version) == (False, 1)
 
 
 def test_the_writer_is_gone_as_it_was_sent_again() -> None:
@@ -74,7 +74,7 @@ def test_the_writer_is_gone_as_it_was_sent_again() -> None:
     _, writing = _sent_twice()
     writing.throw(_failed(NoNode()))
     writing.send((None, None))  # and discards the writer
-    with pytest.raises(Unknown):
+    with pytest.raises(OutcomeLost):
         writing.send(None)
 
 

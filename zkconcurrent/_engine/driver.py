@@ -41,13 +41,13 @@ from .._protocol.operations import (
     CreateTogether,
     DeadlinePassed,
     Delete,
+    DetachTicket,
     Discard,
     EnsureContainer,
     Exists,
     Get,
+    GetWithZxid,
     Grant,
-    Keep,
-    Look,
     MarkDeleted,
     MarkMissing,
     Multi,
@@ -56,7 +56,7 @@ from .._protocol.operations import (
     NoNode,
     Operation,
     OutOfReach,
-    Prove,
+    ProveLease,
     Recipe,
     SessionExpired,
     Set,
@@ -64,16 +64,16 @@ from .._protocol.operations import (
     Sync,
     Wait,
     WaitGone,
-    WaitTree,
+    WaitRecursive,
     Watch,
-    WatchTree,
+    WatchRecursive,
     makes_ephemerals,
 )
 from .._protocol.ticket import State, Ticket
 from .._runtime.interrupted import check_not_interrupted
 from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
-from .session import Dropped, Session
+from .session import LeftTickets, Session
 
 T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]
@@ -95,7 +95,7 @@ class Call:
 
     Attributes:
         tickets: the tickets begun in this call; `abandon` discards them.
-        given_up: the ticket of the hold that this call gives up for a while; `desert` discards it too.
+        given_up: the ticket of the hold that this call gives up for a while; `abandon_by_loop` discards it too.
         part_of: a weak reference to the `Calls` to which this call belongs; None if there is none.
         wake: ends the call's sleep; see `waiting`.
         deserted: a function that returns whether the event loop is closed, so that no loop resumes the call; None for a
@@ -217,10 +217,10 @@ class Call:
             self.path_state.drop_tickets(self.tickets)
         self.settled = True  # last: until then, a signal handler that strikes here must not wait for this call
 
-    def desert(self) -> None:
+    def abandon_by_loop(self) -> None:
         """Abandon the call of a closed event loop: its caller takes no hold back that the call was giving up."""
         if self.given_up is not None:
-            self.session.dropped.append(Dropped([], [self.given_up]))
+            self.session.dropped.append(LeftTickets([], [self.given_up]))
         self.abandon()
 
     def _delete_first(self) -> Steps[None]:
@@ -349,7 +349,7 @@ class Call:
         return reply
 
     def _multi(self, step: Multi, wake: Callable[[], None], _: object) -> Reply:
-        if step.firm:
+        if step.awaits_reply_past_deadline:
             self._await_first_replies(self._deadline)
         session = self.session
         operations: Sequence[Any] = step.operations
@@ -421,7 +421,7 @@ class Call:
         part = step.operations[failed.part or 0] if isinstance(failed, NoNode) else None
         return self._no_chroot() if isinstance(part, Container | Create) and part.path.count("/") == 1 else failed
 
-    def _tree_failure(self, _step: WatchTree, error: Exception, failed: Exception) -> Exception:
+    def _tree_failure(self, _step: WatchRecursive, error: Exception, failed: Exception) -> Exception:
         """Return why a tree is not watched, as only a Dict or Set asks for that."""
         if isinstance(error, kazoo_errors.UnimplementedError):
             return RefusedError(self.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")
@@ -500,7 +500,7 @@ class Call:
             early.extend(sent)
         session.stop_waiting(ticket, self.wake)  # last: after an interrupt before, the next event does it all again
 
-    def _prove(self, step: Prove) -> Steps[None]:
+    def _prove(self, step: ProveLease) -> Steps[None]:
         session, ticket = self.session, step.ticket
         if ticket.lease.heard == NEVER:
             # An old connection that the library has just begun to use has proved nothing yet. A free lock or
@@ -530,12 +530,12 @@ class Call:
         step.ticket.shown = self.session.shared(step.ticket, shown) if shown else ()
         return replies
 
-    def _watch_tree(self, step: WatchTree) -> Steps[object]:
+    def _watch_tree(self, step: WatchRecursive) -> Steps[object]:
         self._begin_wait()
         self.session.watch_tree(step.ticket.path, step.changes)
         return (yield from self._request((step,)))[0]
 
-    def _wait_tree(self, step: WaitTree) -> Steps[bool]:
+    def _wait_tree(self, step: WaitRecursive) -> Steps[bool]:
         session, ticket, link = self.session, step.ticket, self.session.link
         session.start_waiting(ticket, self.wake, ticket.path)  # first: from here on, no change is missed
         try:
@@ -560,7 +560,7 @@ class Call:
             raise
         self.session.stop_waiting(step.ticket, self.wake)
 
-    def _keep(self, step: Keep) -> Steps[None]:
+    def _keep(self, step: DetachTicket) -> Steps[None]:
         self.tickets.remove(step.ticket)
         return
         yield
@@ -723,14 +723,14 @@ _STEPS: dict[type, str] = {
     tuple: "_request",
     NewTicket: "_new_ticket",
     CheckChroot: "_check_chroot",
-    Prove: "_prove",
-    Keep: "_keep",
+    ProveLease: "_prove",
+    DetachTicket: "_keep",
     Discard: "_discard_one",
     WaitGone: "_wait_gone",
     Watch: "_watch",
-    WatchTree: "_watch_tree",
+    WatchRecursive: "_watch_tree",
     Wait: "_wait",
-    WaitTree: "_wait_tree",
+    WaitRecursive: "_wait_tree",
 }
 _AT_ONCE: dict[type, str] = {
     Grant: "grant",
@@ -746,8 +746,8 @@ _REQUESTS: dict[type, Callable[..., Reply]] = {
     Children: _children,
     Exists: _exists,
     Sync: _plain(lambda session, step, reply: session.link.sync(step.path, reply)),
-    Look: _plain(lambda session, step, reply: session.link.look(step.path, reply)),
-    WatchTree: _plain(lambda session, step, reply: session.link.watch_tree(step.path, reply)),
+    GetWithZxid: _plain(lambda session, step, reply: session.link.look(step.path, reply)),
+    WatchRecursive: _plain(lambda session, step, reply: session.link.watch_tree(step.path, reply)),
     CreatePersistent: _plain(lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply)),
     Set: _plain(lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply)),
     Delete: _plain(lambda session, step, reply: session.link.delete(step.path, reply, step.version)),
@@ -760,5 +760,5 @@ _FAILURES: dict[type, Callable[[Call, Any, Exception, Exception], Exception]] = 
     CreatePersistent: Call._persistent_failure,
     CreateTogether: Call._together_failure,
     Multi: Call._together_failure,
-    WatchTree: Call._tree_failure,
+    WatchRecursive: Call._tree_failure,
 }

@@ -22,7 +22,7 @@ from .._protocol.ticket import State, Ticket
 from .._runtime.event_loop import running_task, warn
 from .._runtime.identity import ended, is_task
 from .loss import Loss, LossObserver
-from .session import Dropped, Session
+from .session import LeftTickets, Session
 
 T = TypeVar("T")
 
@@ -320,7 +320,7 @@ class PathState:
         if thrown_away:
             self._blocks.extend(0 for hold in holds for _ in range(hold.depth))
         if held:
-            self.session.dropped.append(Dropped([], held))
+            self.session.dropped.append(LeftTickets([], held))
             self.session.wake_keeper()
         return bool(held)
 
@@ -351,7 +351,7 @@ def all_holds(holds: Holds) -> list[Hold]:
 def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
     """Finalize a path's state: only queue the work, as a finalizer may run anywhere."""
     held = [hold.ticket for hold in all_holds(holds) if hold.alive]
-    dropped.append(Dropped([path], held))
+    dropped.append(LeftTickets([path], held))
     if held:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 

@@ -136,7 +136,7 @@ class Keeper:
         self._loops_checked_at = now
         for call in self._client.calls:
             if call.deserted is not None and call.deserted():
-                call.desert()
+                call.abandon_by_loop()
 
 
 def _keep(keeper_ref: weakref.ref[Keeper], wake: Any) -> None:

@@ -51,7 +51,7 @@ EXIT_POLL_INTERVAL = 0.005  # seconds
 STOP_PATIENCE = 1.0  # seconds
 
 
-class Dropped(NamedTuple):
+class LeftTickets(NamedTuple):
     """The tickets left by a garbage collected primitive, or by an interrupted call.
 
     Attributes:
@@ -105,7 +105,7 @@ class Session(ClientState):
         self.directory = PathDirectory()
         self.link.is_directory = self.directory.is_directory
         # A finalizer may run anywhere, even with the lock held: it only appends here.
-        self.dropped: deque[Dropped] = deque()
+        self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
         self.forked = False
         self.exiting = False
@@ -507,7 +507,7 @@ class Session(ClientState):
 
     def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets discarded: now or, if that is interrupted, by the keeper."""
-        self.dropped.append(Dropped([], tickets))
+        self.dropped.append(LeftTickets([], tickets))
         self.sweep()
 
     def sweep(self) -> None:

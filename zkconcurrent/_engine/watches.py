@@ -17,7 +17,7 @@ import math
 from itertools import islice
 
 from .._kazoo.replies import HandledReply
-from .._kazoo.watches import Watcher, Withdrawn
+from .._kazoo.watches import RemovalWithdrawn, Watcher
 from .client_state import ClientState
 
 LINGER = 2.0  # seconds, at least
@@ -87,7 +87,7 @@ class Watches:
 
     def _expected(self, path: str, tree: bool) -> HandledReply:
         def on_reply(reply: HandledReply) -> None:
-            if isinstance(reply.error, Withdrawn):
+            if isinstance(reply.error, RemovalWithdrawn):
                 self._leave(path, tree)
             self._unanswered.discard(reply)
             if self._due and not self._unanswered:

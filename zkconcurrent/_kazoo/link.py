@@ -58,7 +58,7 @@ from .addresses import shown
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
-from .watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches, Watcher, Withdrawn, forget_watcher, has_watch
+from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
 
 # `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
 # on; on macOS the system's monotonic clock does.
@@ -630,7 +630,7 @@ class Link:
         Args:
             path: the path.
             kind: one of the `watches`, or of the `kinds_of_trees`.
-            reply: takes the reply: `Withdrawn` if the removal is to be tried again later.
+            reply: takes the reply: `RemovalWithdrawn` if the removal is to be tried again later.
             watcher: whose watch it is; None if it is that of a tree.
         """
         request = RemoveWatches(self.full(path), kind, watcher)
@@ -640,7 +640,7 @@ class Link:
             if kind == TREE:
                 older = isinstance(error, kazoo_errors.MarshallingError)
                 self._trees = (DATA, CHILDREN) if older else None if error is not None else (TREE,)
-                error = Withdrawn() if older else error
+                error = RemovalWithdrawn() if older else error
             if error is None or isinstance(error, kazoo_errors.NoWatcherError):
                 forget_watcher(self.client, request)  # before the next reply, which may be that of a new watch
                 reply.set()
@@ -648,7 +648,7 @@ class Link:
             if isinstance(error, kazoo_errors.UnimplementedError):
                 self._keeps_watches = True
             elif isinstance(error, kazoo_errors.ThrottledOpError):
-                error = Withdrawn()
+                error = RemovalWithdrawn()
             reply.set_exception(error)
 
         self.transport.send_by_kazoo(request, HandledReply(on_reply))

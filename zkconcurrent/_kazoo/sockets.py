@@ -120,7 +120,7 @@ def wait_for_files(
     return readable, writable, []
 
 
-class Waiter:
+class Poller:
     """Waits like `wait_for_files`, for one thread that waits for the same plain sockets again and again."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ third less processor time: the caller sends its request itself, and the connecti
 
 Three rules keep requests and replies in step, and kazoo's thread alive:
 
-* A caller sends only in its `Turn`, and while kazoo does not send: not before the handshake is over, not while
+* A caller sends only in its `SendLock`, and while kazoo does not send: not before the handshake is over, not while
   requests are queued, not once the connection is lost.
 * If a caller was interrupted while sending, it is unknown what was sent. So the connection is dropped before the next
   reply is taken.
@@ -40,7 +40,7 @@ from kazoo.protocol.states import KeeperState
 
 from .addresses import Addresses
 from .private_parts import check_kazoo
-from .sockets import FairHandler, Waiter, WakeupSocket, raise_interrupt, wait_for_files
+from .sockets import FairHandler, Poller, WakeupSocket, raise_interrupt, wait_for_files
 from .watches import withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -70,7 +70,7 @@ class Handshake(NamedTuple):
     timeout: float
 
 
-class Turn:
+class SendLock:
     """The right to send on one connection, which one thread has at a time.
 
     Attributes:
@@ -145,8 +145,8 @@ class Transport:
         self._handler = client.handler
         self._connection = client._connection
         self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, which ours replace
-        self._turn: Turn | None = None
-        self._waiter = Waiter()
+        self._turn: SendLock | None = None
+        self._waiter = Poller()
         self._received = bytearray()  # the part of the next replies that was read
         self._received_from: socket.socket | None = None  # and from where
         self._pending_auths: deque[Any] = deque()  # requests to authenticate, whose replies come out of order
@@ -397,7 +397,7 @@ class Transport:
         if self._turn is None and self._direct and client._state in _CONNECTED:
             sock = connection._socket
             if type(sock) is socket.socket:  # TLS has one state for both directions
-                self._turn = Turn(sock)
+                self._turn = SendLock(sock)
 
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
@@ -427,7 +427,7 @@ class Transport:
         self._turn, self._is_renewing = None, True
         raise kazoo_errors.ConnectionDropped("zkconcurrent reconnects once, to learn at once that the session lives")
 
-    def _send_unsent(self, turn: Turn | None, timeout: float) -> None:
+    def _send_unsent(self, turn: SendLock | None, timeout: float) -> None:
         """Send the rest of a caller's request."""
         if turn is not None and turn.unsent:
             self._connection._write(turn.unsent, timeout)

@@ -63,7 +63,7 @@ class RemoveWatches:
         """Read the reply, which says no more than that it was done."""
 
 
-class Withdrawn(Exception):
+class RemovalWithdrawn(Exception):
     """A removal was not sent, as another request is about to set the same watch."""
 
 
@@ -82,7 +82,7 @@ def withdraw_removals(client: KazooClient) -> bool:
         queue.popleft()
         withdrawn = True
         if pending or request.ours is None:
-            reply.set_exception(Withdrawn())
+            reply.set_exception(RemovalWithdrawn())
         else:  # the watch has fired, or is the program's
             forget_watcher(client, request)
             reply.set()

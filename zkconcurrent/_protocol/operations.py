@@ -200,13 +200,13 @@ class Multi(NamedTuple):
 
     If the operations include a `CreateEphemeral`, the ticket is the ticket of one of these. A failure has the number of
     the operation that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With
-    `firm`, the driver waits for the reply, and for the reads that follow, even past the deadline: for a third of the
-    session timeout at most.
+    `awaits_reply_past_deadline`, the driver waits for the reply, and for the reads that follow, even past the deadline:
+    for a third of the session timeout at most.
     """
 
     ticket: Ticket
     operations: tuple[Part, ...]
-    firm: bool = False
+    awaits_reply_past_deadline: bool = False
 
 
 def makes_ephemerals(operations: Sequence[Part]) -> bool:
@@ -271,7 +271,7 @@ class CheckChroot(NamedTuple):
     path: str
 
 
-class Look(NamedTuple):
+class GetWithZxid(NamedTuple):
     """Return the `Node`, or None if it does not exist, and the zxid as of which this is so."""
 
     path: str
@@ -302,10 +302,10 @@ class Watch(NamedTuple):
     reads: tuple[Get | Children | Exists, ...]
 
 
-class WatchTree(NamedTuple):
+class WatchRecursive(NamedTuple):
     """Have each node that changes below the ticket's path added to `changes`, as long as the connection lasts.
 
-    The result identifies the connection: see `WaitTree`. Never retried.
+    The result identifies the connection: see `WaitRecursive`. Never retried.
     """
 
     ticket: Ticket
@@ -317,8 +317,8 @@ class WatchTree(NamedTuple):
         return self.ticket.path
 
 
-class WaitTree(NamedTuple):
-    """Wait until `changes` is not empty; return False once the connection is not that of the `WatchTree` any more."""
+class WaitRecursive(NamedTuple):
+    """Wait until `changes` is not empty; return False once the `WatchRecursive`'s connection is gone."""
 
     ticket: Ticket
     changes: deque[str]
@@ -343,12 +343,12 @@ class _OfTicket(NamedTuple):
 
 
 class Grant(_OfTicket):
-    """Make the ticket a hold; return whether its session is surely alive. If it is not, `Prove` that and ask again."""
+    """Make the ticket a hold; return whether its session is surely alive. If not, `ProveLease` and ask again."""
 
     __slots__ = ()
 
 
-class Prove(_OfTicket):
+class ProveLease(_OfTicket):
     """Wait until the ticket's session is proved alive."""
 
     __slots__ = ()
@@ -372,7 +372,7 @@ class MarkMissing(_OfTicket):
     __slots__ = ()
 
 
-class Keep(_OfTicket):
+class DetachTicket(_OfTicket):
     """Leave the ticket, and its node, to the primitive, however the call ends."""
 
     __slots__ = ()
@@ -447,12 +447,12 @@ POLICIES: Mapping[type, Policy] = {
     Children: Policy(repeats=True, answers={NoNode: NOWHERE}, reads=True),
     Get: Policy(repeats=True, answers={NoNode: None}, result=_node, reads=True),
     Exists: Policy(repeats=True, result=lambda _, stat: stat is not None, reads=True),
-    Look: Policy(
+    GetWithZxid: Policy(
         repeats=True,
         result=lambda step, value: (None if value[0] is None else _node(step, value[0]), value[1]),
         reads=True,
     ),
-    WatchTree: Policy(repeats=False),
+    WatchRecursive: Policy(repeats=False),
     Sync: Policy(repeats=True, answers={NoNode: None}),
 }
 
@@ -469,8 +469,8 @@ Request: TypeAlias = (
     | Sync
     | Get
     | Exists
-    | Look
-    | WatchTree
+    | GetWithZxid
+    | WatchRecursive
 )
 Operation: TypeAlias = (
     Request
@@ -479,13 +479,13 @@ Operation: TypeAlias = (
     | WaitGone
     | Watch
     | Wait
-    | WaitTree
+    | WaitRecursive
     | Grant
-    | Prove
+    | ProveLease
     | SuspendHold
     | MarkDeleted
     | MarkMissing
-    | Keep
+    | DetachTicket
     | Discard
 )
 T = TypeVar("T")

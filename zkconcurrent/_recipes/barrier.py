@@ -64,7 +64,7 @@ _FIELDS = {"parties", "generation", "failed", "acting"}
 _SEATS_FIELDS = {"seats", "gone"}
 
 
-class State(NamedTuple):
+class BarrierContent(NamedTuple):
     """The content of the state's node, with the node's version.
 
     Attributes:
@@ -85,7 +85,7 @@ class State(NamedTuple):
     born: int = 0
 
     @classmethod
-    def read(cls, path: str, node: Node) -> State:
+    def read(cls, path: str, node: Node) -> BarrierContent:
         """Parse the node.
 
         Raises:
@@ -117,25 +117,25 @@ class State(NamedTuple):
         forgotten = len(self.failed) == REMEMBERED and generation < self.failed[0]
         return generation < self.generation and generation not in self.failed and not forgotten
 
-    def act(self) -> State:
+    def act(self) -> BarrierContent:
         """Return the next state once all parties have arrived and the last must run its action first."""
         return self._replace(acting=True, version=next_version(self.version))
 
-    def trip(self) -> State:
+    def trip(self) -> BarrierContent:
         """Return the next state when the barrier trips."""
         return self._replace(generation=self.generation + 1, acting=False, version=next_version(self.version))
 
-    def fail(self) -> State:
+    def fail(self) -> BarrierContent:
         """Return the next state when the current generation breaks."""
         failed = self.failed if self.broken else (*self.failed, self.generation)[-REMEMBERED:]
         return self._replace(failed=failed, acting=False, version=next_version(self.version))
 
-    def reset(self) -> State:
+    def reset(self) -> BarrierContent:
         """Return the next state of a reset: the current generation fails, and the next begins."""
         return self.fail()._replace(generation=self.generation + 1)
 
 
-class Seats:
+class ArrivalIndexes:
     """The parties that complete a generation, by arrival index: the content of the generation's node.
 
     The party with the number n has seat n. If a party withdraws, its seat goes to the party with the lowest number that
@@ -161,7 +161,7 @@ class Seats:
         self.top = max([parties - 1, *self._seats])  # the number that completes the generation
 
     @classmethod
-    def read(cls, path: str, parties: int, node: Node) -> Seats:
+    def read(cls, path: str, parties: int, node: Node) -> ArrivalIndexes:
         """Parse the node.
 
         Raises:
@@ -194,7 +194,7 @@ class Seats:
         numbers = (self.passed.get(seat, seat) for seat in range(self.parties))
         return [number for number in numbers if number not in self.gone]
 
-    def withdraw(self, number: int, *, acting: bool) -> Seats:
+    def withdraw(self, number: int, *, acting: bool) -> ArrivalIndexes:
         """Return the seats once the party has withdrawn.
 
         Args:
@@ -203,12 +203,12 @@ class Seats:
         """
         seat = self.seat(number)
         if seat is None or acting:
-            return Seats(self.parties, self.passed, self.gone | {number})
+            return ArrivalIndexes(self.parties, self.passed, self.gone | {number})
         heir = self.top + 1
         while heir in self.gone:
             heir += 1
         gone = (each for each in self.gone if not self.top < each < heir)
-        return Seats(self.parties, {**self.passed, seat: heir}, frozenset(gone))
+        return ArrivalIndexes(self.parties, {**self.passed, seat: heir}, frozenset(gone))
 
 
 class View:
@@ -225,12 +225,12 @@ class View:
     def __init__(self, path: str, parties: int) -> None:
         self.path = path
         self.parties = parties
-        self.state: State | None = None
+        self.state: BarrierContent | None = None
         self.waiting = 0
         self.highest = -1
         self.notes = 0
 
-    def see(self, node: Node | None) -> State | None:
+    def see(self, node: Node | None) -> BarrierContent | None:
         """Record what was read of the state's node; return the state. Errors as `read`."""
         if node is None:
             return None
@@ -238,14 +238,14 @@ class View:
         self.note(state)
         return state
 
-    def read(self, node: Node) -> State:
+    def read(self, node: Node) -> BarrierContent:
         """Return what was read of the state's node.
 
         Raises:
             ForeignNodeError: the node is not a barrier's.
             ValueError: the barrier is for another number of parties.
         """
-        state = State.read(self.path, node)
+        state = BarrierContent.read(self.path, node)
         if state.parties != self.parties:
             raise ValueError(
                 f"the barrier {self.path!r} is for {state.parties} parties, not for {self.parties}: all clients must "
@@ -253,14 +253,14 @@ class View:
             )
         return state
 
-    def note(self, state: State, line: Collection[int] = (), highest: int = -1) -> None:
+    def note(self, state: BarrierContent, line: Collection[int] = (), highest: int = -1) -> None:
         """Record the state, and the line of the parties if that is known, with the highest number seen so far."""
         self.notes += 1
         self._show(state)
         if line and highest >= self.highest:  # otherwise a query has seen the parties later
             self.waiting, self.highest = min(len(line), self.parties), highest
 
-    def keep(self, state: State, line: Collection[int] | None, notes: int) -> None:
+    def keep(self, state: BarrierContent, line: Collection[int] | None, notes: int) -> None:
         """Record what a query has read, unless it may be older than what other calls have recorded since `notes`."""
         highest = max(line or (), default=-1)
         if self.notes == notes:
@@ -270,12 +270,12 @@ class View:
         if line is not None:
             self.waiting, self.highest = min(len(line), self.parties), max(self.highest, highest)
 
-    def _show(self, state: State) -> None:
+    def _show(self, state: BarrierContent) -> None:
         if not self._is_of(state):
             self.waiting, self.highest = 0, -1
         self.state = state
 
-    def _is_of(self, state: State) -> bool:
+    def _is_of(self, state: BarrierContent) -> bool:
         """Return whether a state is of the generation that was last seen, which goes on."""
         seen = self.state
         return (
@@ -304,7 +304,7 @@ class Party:
         seats: the seats of its generation, as the party last read them.
     """
 
-    def __init__(self, view: View, state: State, ticket: Ticket, acts: bool) -> None:
+    def __init__(self, view: View, state: BarrierContent, ticket: Ticket, acts: bool) -> None:
         self.view = view
         self.state = state
         self.generation = state.generation
@@ -315,7 +315,7 @@ class Party:
         self.line: dict[int, str] = {}
         self.trusts_first = False
         self.highest = 0
-        self.seats = Seats(view.parties)
+        self.seats = ArrivalIndexes(view.parties)
 
     @property
     def number(self) -> int:
@@ -375,7 +375,7 @@ class Party:
     def see_seats(self, node: Node | None) -> None:
         """Record what was read of the generation's node."""
         if node is not None:
-            self.seats = Seats.read(self.ticket.path, self.view.parties, node)
+            self.seats = ArrivalIndexes.read(self.ticket.path, self.view.parties, node)
 
     def note_line(self, names: Iterable[str], created: int = 0) -> None:
         """Record the parties that are there, and how many have arrived."""
@@ -707,17 +707,17 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
     return (yield from _break(party))
 
 
-def look(view: View) -> Recipe[State]:
+def look(view: View) -> Recipe[BarrierContent]:
     """Return the state, read behind a `sync`; create it if there is none."""
     while True:
         _, node = yield Sync(view.path), Get(view.path)
         state = view.see(node)
         if state is not None:
             return state
-        yield from make(view.path, State(view.parties).data)
+        yield from make(view.path, BarrierContent(view.parties).data)
 
 
-def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
+def read_state(view: View, counts: bool = False) -> Recipe[tuple[BarrierContent, int]]:
     """Return the state, read behind a `sync`, and how many parties wait if it `counts` them.
 
     The view keeps what was recorded meanwhile, which may be newer.
@@ -726,7 +726,7 @@ def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
     _, node = yield Sync(view.path), Get(view.path)
     if node is None:
         yield CheckChroot(view.path)
-    state: State = State(view.parties) if node is None else view.read(node)
+    state: BarrierContent = BarrierContent(view.parties) if node is None else view.read(node)
     line: Collection[int] | None = () if node is None else None
     if counts and node is not None and not state.broken:
         line = _line((yield Children(view.generation(state.generation))))
@@ -736,7 +736,7 @@ def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
 
 def abort(view: View, late: bool = False) -> Recipe[None]:
     """Break the barrier. If `late`, because of a deadline alone, leave it alone while an action runs."""
-    begun: State | None = None
+    begun: BarrierContent | None = None
     while True:
         state = yield from look(view)
         begun = begun or state
@@ -758,7 +758,7 @@ def reset(view: View) -> Recipe[None]:
         state = yield from look(view)
 
 
-def _write(view: View, state: State, changed: State) -> Recipe[bool]:
+def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
     """Change the state if it has not changed; False if it was not done, or is unknown: read the state again."""
     with suppress(ConnectionLost):
         if (yield Set(view.path, changed.data, state.version)):
@@ -776,9 +776,9 @@ def destroy(view: View) -> Recipe[Users]:
     while True:
         _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
         if node is None:
-            view.note(State(view.parties))
+            view.note(BarrierContent(view.parties))
             return []
-        State.read(view.path, node)
+        BarrierContent.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
         if foreign:
             raise foreign_child(view.path, foreign[0], "barrier")
@@ -786,7 +786,7 @@ def destroy(view: View) -> Recipe[Users]:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
             yield Delete(view.path, version=node.version)
-            view.note(State(view.parties))
+            view.note(BarrierContent(view.parties))
             return []
         except NotEmpty:
             inside = yield from users(view.path, [f"{view.path}/{name}" for name in names])

@@ -22,7 +22,7 @@ from .._protocol.operations import (
     NewTicket,
     NodeExists,
     NoNode,
-    Prove,
+    ProveLease,
     Recipe,
     Requeue,
     SuspendHold,
@@ -107,7 +107,7 @@ def keep(held: Ticket) -> Recipe[None]:
     """Make the suspended hold a hold again, unless its session is over."""
     try:
         while not (yield Grant(held)):
-            yield Prove(held)
+            yield ProveLease(held)
     except Requeue:
         return
 

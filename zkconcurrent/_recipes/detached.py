@@ -180,7 +180,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     in_doubt = False
     while True:
         try:
-            yield Multi(left, (Delete(ticket.node, ticket), detached), firm=True)
+            yield Multi(left, (Delete(ticket.node, ticket), detached), awaits_reply_past_deadline=True)
             break
         except NoNode:
             # The first request may have been applied since the look: a leader need not show what the same session has

@@ -58,7 +58,7 @@ READY = "ready"
 _PARTY = re.compile(r"(?:_c_[0-9a-f-]{36}-party--?[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\Z")
 
 
-class Sight(NamedTuple):
+class BarrierSnapshot(NamedTuple):
     """A look at a barrier.
 
     Attributes:
@@ -74,7 +74,7 @@ class Sight(NamedTuple):
     open: bool
 
     @classmethod
-    def of(cls, ticket: Ticket, node: Node | None, names: Sequence[str]) -> Sight:
+    def of(cls, ticket: Ticket, node: Node | None, names: Sequence[str]) -> BarrierSnapshot:
         """Return what was read.
 
         Raises:
@@ -104,7 +104,7 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
                 if watched:
                     del sight  # as in `queue.acquire`
                     yield Wait(ticket)
-                sight = Sight.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
+                sight = BarrierSnapshot.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
                 watched = True
             return ticket, True, None
         except Requeue:
@@ -117,7 +117,7 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
             return ticket, False, error
 
 
-def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:
+def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     """Create the party's node; a listing behind that has all that came before."""
     path = ticket.path
     own = CreateEphemeral(ticket, ROLE, data)
@@ -131,7 +131,7 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:
         except ConnectionLost:
             yield from find(ticket)
             node, names = yield Get(path, ticket), Children(path, ticket)
-        sight = Sight.of(ticket, node, names)
+        sight = BarrierSnapshot.of(ticket, node, names)
         for name in names:
             if name != READY and not _PARTY.match(name):
                 raise foreign_child(path, name, "double barrier")
@@ -140,12 +140,12 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:
         return sight
 
 
-def _look(ticket: Ticket) -> Recipe[Sight]:
+def _look(ticket: Ticket) -> Recipe[BarrierSnapshot]:
     path = ticket.path
-    return Sight.of(ticket, *(yield Get(path, ticket), Children(path, ticket)))
+    return BarrierSnapshot.of(ticket, *(yield Get(path, ticket), Children(path, ticket)))
 
 
-def _open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
+def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Open the barrier, unless a party has given up meanwhile; look again.
 
     Our own node is checked, so a `multi` that slips into the next session fails.
@@ -158,7 +158,7 @@ def _open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
     return sight._replace(open=True)
 
 
-def _close_if_left_open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
+def _close_if_left_open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Remove `ready` if all parties that it let in are gone: they have died, so none of them could remove it.
 
     A late party, which comes while one of these is inside, makes `ready` anew, and so becomes one of them.
@@ -221,7 +221,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
     """
     path = ticket.path
     _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
-    sight = Sight.of(ticket, node, names)
+    sight = BarrierSnapshot.of(ticket, node, names)
     try:
         while True:
             others = set(sight.parties) - {ticket.name}

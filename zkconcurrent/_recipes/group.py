@@ -22,10 +22,10 @@ from .._protocol.operations import (
     Container,
     Create,
     Delete,
+    DetachTicket,
     Discard,
     Exists,
     Get,
-    Keep,
     MarkDeleted,
     Multi,
     NewTicket,
@@ -131,7 +131,7 @@ def _join(member: Member) -> Recipe[bool]:
             while member.wanted:
                 czxid, session, may_be_ours = yield from _create(member, ticket)
                 if may_be_ours and session == ticket.session:
-                    yield Keep(ticket)
+                    yield DetachTicket(ticket)
                     ticket.queued_as(member.id, czxid)
                     ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
                     member.ticket, member.doubt = ticket, False

@@ -25,7 +25,7 @@ from .._protocol.operations import (
     NodeExists,
     NodeGone,
     NoNode,
-    Prove,
+    ProveLease,
     Recipe,
     Requeue,
     Sync,
@@ -57,7 +57,7 @@ def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) 
                 if not ahead:  # the first in the queue holds
                     if (yield Grant(ticket)):
                         return ticket
-                    yield Prove(ticket)
+                    yield ProveLease(ticket)
                     names = yield listing
                 else:
                     names = ()  # while n wait, they would keep n listings of n names
@@ -83,7 +83,7 @@ def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = No
         while not blockers(ticket.name, names, rule):
             if (yield Grant(ticket)):
                 return ticket
-            yield Prove(ticket)
+            yield ProveLease(ticket)
             names = yield Children(path, ticket)
             check(ticket, names, rule)
         yield Discard(ticket)
@@ -179,7 +179,7 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
                 yield from find(ticket)
             ticket.token = writer.token  # two nodes, one hold to fence
             while not (yield Grant(ticket)):
-                yield Prove(ticket)
+                yield ProveLease(ticket)
             return ticket
         except NoNode:
             yield Discard(ticket)

@@ -104,7 +104,7 @@ class FirstLook:
             self.done = True
 
     def look(self) -> Recipe[None]:
-        """Look, now; errors as `take`."""
+        """GetWithZxid, now; errors as `take`."""
         self.take([(yield Children(self.path))])
 
     def missing(self, *parts: Container | Create) -> Recipe[Lacking]:

@@ -29,10 +29,10 @@ from .._protocol.operations import (
     CreatePersistent,
     DeadlinePassed,
     Delete,
+    DetachTicket,
     Discard,
     Failure,
     Get,
-    Keep,
     Multi,
     NewTicket,
     Node,
@@ -54,8 +54,8 @@ FEW = 500
 UNTOUCHED = 86_400.0  # seconds after which a receipt is of a client that is gone
 
 
-class Unknown(Exception):
-    """The receipt was removed before it could tell whether a `multi` was applied."""
+class OutcomeLost(Exception):
+    """It is unknown whether a `multi` was applied: its reply was lost, and the node that would tell is gone."""
 
 
 class Receipt:
@@ -90,7 +90,7 @@ class Receipt:
             self.session = session  # last: after an interrupt in between, this is done again
 
 
-class Ledger:
+class ReceiptPool:
     """The receipts of one client at one primitive. Its containers change in single steps, so no lock guards it.
 
     Attributes:
@@ -137,7 +137,7 @@ class Ledger:
         """Forget all that was seen of the primitive: a receipt is gone, so the primitive may have been made anew."""
 
 
-class Sent(NamedTuple):
+class InDoubt(NamedTuple):
     """A `multi` for which it is unknown whether it was applied.
 
     Attributes:
@@ -151,11 +151,11 @@ class Sent(NamedTuple):
     session: int
 
 
-class Undertaking:
+class PendingWrite:
     """The changes that one call has under way, so that they can be settled if the call ends early.
 
     Attributes:
-        desk: the receipts of this client.
+        view: the receipts of this client.
         label: the data of this client's nodes: a JSON object.
         receipt: the receipt in use.
         sent: the `multi` for which it is unknown whether it was applied; cleared last, once the outcome is noted.
@@ -169,17 +169,17 @@ class Undertaking:
 
     decides_anew = False
 
-    def __init__(self, desk: Ledger, label: bytes) -> None:
-        self.desk = desk
+    def __init__(self, view: ReceiptPool, label: bytes) -> None:
+        self.view = view
         self.label = label
         self.receipt: Receipt | None = None
-        self.sent: Sent | None = None
+        self.sent: InDoubt | None = None
         self.applied = False
         self.session = 0
         self.over = False
         self.unknown = False
 
-    def note_applied(self, receipt: Receipt, sent: Sent) -> None:
+    def note_applied(self, receipt: Receipt, sent: InDoubt) -> None:
         """Note that a `multi` was applied; again, if that was interrupted."""
         self.applied = True  # first: see `task_done`
         self.session = sent.session
@@ -201,16 +201,16 @@ class Undertaking:
         """
         receipt, self.receipt = self.receipt, None
         if receipt is not None:
-            self.desk.idle.append(receipt)
+            self.view.idle.append(receipt)
 
 
 def write(
-    errand: Undertaking, parts: tuple[Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
+    pending_write: PendingWrite, parts: tuple[Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
 ) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
     Args:
-        errand: what the call has under way.
+        pending_write: what the call has under way.
         parts: the operations.
         count: what to add to the number of unfinished items.
         session: the session in which it must be applied; 0 for any.
@@ -220,41 +220,43 @@ def write(
         Failure: nothing was applied, as the operation with the number in `part` failed.
         SessionExpired: nothing was applied, and that session is over.
         ForeignNodeError: nothing was applied, as a node to be deleted has children.
-        Unknown: it is unknown whether it was applied.
+        OutcomeLost: it is unknown whether it was applied.
     """
     why: list[Exception] = []  # a variable and the traceback of what is raised would keep each other alive
     while True:
-        receipt = yield from ready(errand)
+        receipt = yield from ready(pending_write)
         member = receipt.member
         assert member is not None
         if session not in (0, member.session):
             why = [SessionExpired()]
         if doubt:
-            landed = yield from moved(errand, receipt)
+            landed = yield from moved(pending_write, receipt)
             if landed:
                 return None
             doubt = landed is None
         if why:
             if doubt and not (yield from burn(receipt)):
                 continue
-            errand.sent = None
+            pending_write.sent = None
             raise why.pop()
-        mine: tuple[Part, ...] = (Check(member.node),) if errand.desk.members else ()
+        mine: tuple[Part, ...] = (Check(member.node),) if pending_write.view.members else ()
         if count:
-            mine = (Set(member.node, member_data(errand.label, receipt.unfinished - receipt.before + count), -1),)
-        step = Multi(member, (*mine, *parts, Set(receipt.path, b"", receipt.version)), firm=True)
-        errand.sent = sent = Sent(receipt.version, receipt.unfinished + count, member.session)
+            mine = (
+                Set(member.node, member_data(pending_write.label, receipt.unfinished - receipt.before + count), -1),
+            )
+        step = Multi(member, (*mine, *parts, Set(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True)
+        pending_write.sent = sent = InDoubt(receipt.version, receipt.unfinished + count, member.session)
         try:
             results = yield step
         except DeadlinePassed as passed:
             if passed.unsent and not doubt:
-                errand.sent = None
+                pending_write.sent = None
             raise
         except (ConnectionLost, Requeue):
             doubt = True
         except Failure as failed:
             if not doubt:
-                errand.sent = None
+                pending_write.sent = None
             part = (failed.part or 0) - len(mine)
             if part < 0:  # our member is gone: its session is over, or an operator deleted it
                 yield Discard(member)
@@ -266,40 +268,40 @@ def write(
                 why = [failed.with_traceback(None)]
             elif not doubt:  # our receipt is gone
                 receipt.path = ""
-                errand.desk.forget()
-                if errand.decides_anew:
+                pending_write.view.forget()
+                if pending_write.decides_anew:
                     failed.part = part
                     why = [failed.with_traceback(None)]
         except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
             if not doubt:  # it was refused: nothing was applied, unless an earlier attempt was
-                errand.sent = None
+                pending_write.sent = None
             raise
         else:
-            errand.note_applied(receipt, sent)
+            pending_write.note_applied(receipt, sent)
             return results[len(mine) : -1]  # type: ignore[no-any-return]
 
 
-def moved(errand: Undertaking, receipt: Receipt) -> Recipe[bool | None]:
+def moved(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
     """Return whether the `multi` in doubt was applied: False if it can't be any more, None if it may be still.
 
     Raises:
-        Unknown: the receipt is gone.
+        OutcomeLost: the receipt is gone.
     """
     _, node = yield Sync(receipt.path), Get(receipt.path)
-    sent = errand.sent
+    sent = pending_write.sent
     assert sent is not None
     if node is None:
         receipt.path = ""
-        errand.desk.forget()
-        errand.unknown, errand.sent = True, None
-        raise Unknown
+        pending_write.view.forget()
+        pending_write.unknown, pending_write.sent = True, None
+        raise OutcomeLost
     if node.version == sent.version:
         return None
     if node.data != BURNT:
-        errand.note_applied(receipt, sent)
+        pending_write.note_applied(receipt, sent)
         return True
     receipt.version = node.version
-    errand.sent = None
+    pending_write.sent = None
     return False
 
 
@@ -317,51 +319,51 @@ def burn(receipt: Receipt) -> Recipe[bool]:
     return False
 
 
-def ready(errand: Undertaking) -> Recipe[Receipt]:
+def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
     """Return a receipt, whose member is of the present session as far as is known."""
-    desk = errand.desk
-    if not desk.laid_out:
-        yield from desk.lay_out()
-    if errand.receipt is None:
-        errand.receipt = desk.take_receipt()
-    receipt = errand.receipt
+    view = pending_write.view
+    if not view.laid_out:
+        yield from view.lay_out()
+    if pending_write.receipt is None:
+        pending_write.receipt = view.take_receipt()
+    receipt = pending_write.receipt
     # The path last: an interrupt in between must not leave it with another node's version.
     if not receipt.path:
-        path, receipt.version = desk.take_spare()
+        path, receipt.version = view.take_spare()
         receipt.seen, receipt.path = None, path
     while not receipt.path:
-        ticket: Ticket = yield NewTicket(desk.folder)
+        ticket: Ticket = yield NewTicket(view.folder)
         yield Discard(ticket)  # only its unique name is needed: a receipt belongs to no session
-        path = f"{desk.folder}/{ticket.prefix[len('_c_') : -1]}"
+        path = f"{view.folder}/{ticket.prefix[len('_c_') : -1]}"
         try:
-            _, folder, node = yield CreatePersistent(path, b""), Get(desk.folder), Get(path)
+            _, folder, node = yield CreatePersistent(path, b""), Get(view.folder), Get(path)
         except NoNode:
-            yield from desk.lay_out()
+            yield from view.lay_out()
             continue
         receipt.version, receipt.seen, receipt.path = 0, None, path
-        if len(desk.receipts) == 1 and folder is not None and node is not None:
+        if len(view.receipts) == 1 and folder is not None and node is not None:
             yield from sweep(path, folder, node)
     while receipt.member is None or receipt.member.changed or receipt.member.state is not State.QUEUED:
         if receipt.member is not None:
             yield Discard(receipt.member)
             receipt.member = None
-        ticket = yield NewTicket(desk.members or desk.folder)
+        ticket = yield NewTicket(view.members or view.folder)
         receipt.begin(ticket.session)
         try:
             try:
-                if desk.members:
-                    data = member_data(errand.label, receipt.unfinished - receipt.before)
+                if view.members:
+                    data = member_data(pending_write.label, receipt.unfinished - receipt.before)
                     yield CreateEphemeral(ticket, "member-", data)
             except ConnectionLost:
                 yield from find(ticket)
         except NoNode:
             yield Discard(ticket)
-            yield from desk.lay_out()
+            yield from view.lay_out()
         except Requeue:
             yield Discard(ticket)
         else:
             receipt.member = ticket  # first: an interrupt in between discards the ticket, as the call's
-            yield Keep(ticket)
+            yield DetachTicket(ticket)
     return receipt
 
 

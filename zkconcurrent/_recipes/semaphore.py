@@ -28,7 +28,7 @@ from .._protocol.operations import (
     NodeGone,
     NoNode,
     Operation,
-    Prove,
+    ProveLease,
     Recipe,
     Requeue,
     SessionExpired,
@@ -76,7 +76,7 @@ class Layout(NamedTuple):
         return f"{self.path}/permits"
 
 
-class Sight(NamedTuple):
+class SemaphoreSnapshot(NamedTuple):
     """A look at a semaphore. The client read the queue first, then the leases, and only then the number of permits."""
 
     queue: Sequence[str]
@@ -165,7 +165,7 @@ def acquire(
                 yield Discard(each)
 
 
-def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
+def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
     """Create the ticket's node at the tail of the queue; return the look that follows.
 
     Raises:
@@ -193,7 +193,9 @@ def reads(at: Layout, ticket: Ticket | None) -> tuple[Children | Get, ...]:
     return (Children(at.locks, ticket), Children(at.leases, ticket), *permits)
 
 
-def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[Any] | None = None) -> Recipe[Sight]:
+def look(
+    at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[Any] | None = None
+) -> Recipe[SemaphoreSnapshot]:
     """Read a whole semaphore, behind other operations, if any.
 
     Args:
@@ -218,7 +220,7 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         if node is None and ticket is None:
             yield CheckChroot(at.path)
         if node is not None or ticket is None:
-            return Sight(queue, leases, there)
+            return SemaphoreSnapshot(queue, leases, there)
         before, seen = (), None
         yield from lay_out(*shared(at), first=at.first)  # the first client sets the value
 
@@ -358,7 +360,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
             break
     for lease in leases:
         while not (yield Grant(lease)):
-            yield Prove(lease)
+            yield ProveLease(lease)
     if any(lease.state is not State.HELD for lease in leases):
         raise Requeue  # the session's lease ran out in between
 
@@ -432,6 +434,6 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
             return permits
 
 
-def ask(at: Layout) -> Recipe[Sight]:
+def ask(at: Layout) -> Recipe[SemaphoreSnapshot]:
     """Look at a whole semaphore, behind a `sync`."""
     return look(at, None, Sync(at.path))

@@ -47,7 +47,7 @@ from .._protocol.ticket import Ticket
 from .destroy import Users, there
 from .lock import join
 from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
-from .receipts import Ledger, Undertaking, burn, moved, ready, write
+from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
 PATIENCE = 3  # conflicts
 RECEIPTS, QUEUE = FOLDERS["SharedValue"]
@@ -111,7 +111,7 @@ def parts(at: Layout) -> tuple[Create, Container, Container]:
     return Create(at.path, at.initial), Container(at.receipts), Container(at.queue)
 
 
-class Register(Ledger):
+class ValueView(ReceiptPool):
     """The state of one value that all threads of a client share.
 
     Attributes:
@@ -168,14 +168,14 @@ class Change:
         self.decide = decide
         self.alone = alone
         self.wake: Callable[[], None] = _nothing
-        self.batch: Batch | None = None
+        self.batch: ValueBatch | None = None
         self.gone = False
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
 
 
-class Batch(Undertaking):
+class ValueBatch(PendingWrite):
     """Changes that one `multi` applies; each is decided on the value that the change before it leaves.
 
     Attributes:
@@ -190,7 +190,7 @@ class Batch(Undertaking):
 
     decides_anew = True
 
-    def __init__(self, register: Register, label: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
+    def __init__(self, register: ValueView, label: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
         super().__init__(register, label)
         self.at = register.at
         self.queues = queues
@@ -239,11 +239,11 @@ def look(at: Layout) -> Recipe[bytes]:
     return node.data  # type: ignore[no-any-return]
 
 
-def apply(batch: Batch) -> Recipe[bool]:
+def apply(batch: ValueBatch) -> Recipe[bool]:
     """Apply a batch.
 
     Raises:
-        Unknown: the receipt was removed, so it is unknown whether the batch was applied.
+        OutcomeLost: the receipt was removed, so it is unknown whether the batch was applied.
         ForeignNodeError: the path belongs to something else.
     """
     at, conflicts = batch.at, 0
@@ -253,7 +253,7 @@ def apply(batch: Batch) -> Recipe[bool]:
         if looked:
             _, node, queue = yield Sync(at.path), Get(at.path), Children(at.queue)
             if node is None:
-                batch.desk.laid_out = False  # destroyed just now
+                batch.view.laid_out = False  # destroyed just now
                 continue
             at.check(node)
             receipt.seen = Seen(node.data, node.version)
@@ -268,7 +268,7 @@ def apply(batch: Batch) -> Recipe[bool]:
         conflicts += 1
 
 
-def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
+def attempt(batch: ValueBatch, *leaving: Delete, looked: bool) -> Recipe[bool]:
     """Decide and write, once; False if the batch must be decided anew.
 
     Args:
@@ -300,14 +300,14 @@ def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
     return True
 
 
-def apply_in_turn(batch: Batch) -> Recipe[bool]:
+def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
     """Apply a batch once its client is first in the queue: then only clients that have not seen the queue compete."""
     at = batch.at
     while True:
         ticket: Ticket = yield NewTicket(at.queue)
         listing = Children(at.queue, ticket)
         try:
-            names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.desk.lay_out)
+            names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.view.lay_out)
             while ahead := blockers(ticket.name, names, MUTEX):
                 names = ()  # as in `queue.acquire`
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
@@ -319,7 +319,7 @@ def apply_in_turn(batch: Batch) -> Recipe[bool]:
                 receipt = yield from ready(batch)
                 _, node = yield Sync(at.path), Get(at.path)
                 if node is None:
-                    batch.desk.laid_out = False
+                    batch.view.laid_out = False
                     continue
                 at.check(node)
                 receipt.seen = Seen(node.data, node.version)
@@ -330,11 +330,11 @@ def apply_in_turn(batch: Batch) -> Recipe[bool]:
             yield Discard(ticket)
 
 
-def settle(batch: Batch) -> Recipe[bool]:
+def settle(batch: ValueBatch) -> Recipe[bool]:
     """Find out whether a batch was applied whose call has ended before its time; if it was not, it never will be.
 
     Raises:
-        Unknown: the receipt is gone.
+        OutcomeLost: the receipt is gone.
     """
     receipt = batch.receipt
     while batch.sent is not None and receipt is not None:
@@ -398,7 +398,7 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
     check_folders(at.path, names, "SharedValue")
 
 
-def destroy(register: Register) -> Recipe[Users]:
+def destroy(register: ValueView) -> Recipe[Users]:
     """Remove the value and its receipts, unless clients queue for it; return these clients' nodes.
 
     Raises:

@@ -63,7 +63,7 @@ class _Number:
         return mine.setdefault("number", life.number)
 
 
-class Held(Protocol):
+class ReleasesAtEnd(Protocol):
     """An object that has holds at a path, and releases the holds of a task that has ended."""
 
     path: str
@@ -82,10 +82,10 @@ class _TaskLife(_Life):
         super().__init__(next(_numbers), 0)
         self.ident = self.number
         self.task = weakref.ref(task)
-        self.held: weakref.WeakSet[Held] | None = None
+        self.held: weakref.WeakSet[ReleasesAtEnd] | None = None
 
 
-def release_at_end(owner: int, held: Held) -> None:
+def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
     """Have what the running task holds at a path, or will hold, released when the task ends."""
     life = _living[owner]
     assert isinstance(life, _TaskLife)
@@ -98,7 +98,7 @@ def release_at_end(owner: int, held: Held) -> None:
     life.held.add(held)
 
 
-def _end(held: weakref.WeakSet[Held], owner: int, name: str, gone: object) -> None:
+def _end(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, gone: object) -> None:
     """Release what a task holds that is done, or was thrown away with its loop; of the latter, asyncio warns."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]

@@ -19,10 +19,10 @@ from .._recipes.barrier import (
     abort,
     destroy,
     finish,
-    glance,
     leave,
     most_parties,
     outlast,
+    read_state,
     reset,
     wait,
     withdraw,
@@ -231,12 +231,12 @@ class Barrier(Primitive):
     @property
     def n_waiting(self) -> int:
         """The number of parties that wait; asks the leader. Cost: 3 reads, in 2 round trips."""
-        return self._run(glance(self._view, counts=True), lambda seen: seen[1])
+        return self._run(read_state(self._view, counts=True), lambda seen: seen[1])
 
     @property
     def broken(self) -> bool:
         """Whether the barrier is broken; asks the leader. Cost: 2 reads, pipelined."""
-        return self._run(glance(self._view), lambda seen: seen[0].broken)
+        return self._run(read_state(self._view), lambda seen: seen[0].broken)
 
     def __repr__(self) -> str:
         state = self._view.state

@@ -13,13 +13,13 @@ from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.waiting import FRAMES, Steps, check_depth
 from .base.cancel import cancel_waits
-from .base.lock_base import Acquirable, Line
+from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.primitive import kind_of, node_data
 
 LONGEST_OWNER = 1000  # characters: the owner is in the data of each node
 
 
-class DetachedLock(Line, Acquirable):
+class DetachedLock(QueuedPrimitive, Acquirable):
     """A lock that a named owner holds until it is released, even if the process dies or loses its session.
 
     The program chooses the owner's name, such as that of a job. All threads and processes with that name are one owner:
@@ -188,7 +188,7 @@ class DetachedLock(Line, Acquirable):
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""
         self._session.check_not_forked(self._path)
-        return cancel_waits(self._session.calls, self._line_key)
+        return cancel_waits(self._session.calls, self._queue_key)
 
     def __repr__(self) -> str:
         state = "unlocked" if self._mine() is None else "locked"

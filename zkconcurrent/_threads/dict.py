@@ -118,7 +118,7 @@ class Dict(MapBase, MutableMapping[str, V]):
 
     def _put(self, key: str, value: V) -> None:
         key, data = self._check_key(key), self._encode(value)
-        return self._write(lambda flight: write.put(flight, key, data), discard_result)
+        return self._write(lambda map_write: write.put(map_write, key, data), discard_result)
 
     def __delitem__(self, key: str) -> None:
         self._delete(key)
@@ -131,7 +131,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         if not isinstance(key, str) or not key:
             raise KeyError(key)
         checked = self._check_key(key)
-        return self._write(lambda flight: write.delete(flight, checked), deleted)
+        return self._write(lambda map_write: write.delete(map_write, checked), deleted)
 
     def update(self, other: Any = (), /, **kwds: V) -> None:
         """Set the value of each key, one after the other."""
@@ -144,7 +144,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         def done(there: bytes | None) -> Any:
             return default if there is None else self._codec.decode(there)
 
-        return self._write(lambda flight: write.put_if_absent(flight, key, data), done)
+        return self._write(lambda map_write: write.put_if_absent(map_write, key, data), done)
 
     @overload
     def replace(self, key: str, value: V, /) -> bool: ...
@@ -160,12 +160,12 @@ class Dict(MapBase, MutableMapping[str, V]):
         """
         key, data = self._check_key(key), self._encode(old if new is _MISSING else new)
         matches = _anything if new is _MISSING else self._equals(old)
-        return self._write(lambda flight: write.replace(flight, key, data, matches), bool)
+        return self._write(lambda map_write: write.replace(map_write, key, data, matches), bool)
 
     def remove(self, key: str, value: V, /) -> bool:
         """Remove a key if it has that value; return whether it was removed. Atomic."""
         key, matches = self._check_key(key), self._equals(value)
-        return self._write(lambda flight: write.take(flight, key, matches), lambda found: found is not None)
+        return self._write(lambda map_write: write.take(map_write, key, matches), lambda found: found is not None)
 
     @overload
     def pop(self, key: str, /) -> V: ...
@@ -194,7 +194,7 @@ class Dict(MapBase, MutableMapping[str, V]):
             return default
 
         checked = self._check_key(key)
-        return self._write(lambda flight: write.take(flight, checked, decoded), popped)
+        return self._write(lambda map_write: write.take(map_write, checked, decoded), popped)
 
     def popitem(self) -> tuple[str, V]:
         """Remove an arbitrary entry and return its key and value. Only one client gets it.

@@ -12,7 +12,7 @@ from typing import Any
 from .._arguments.limits import check_positive
 from .._engine.driver import Call
 from .._engine.holds import PathState
-from .._engine.session import Dropped, Session
+from .._engine.session import LeftTickets, Session
 from .._errors import LockLostError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Requeue, SessionExpired
@@ -51,7 +51,7 @@ class DoubleBarrierState(PathState):
 def _drop_collected(dropped: Any, path: str, inside: dict[int, Ticket]) -> None:
     """Finalize the state: only queue the work, as a finalizer may run anywhere."""
     if inside:
-        dropped.append(Dropped([], list(inside.values())))
+        dropped.append(LeftTickets([], list(inside.values())))
         warnings.warn(
             f"the last object of {path!r} was garbage collected while a party was inside", ResourceWarning, stacklevel=2
         )
@@ -266,7 +266,7 @@ class DoubleBarrier(Primitive):
         me = self._identity() if owner is None else owner
         ticket = inside.get(me)
         if ticket is not None and ticket.state is State.QUEUED and not session.forked:
-            session.dropped.append(Dropped([], [ticket]))
+            session.dropped.append(LeftTickets([], [ticket]))
             session.wake_keeper()
         inside.pop(me, None)  # last: an interrupt before must not lose the ticket
 

@@ -17,8 +17,8 @@ from .._protocol.ticket import State
 from .._recipes.election import Leader
 from .._runtime.public import public
 from .._runtime.waiting import insist
-from .base.candidacy import Seat
-from .base.primitive import HOST, ByName, kind_of, reports_loss
+from .base.candidacy import LeaderLock
+from .base.primitive import HOST, PickledByPath, kind_of, reports_loss
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,8 +57,8 @@ class Candidate(NamedTuple):
 class Term:
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
-    def __init__(self, seat: Seat, hold: Hold) -> None:
-        self._seat = seat
+    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
+        self._leader_lock = seat
         self._hold = hold
 
     @property
@@ -70,7 +70,7 @@ class Term:
             RuntimeError: the term has ended.
             ClientError: the process was forked; the term belongs to its parent.
         """
-        return self._seat._check_term(self._hold).ticket.token
+        return self._leader_lock._check_term(self._hold).ticket.token
 
     @property
     def lost(self) -> threading.Event:
@@ -79,9 +79,9 @@ class Term:
         Raises:
             ClientError: the process was forked; the term belongs to its parent.
         """
-        self._seat._session.check_not_forked(self._seat.path)
-        self._seat._session.check_lease()
-        with self._seat._session.lock:
+        self._leader_lock._session.check_not_forked(self._leader_lock.path)
+        self._leader_lock._session.check_lease()
+        with self._leader_lock._session.lock:
             return self._hold.loss.event
 
     def publish(self, data: bytes) -> None:
@@ -98,7 +98,7 @@ class Term:
             ClientError: the client can't be used here.
         """
         check_data(data)
-        return self._seat._publish(self._hold, data)
+        return self._leader_lock._publish(self._hold, data)
 
     def guard(self, transaction: Any) -> Any:
         """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
@@ -108,7 +108,7 @@ class Term:
             RuntimeError: the term has ended.
             ValueError: the transaction's client has another chroot, so it can't see the leader's node.
         """
-        return self._seat._guard(transaction, lambda: self._seat._check_term(self._hold))
+        return self._leader_lock._guard(transaction, lambda: self._leader_lock._check_term(self._hold))
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
@@ -117,15 +117,15 @@ class Term:
 class Leading:
     """A `with` block that leads; `Election.lead` makes it."""
 
-    def __init__(self, seat: Seat, timeout: float | None) -> None:
-        self._seat = seat
+    def __init__(self, seat: LeaderLock, timeout: float | None) -> None:
+        self._leader_lock = seat
         self._timeout = timeout
         self._hold: Hold | None = None
 
     def __enter__(self) -> Term:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
-        seat = self._seat
+        seat = self._leader_lock
         before = seat._mine()
         try:
             if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
@@ -142,8 +142,8 @@ class Leading:
     ) -> None:
         try:
             assert self._hold is not None
-            if not self._seat._session.forked:  # the term is the parent's
-                self._seat._release_level(self._hold)
+            if not self._leader_lock._session.forked:  # the term is the parent's
+                self._leader_lock._release_level(self._hold)
         except LockLostError:
             if reports_loss(kind):
                 raise
@@ -153,10 +153,10 @@ class Leading:
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            self._seat._drop(hold)
+            self._leader_lock._drop(hold)
 
 
-class Election(ByName):
+class Election(PickledByPath):
     """An election: one of the candidates of all processes that open the same path leads, in the order of arrival.
 
     A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
@@ -202,17 +202,17 @@ class Election(ByName):
     ) -> None:
         self._id, self._layout = id, layout  # None is another candidate in each process
         self._name = candidate_id(id)
-        self._seat = Seat(client, path, layout, self._name.encode())
+        self._leader_lock = LeaderLock(client, path, layout, self._name.encode())
 
     @property
     def client(self) -> KazooClient:
         """The kazoo client."""
-        return self._seat.client
+        return self._leader_lock.client
 
     @property
     def path(self) -> str:
         """The path. All processes that open it share this election."""
-        return self._seat.path
+        return self._leader_lock.path
 
     @property
     def id(self) -> str:
@@ -236,7 +236,7 @@ class Election(ByName):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used for an election of this layout.
         """
-        return Leading(self._seat, timeout)
+        return Leading(self._leader_lock, timeout)
 
     def run(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait until this candidate leads, and call a function; return its result. The term ends with the call.
@@ -260,7 +260,7 @@ class Election(ByName):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has candidates of the other layout, or other nodes.
         """
-        return self._seat.stand()
+        return self._leader_lock.stand()
 
     def withdraw(self) -> None:
         """End the candidacy that `stand` has begun, and its term if there is one; otherwise do nothing.
@@ -272,14 +272,14 @@ class Election(ByName):
         Raises:
             ClientError: the process was forked; the candidacy belongs to its parent.
         """
-        return self._seat.withdraw()
+        return self._leader_lock.withdraw()
 
     def is_leader(self) -> bool:
         """Return whether this client leads: by `stand`, or in a block of any of its threads. Sends nothing.
 
         The result is False while ZooKeeper is out of reach, even if the term may survive the outage.
         """
-        return self._seat.leads()
+        return self._leader_lock.leads()
 
     def wait(self, timeout: float | None = None) -> Term | None:
         """Wait until the candidacy that `stand` has begun leads; return its term.
@@ -298,7 +298,7 @@ class Election(ByName):
                 wait, without a timeout, for the thread that it has interrupted.
             ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.
         """
-        return self._seat.wait(timeout, lambda hold: Term(self._seat, hold))
+        return self._leader_lock.wait(timeout, lambda hold: Term(self._leader_lock, hold))
 
     # -- to look -------------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class Election(ByName):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has candidates of the other layout, or other nodes.
         """
-        return self._seat._look(self._candidate)
+        return self._leader_lock._look(self._candidate)
 
     def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server; errors as `leader`.
@@ -317,7 +317,7 @@ class Election(ByName):
         Cost: 2 + n reads for n candidates, in 2 round trips.
         """
         path = self.path
-        return self._seat._line(lambda line: [Candidate.of(path, *each) for each in line])
+        return self._leader_lock._line(lambda line: [Candidate.of(path, *each) for each in line])
 
     def observe(self) -> Iterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or of its data; None while there is none.
@@ -327,14 +327,14 @@ class Election(ByName):
         """
         seen: tuple[Leader] | None = None
         while True:
-            seen = self._seat._follow(seen)
+            seen = self._leader_lock._follow(seen)
             yield self._candidate(seen[0])
 
     def _candidate(self, leader: Leader) -> Candidate | None:
         return None if leader is None else Candidate.of(self.path, *leader)
 
     def __repr__(self) -> str:
-        return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._seat._standing()}>"
+        return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._leader_lock._standing()}>"
 
 
 def candidate_id(id: object) -> str:  # noqa: A002

@@ -22,17 +22,17 @@ from .lock import Lock
 from .rlock import RLock
 
 T = TypeVar("T")
-Levels: TypeAlias = "list[tuple[LockBase, Hold, int]]"
+HoldDepths: TypeAlias = "list[tuple[LockBase, Hold, int]]"
 """Holds of locks, and the depth of each: what an acquire or a release changes."""
 
-GivenUp: TypeAlias = "list[tuple[LockBase, Hold, Call]]"
+EndingHolds: TypeAlias = "list[tuple[LockBase, Hold, Call]]"
 """Holds that are being released, and the calls that wait until their nodes are gone."""
 
-Released: TypeAlias = "tuple[GivenUp, list[BaseException], int]"
+BegunRelease: TypeAlias = "tuple[EndingHolds, list[BaseException], int]"
 """The holds that are being released, the errors, and how many more may turn out to have been lost."""
 
 
-class Several(Named, Acquirable):
+class CompositeLock(Named, Acquirable):
     """A lock that consists of several locks, of any clients.
 
     Args:
@@ -68,7 +68,7 @@ class Several(Named, Acquirable):
         """The locks; those of a `MultiLock` in the order in which it acquires them."""
         return self._locks
 
-    def _levels(self) -> Levels:
+    def _levels(self) -> HoldDepths:
         """Return the caller's holds, for `restore`."""
         return levels((lock, hold) for lock in self._locks if (hold := lock._mine()) is not None)
 
@@ -90,10 +90,12 @@ class Several(Named, Acquirable):
         return self._await(calls, self._released_all(calls, *self._begin_release()))
 
     @abstractmethod
-    def _begin_release(self) -> Released:
+    def _begin_release(self) -> BegunRelease:
         """Release a level of each lock, without waiting."""
 
-    def _released_all(self, calls: Calls, given_up: GivenUp, errors: list[BaseException], spare: int) -> Steps[None]:
+    def _released_all(
+        self, calls: Calls, given_up: EndingHolds, errors: list[BaseException], spare: int
+    ) -> Steps[None]:
         """Wait until all nodes are gone; raise the first error, with the others as its notes."""
         waits = [Branch(lock._released(calls.add(call), hold)) for lock, hold, call in given_up]
         yield from together(waits, self._session.now)
@@ -168,29 +170,29 @@ def listed(locks: Iterable[T], kind: str) -> list[T]:
         raise TypeError(f"a {kind} takes a list of locks, such as [one, other], not {kind_of(locks)}") from None
 
 
-def levels(holds: Iterable[tuple[LockBase, Hold]]) -> Levels:
+def levels(holds: Iterable[tuple[LockBase, Hold]]) -> HoldDepths:
     """Return the present depth of each hold."""
     return [(lock, hold, hold.depth) for lock, hold in holds]
 
 
-def restore(before: Levels) -> None:
+def restore(before: HoldDepths) -> None:
     """Undo re-entrant acquires."""
     for _, hold, depth in before:
         hold.depth = depth
 
 
-def give_up(left: Levels, errors: list[BaseException]) -> GivenUp:
+def give_up(left: HoldDepths, errors: list[BaseException]) -> EndingHolds:
     """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it.
 
     Errors of signal handlers do not end this call, however many come: no later call could release the rest as a part of
     the whole.
     """
-    calls: GivenUp = []
+    calls: EndingHolds = []
     insist(lambda: _give_up_each(left, calls, errors))
     return calls
 
 
-def _give_up_each(left: Levels, calls: GivenUp, errors: list[BaseException]) -> None:
+def _give_up_each(left: HoldDepths, calls: EndingHolds, errors: list[BaseException]) -> None:
     """Release a level of each hold that is still at its recorded level."""
     while left:
         lock, hold, depth = left[0]

@@ -58,7 +58,7 @@ class Lock(LockBase):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        self._acquire_again()
+        self._reenter_or_check()
         call, steps = self._begin_acquire(blocking, timeout)
         return self._await(call, steps)
 

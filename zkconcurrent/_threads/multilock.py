@@ -16,12 +16,12 @@ from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_base import Contender, LockBase
-from .joint_lock import Levels, Released, Several, give_up, levels, listed, restore
+from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
 
 
-class MultiLock(Several):
+class MultiLock(CompositeLock):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
@@ -91,14 +91,14 @@ class MultiLock(Several):
         calls = Calls(self._session, partial(restore, before))
         return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
 
-    def _acquire_all(self, calls: Calls, before: Levels, wait: bool, deadline: float | None) -> Steps[bool]:
+    def _acquire_all(self, calls: Calls, before: HoldDepths, wait: bool, deadline: float | None) -> Steps[bool]:
         try:
             for lock in self._locks:
-                if lock._acquire_again():
+                if lock._reenter_or_check():
                     continue
                 call = calls.add(Call(lock._session, lock.path, lock._path_state))
                 if wait:
-                    calls.waits_for = self, lock._line_key
+                    calls.waits_for = self, lock._queue_key
                 # After the deadline, a free lock is still acquired.
                 if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
                     yield from _give_back(calls, before)
@@ -112,7 +112,7 @@ class MultiLock(Several):
             raise
         return True
 
-    def _check_all(self, before: Levels) -> None:
+    def _check_all(self, before: HoldDepths) -> None:
         """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
         holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
         if self._on_lost is not None:
@@ -122,7 +122,7 @@ class MultiLock(Several):
         for lock, hold in holds:
             lock._check(hold, owed.get(id(hold), 0))  # what this call has acquired, it gives back
 
-    def _begin_release(self) -> Released:
+    def _begin_release(self) -> BegunRelease:
         holds: list[tuple[LockBase, Hold]] = []
         errors: list[BaseException] = []
         for lock in reversed(self._locks):
@@ -205,7 +205,7 @@ def _order(lock: LockBase) -> tuple[Any, ...]:
     return (*lock._session.link.location(lock.path), lock._rule is READ, lock._rule.role)
 
 
-def _give_back(calls: Calls, before: Levels) -> Steps[None]:
+def _give_back(calls: Calls, before: HoldDepths) -> Steps[None]:
     """Undo all acquires, and wait until the nodes are gone."""
     restore(before)
     for call in reversed(calls.calls):

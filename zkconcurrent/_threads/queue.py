@@ -87,21 +87,21 @@ class Queue(QueueBase[T]):
             ClientError: the client can't be used here.
         """
         self._session.check_not_forked(self._path)  # else the parent's items would count as those of an earlier session
-        errand = self._errand("count")
+        item_call = self._item_call("count")
         state = self._path_state
 
         def steps(call: Call) -> Steps[None]:
-            while not state.finish_before(errand):
+            while not state.finish_before(item_call):
                 with suppress(SessionExpired):
-                    yield from call.run(manage.done(errand))
+                    yield from call.run(manage.done(item_call))
                     return
 
         try:
-            if not state.begin_to_finish(errand):
+            if not state.begin_to_finish(item_call):
                 raise ValueError("task_done() called too many times")
-            return self._do(errand, steps)
+            return self._do(item_call, steps)
         except BaseException:
-            state.leave(errand)  # an interrupt may have kept the steps from their beginning
+            state.leave(item_call)  # an interrupt may have kept the steps from their beginning
             raise
 
     def join(self) -> None:
@@ -114,8 +114,8 @@ class Queue(QueueBase[T]):
         return self._run(self._joining(), discard_result)
 
     def _joining(self) -> Recipe[bool]:
-        yield from self._desk.lay_out()
-        return (yield from manage.wait_until_done(self._desk))
+        yield from self._view.lay_out()
+        return (yield from manage.wait_until_done(self._view))
 
     def shutdown(self, immediate: bool = False) -> None:
         """Shut the queue down for good, for all processes: `put` raises ShutDown, and `get` does once no item is left.
@@ -123,7 +123,7 @@ class Queue(QueueBase[T]):
         Args:
             immediate: whether to remove the items, except those that consumers have claimed.
         """
-        return self._run(manage.shut_down(self._desk, immediate=immediate), discard_result)
+        return self._run(manage.shut_down(self._view, immediate=immediate), discard_result)
 
 
 class LifoQueue(Queue[T]):

@@ -21,7 +21,7 @@ from .._runtime.interrupted import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_base import LockBase
 from .base.side_by_side import Branch, together
-from .joint_lock import Levels, Released, Several, first_error, give_up, levels, listed, restore
+from .joint_lock import BegunRelease, CompositeLock, HoldDepths, first_error, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
 
@@ -31,7 +31,7 @@ LONGEST_PAUSE = 1.0
 SLOW_TRIES = 2  # the longest pause is at least this many times the slowest try: else most tries would collide
 
 
-class QuorumLock(Several):
+class QuorumLock(CompositeLock):
     """A lock that is held while more than half of its locks are held; each lock should be in another ZooKeeper service.
 
     It can be acquired, and stays held, while a minority of the services is down. Two contenders never hold it at once:
@@ -156,7 +156,7 @@ class QuorumLock(Several):
         finally:
             self._acquiring.discard(owner)
 
-    def _undo(self, owner: int, before: tuple[_Quorum, ...], there: Levels, waits: bool) -> None:
+    def _undo(self, owner: int, before: tuple[_Quorum, ...], there: HoldDepths, waits: bool) -> None:
         """Undo an abandoned acquire, except for what its calls undo themselves."""
         restore(there)
         if waits:
@@ -165,7 +165,7 @@ class QuorumLock(Several):
             if quorum not in before:
                 self._forget(quorum)
 
-    def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, there: Levels) -> Steps[bool]:
+    def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, there: HoldDepths) -> Steps[bool]:
         session, longest, until, slowest = self._session, FIRST_PAUSE, math.inf, 0.0
         while True:
             began = session.now()
@@ -200,7 +200,7 @@ class QuorumLock(Several):
                 if left < self._quorum:
                     raise
 
-    def _try_all(self, calls: Calls, owner: int, until: float, there: Levels) -> Steps[bool]:
+    def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
         quorum = _Quorum(self, owner)
         tries = [_Try(lock, calls, quorum) for lock in self._locks]
@@ -242,7 +242,7 @@ class QuorumLock(Several):
 
         return ends
 
-    def _give_back(self, calls: Calls, there: Levels, tries: Sequence[_Try]) -> Steps[None]:
+    def _give_back(self, calls: Calls, there: HoldDepths, tries: Sequence[_Try]) -> Steps[None]:
         """Undo all tries at once, and wait until the nodes are gone."""
         restore(there)
         mine = [each.call for each in tries if each.call in calls.calls]
@@ -269,7 +269,7 @@ class QuorumLock(Several):
         else:
             self._held.pop(quorum.owner, None)
 
-    def _begin_release(self) -> Released:
+    def _begin_release(self) -> BegunRelease:
         self._session.check_not_forked(self._locks[0].path)
         exiting = self._session.exiting
         quorum = self._mine() or (self._newest() if exiting else None)
@@ -420,9 +420,9 @@ class _Quorum:
     def __init__(self, lock: QuorumLock, owner: int) -> None:
         self.owner = owner
         self.parts: list[tuple[LockBase, Hold]] = []
-        self.left: Levels | None = None
+        self.left: HoldDepths | None = None
         self.loss = lock._next
-        self._listener: _Listener | None = None
+        self._listener: _QuorumLosses | None = None
 
     @property
     def alive(self) -> int:
@@ -435,7 +435,7 @@ class _Quorum:
 
     def listen(self, lock: QuorumLock) -> None:
         """Listen to the loss of each hold; a loss that has come already counts, too."""
-        self._listener = _Listener(lock, [hold.ticket for _, hold in self.parts], self.loss)
+        self._listener = _QuorumLosses(lock, [hold.ticket for _, hold in self.parts], self.loss)
         listen(self._listener, ((part._session, hold.loss) for part, hold in self.parts))
 
     def end(self) -> None:
@@ -449,7 +449,7 @@ class _Quorum:
             self._listener.given_up, self._listener.spare = given_up, spare
 
 
-class _Listener(ReportsOnce):
+class _QuorumLosses(ReportsOnce):
     """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
 
     Attributes:
@@ -495,7 +495,7 @@ class _Try(Branch[bool]):
         super().__init__(self._run(lock, quorum))
 
     def _run(self, lock: LockBase, quorum: _Quorum) -> Steps[bool]:
-        if not lock._acquire_again():
+        if not lock._reenter_or_check():
             steps = lock._acquire_steps(self.call, False, lock._session.now(), lock._identity(), 1)
             if not (yield from steps):
                 return False

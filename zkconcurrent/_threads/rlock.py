@@ -53,7 +53,7 @@ class RLock(LockBase):
             hold.depth += 1
             return True
         check_timeout(blocking, timeout)
-        if self._acquire_again():
+        if self._reenter_or_check():
             return True
         call, steps = self._begin_acquire(blocking, timeout)
         return self._await(call, steps)
@@ -64,7 +64,7 @@ class RLock(LockBase):
             raise not_held(self)
         return True
 
-    def _acquire_again(self) -> bool:
+    def _reenter_or_check(self) -> bool:
         hold = self._own()
         if hold is None:
             return False

@@ -13,11 +13,11 @@ from .._protocol.ticket import Ticket
 from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
-from .base.primitive import ByName, kind_of
+from .base.primitive import PickledByPath, kind_of
 from .rlock import RLock
 
 
-class ReadWriteLock(ByName):
+class ReadWriteLock(PickledByPath):
     """A pair of locks: any number of threads hold `read_lock` together; one thread holds `write_lock` alone.
 
     Both locks are granted in the order of arrival, so writers never starve: a reader waits for the writers that arrived

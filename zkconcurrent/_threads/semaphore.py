@@ -16,7 +16,7 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, PERMIT
 from .._recipes.destroy import Users, destroy, users
-from .._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, resize
+from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
 from .._runtime.event_loop import warn
 from .._runtime.waiting import FRAMES, Steps, check_depth, insist
 from .base.lock_base import Contender, LockBase
@@ -108,7 +108,7 @@ class Semaphore(LockBase):
         deadline = self._until(timeout if blocking else 0)
         wait = blocking and (timeout is None or timeout > 0)
         near_deadline = timeout is not None and timeout < self._session.patience
-        self._acquire_again()
+        self._reenter_or_check()
         call = self._call(cancellable=wait)
         return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
 
@@ -228,11 +228,11 @@ class Semaphore(LockBase):
         """
         return self._look(lambda sight: sight.free)
 
-    def _look(self, then: Callable[[Sight], T]) -> T:
+    def _look(self, then: Callable[[SemaphoreSnapshot], T]) -> T:
         state = self._path_state
         notes, grants = state.notes, state.grants
 
-        def looked(sight: Sight) -> T:
+        def looked(sight: SemaphoreSnapshot) -> T:
             if state.notes == notes:  # as in `_run_query`
                 state.last_seen = sight.size
             state.note_holders(PERMIT.role, sight.leases, grants)

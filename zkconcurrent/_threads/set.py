@@ -53,7 +53,7 @@ class Set(MapBase, MutableSet[str]):
         """
         key = self._check_key(value)
         add: Any = write.put if self._layout.ephemeral else write.put_if_absent
-        return self._write(lambda flight: add(flight, key, b""), discard_result)
+        return self._write(lambda map_write: add(map_write, key, b""), discard_result)
 
     def discard(self, value: str) -> None:
         """Remove an element, if it is there."""
@@ -74,7 +74,7 @@ class Set(MapBase, MutableSet[str]):
 
     def _discard(self, value: str, then: Callable[[bool], None]) -> None:
         key = self._check_key(value)
-        return self._write(lambda flight: write.delete(flight, key), then)
+        return self._write(lambda map_write: write.delete(map_write, key), then)
 
     def pop(self) -> str:
         """Remove an arbitrary element and return it. Only one client gets it.
@@ -83,6 +83,6 @@ class Set(MapBase, MutableSet[str]):
             KeyError: there are no elements.
         """
         for key in self:
-            if self._write(lambda flight, key=key: write.delete(flight, key), bool):  # type: ignore[misc]
+            if self._write(lambda map_write, key=key: write.delete(map_write, key), bool):  # type: ignore[misc]
                 return key
         raise KeyError(f"{self._path!r} has no elements")

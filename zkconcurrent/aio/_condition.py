@@ -98,7 +98,7 @@ class Condition(PrimitiveTwin):
     async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
             if wait.hold.claimant is not None:  # else it is the task's still
-                wait.call.desert()
+                wait.call.abandon_by_loop()
                 self._lock._core._path_state.end_blocks_of(wait.hold)
             return
         late = await resolve(self._core._restore_hold(wait, struck))

@@ -10,7 +10,7 @@ from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import public
-from .._threads.base.candidacy import Seat
+from .._threads.base.candidacy import LeaderLock
 from .._threads.base.primitive import kind_of
 from .._threads.election import Candidate, candidate_id, check_callable, check_data, term_state
 from ._losses import Holding, Lost
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _SeatCore(Tasks, Seat):
+class _SeatCore(Tasks, LeaderLock):
     """The lock of an election, owned by tasks."""
 
 
@@ -61,12 +61,12 @@ class Leading:
     """An `async with` block that leads; `Election.lead` makes it."""
 
     def __init__(self, seat: LockBase, timeout: float | None, cancel_on_loss: bool) -> None:
-        self._seat = seat
+        self._leader_lock = seat
         self._timeout = timeout
         self._holding = Holding(seat, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)
 
     async def __aenter__(self) -> Term:
-        core = self._seat._core
+        core = self._leader_lock._core
         try:
             await self._holding.__aenter__()
         except TimeoutError:
@@ -106,7 +106,7 @@ class Election(PrimitiveTwin):
     ) -> None:
         self._id = candidate_id(id)
         super().__init__(_SeatCore(client, path, layout, self._id.encode()))
-        self._seat = LockBase(self._core)
+        self._leader_lock = LockBase(self._core)
 
     @property
     def id(self) -> str:
@@ -130,7 +130,7 @@ class Election(PrimitiveTwin):
             LockLostError: the term was lost. The end of the block raises this.
             RuntimeError: the task leads already, or its client stands; so the task would wait for itself.
         """
-        return Leading(self._seat, timeout, cancel_on_loss)
+        return Leading(self._leader_lock, timeout, cancel_on_loss)
 
     async def run(self, func: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait until this candidate leads, and await an async function; return its result. The term ends with the call.

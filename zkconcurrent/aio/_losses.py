@@ -45,9 +45,9 @@ class Lost:
             listener.over = True
         return True
 
-    def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _Listener:
+    def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _LossCallback:
         """Have the running loop call a method when the loss comes; at once, if it has come already."""
-        listener = _Listener(asyncio.get_running_loop(), call, follows=follows)
+        listener = _LossCallback(asyncio.get_running_loop(), call, follows=follows)
         for session, loss in self._parts:
             with session.lock:
                 loss.add(listener)
@@ -56,7 +56,7 @@ class Lost:
         return listener
 
 
-class _Listener:
+class _LossCallback:
     """A method that a loop calls on a loss, while its object lives. The loss notifies it like a `JointLoss`.
 
     Attributes:
@@ -93,7 +93,7 @@ def follow(core: Any, before: Hold) -> None:
         return
     with core._session.lock:
         blocks = [
-            each for each in before.loss.listeners if isinstance(each, _Listener) and each.follows and not each.over
+            each for each in before.loss.listeners if isinstance(each, _LossCallback) and each.follows and not each.over
         ]
         told = [each for each in blocks if now.loss.add(each)]
     for each in told:
@@ -109,7 +109,7 @@ class Holding:
         self._blocking = blocking
         self._cancel_on_loss = cancel_on_loss
         self._task: asyncio.Task[Any] | None = None
-        self._listener: _Listener | None = None
+        self._listener: _LossCallback | None = None
         self._cancelled = False
         self._before = 0
 

@@ -11,14 +11,14 @@ from .._threads.base.primitive import kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import Tasks
-from ._twin import LockBase, Several
+from ._twin import CompositeLock, LockBase
 
 
 class _MultiLockCore(Tasks, _multilock.MultiLock):
     """`zkconcurrent.MultiLock`, owned by tasks."""
 
 
-class MultiLock(Several):
+class MultiLock(CompositeLock):
     """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
 
     Args:

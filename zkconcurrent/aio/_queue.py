@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .._arguments.codec import BYTES, JSON, Codec
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
-from .._recipes.queue.state import Errand
+from .._recipes.queue.state import ItemCall
 from .._runtime.identity import of_caller
 from .._runtime.public import public
 from .._runtime.waiting import Steps, wait_async
@@ -41,19 +41,19 @@ class _Errors(Tasks):
     _full: type[Exception] = QueueFull
     _shut_down: type[Exception] = QueueShutDown
 
-    def _await_errand(self, errand: Errand, call: Call, steps: Steps[Any]) -> Any:
-        return _PendingErrand(call, steps, self._path_state, errand)
+    def _await_errand(self, item_call: ItemCall, call: Call, steps: Steps[Any]) -> Any:
+        return _PendingErrand(call, steps, self._path_state, item_call)
 
 
 class _PendingErrand(Pending[Any]):
     """A call that has not begun. If it is cancelled, the task waits until the item under way is put back."""
 
-    __slots__ = ("errand", "state")
+    __slots__ = ("item_call", "state")
 
-    def __init__(self, call: Call, steps: Steps[Any], state: _queue_base.QueueState, errand: Errand) -> None:
+    def __init__(self, call: Call, steps: Steps[Any], state: _queue_base.QueueState, item_call: ItemCall) -> None:
         super().__init__(call, steps)
         self.state = state
-        self.errand = errand
+        self.item_call = item_call
 
     def __await__(self) -> Generator[Any, Any, Any]:
         try:
@@ -61,7 +61,7 @@ class _PendingErrand(Pending[Any]):
         except GeneratorExit:  # the loop is gone, and this task with it
             raise
         except BaseException as error:
-            yield from wait_async(*self.state.settled(self.errand, error)).__await__()
+            yield from wait_async(*self.state.settled(self.item_call, error)).__await__()
             raise
 
 

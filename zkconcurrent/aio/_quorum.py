@@ -10,14 +10,14 @@ from .._threads.base.primitive import kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import Tasks
-from ._twin import LockBase, Several
+from ._twin import CompositeLock, LockBase
 
 
 class _QuorumLockCore(Tasks, _quorum.QuorumLock):
     """`zkconcurrent.QuorumLock`, owned by tasks."""
 
 
-class QuorumLock(Several):
+class QuorumLock(CompositeLock):
     """A majority of several locks as one lock; see `zkconcurrent.QuorumLock`.
 
     Args:

@@ -10,7 +10,7 @@ from .._kazoo.link import KazooClient
 from .._runtime.identity import of_caller
 from .._threads import semaphore as _semaphore
 from ._losses import on_loop
-from ._tasks import Completion, Pending, Released, Tasks
+from ._tasks import Completion, Pending, ReleaseCompletion, Tasks
 from ._twin import LockBase, resolve
 
 
@@ -75,7 +75,7 @@ class Semaphore(LockBase):
         call, holds = core._release_permits(n)
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
-        return Released([(core, hold) for hold in holds])
+        return ReleaseCompletion([(core, hold) for hold in holds])
 
     def locked(self) -> bool:
         """Return whether no permit is free, as last seen; updated from the server at most once a second."""

@@ -10,7 +10,7 @@ from .._arguments.codec import BYTES, Codec
 from .._kazoo.link import KazooClient
 from .._recipes.value import Seen
 from .._threads import shared_value as _shared_value
-from .._threads.base.value_base import Turn
+from .._threads.base.value_base import Combiner
 from .._threads.shared_value import VersionedValue
 from ._tasks import Tasks
 from ._twin import PrimitiveTwin
@@ -21,9 +21,9 @@ T = TypeVar("T")
 class _PerLoop(Tasks):
     """The tasks of each loop make their changes together, so that a stuck loop delays only its own tasks."""
 
-    def _turn(self) -> Turn:
+    def _turn(self) -> Combiner:
         turns: Any = self._path_state.loops
-        turn: Turn = turns.setdefault(asyncio.get_running_loop(), Turn())
+        turn: Combiner = turns.setdefault(asyncio.get_running_loop(), Combiner())
         return turn
 
 

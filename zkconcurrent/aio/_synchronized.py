@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 from .._kazoo.link import KazooClient
 from .._local.aio import LocalNamespace
 from .._runtime.public import public
-from .._synchronized import Calls, Kind, LockedBy, calls_are
+from .._synchronized import DecoratedCalls, Kind, LockedBy, calls_are
 from ._namespace import Namespace, SharedNamespace
 from ._rlock import RLock
 
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
-Held: TypeAlias = "AbstractAsyncContextManager[Any, Any]"
+ReleasesAtEnd: TypeAlias = "AbstractAsyncContextManager[Any, Any]"
 
 
 @public
@@ -48,7 +48,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
 
     _namespaces = SharedNamespace, LocalNamespace
 
-    def __init__(self, where: Where | Held, path: str | None = None) -> None:
+    def __init__(self, where: Where | ReleasesAtEnd, path: str | None = None) -> None:
         super().__init__(where, path)
 
     def _is_lock(self, lock: object) -> bool:
@@ -76,30 +76,32 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         await self._entered.__aexit__(kind, error, traceback)
 
 
-async def _await(lock: Held, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _await(lock: ReleasesAtEnd, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Await a coroutine with the lock held."""
     async with lock:
         return await function(*args, **kwargs)
 
 
-def _coroutine(calls: Calls) -> Any:
+def _coroutine(calls: DecoratedCalls) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await calls.begin(args, kwargs)
 
     return call
 
 
-def _iterate(lock: Held, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _iterate(lock: ReleasesAtEnd, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Begin an async generator, which holds the lock while it runs, from its beginning to its end."""
     generator = function(*args, **kwargs)
     return _relay(lambda: (lock, generator))()
 
 
-def _async_generator(calls: Calls) -> Any:
+def _async_generator(calls: DecoratedCalls) -> Any:
     return _relay(lambda *args, **kwargs: (calls.lock(args, kwargs), calls.function(*args, **kwargs)))
 
 
-def _relay(begin: Callable[..., tuple[Held, AsyncGenerator[Any, Any]]]) -> Callable[..., AsyncGenerator[Any, Any]]:
+def _relay(
+    begin: Callable[..., tuple[ReleasesAtEnd, AsyncGenerator[Any, Any]]],
+) -> Callable[..., AsyncGenerator[Any, Any]]:
     """Return a function that runs an async generator with a lock held; there is no `yield from` for it."""
 
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from .._engine.driver import Call
 from .._engine.holds import Hold
-from .._engine.session import Dropped, Session
+from .._engine.session import LeftTickets, Session
 from .._errors import ZkConcurrentError
 from .._protocol.rules import Rule
 from .._runtime.identity import ended, of_task, release_at_end
@@ -72,7 +72,7 @@ class Tasks:
         left = [hold for hold in self._path_state.all(self._rule.role) if ended(hold.owner)]
         left.sort(key=lambda hold: hold.alive)
         tickets = [hold.ticket for hold in left[-1:]]  # the others are not this block's: any task may release them
-        self._session.dropped.append(Dropped([], tickets))
+        self._session.dropped.append(LeftTickets([], tickets))
         self._session.wake_keeper()
         return bool(tickets)
 
@@ -135,7 +135,7 @@ class Completion:
             raise self._error
 
 
-class Released(Completion):
+class ReleaseCompletion(Completion):
     """A `release()` whose deletes are sent or owed. A task may await it, to wait until the nodes are gone.
 
     An awaiting task waits no longer than the twin for threads: until the node is gone, ZooKeeper is out of reach, or a

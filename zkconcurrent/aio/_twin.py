@@ -21,7 +21,7 @@ from .._threads import joint_lock as _several
 from .._threads.base.lock_base import Contender
 from .._threads.base.primitive import Named, not_held, reports_loss
 from ._losses import DEPTH_OF_END, Holding, Lost
-from ._tasks import Completion, Pending, Released, in_background
+from ._tasks import Completion, Pending, ReleaseCompletion, in_background
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Acquirable(Twin):
         core = self._core
         hold = core._hold_to_release()
         call = core._begin_release(hold)
-        return Released([] if call is None or not call.tickets else [(core, hold)])
+        return ReleaseCompletion([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
         check_depth(DEPTH_OF_END)
@@ -278,7 +278,7 @@ class LockBase(Acquirable, PrimitiveTwin):
         return self._core.guard(transaction)
 
 
-class Several(Acquirable):
+class CompositeLock(Acquirable):
     """A lock of tasks that consists of locks."""
 
     def _cores(self) -> Iterable[Any]:
@@ -289,7 +289,7 @@ class Several(Acquirable):
         given_up, errors, _ = self._core._begin_release()
         if errors:
             raise _several.first_error(errors)
-        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
+        return ReleaseCompletion([(core, hold) for core, hold, call in given_up if call.tickets])
 
     async def fetch_locked(self) -> bool:
         """Return whether any process holds it; asks the leaders. Cost: up to 2 reads for each lock."""

@@ -199,10 +199,10 @@ SILENT = {
     "AcquireAgain",
     "ReleaseOneLevel",
     "Forget",
-    "Keep",
+    "DetachTicket",
 }
 WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "Set", "EnsureContainer"}
-WAITS = {"WaitGone", "Watch", "Wait", "WaitTree"}
+WAITS = {"WaitGone", "Watch", "Wait", "WaitRecursive"}
 
 
 def impossible(recipe: str, operation: str, fault: int) -> str | None:
@@ -213,7 +213,7 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
     if fault == 3 and not parts & {"Release", "Discard", "Delete"}:
         return "deletes nothing"
     if (fault == 4 and parts & SILENT and operation != "NewTicket") or (
-        fault == 160 and not parts - SILENT - {"Wait", "WaitTree", "Prove"}
+        fault == 160 and not parts - SILENT - {"Wait", "WaitRecursive", "ProveLease"}
     ):
         return "sends nothing"
     if fault in (5, 7, 8) and not parts & WAITS:
@@ -799,7 +799,7 @@ BARRIERS: tuple[Situation, ...] = (
     situation("abort", "abort", _comes(0.5, do="abort"), _comes(0, 0.2)),
     situation("reset", "reset", _comes(0.5, do="reset"), [*_comes(0, 0.2), *_comes(1, 1, 1)]),
     situation("reset", "reset", _comes(0.5, do="reset"), [*_comes(0, timeout=0.3), *_comes(0.5, do="reset")]),
-    situation("look", "glance", _comes(0.5, do="look"), _comes(0, 0.5, 0.5)),
+    situation("look", "read_state", _comes(0.5, do="look"), _comes(0, 0.5, 0.5)),
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0, 0, 0)),
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0)),
 )

@@ -235,7 +235,7 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
     if fault in (3, 20) and operation == "Discard" and recipe in ("acquire", "timed acquire"):
         return "is what a session's end has left: the driver discards all else"
     if (fault == 4 and parts & SILENT and operation != "NewTicket") or (
-        fault == 160 and not parts - SILENT - {"Prove"}
+        fault == 160 and not parts - SILENT - {"ProveLease"}
     ):
         return "sends nothing"
     if fault in (5, 7) and operation != "WaitGone":

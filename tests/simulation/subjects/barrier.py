@@ -24,7 +24,7 @@ from zkconcurrent._errors import ZkConcurrentError
 from zkconcurrent._protocol.operations import Failure
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier as recipes
-from zkconcurrent._recipes.barrier import Party, Seats, State
+from zkconcurrent._recipes.barrier import ArrivalIndexes, Party, State
 from zkconcurrent._runtime.waiting import Steps, wait
 from zkconcurrent._threads.barrier import Barrier
 
@@ -139,12 +139,16 @@ class BarrierChecks(Checks):
         names = self.ensemble.leader.children(f"{CHROOT}{PATH}/{generation:010d}")
         return {int(name.rpartition("party-")[2]): name for name in names}
 
-    def seats(self, generation: int) -> Seats:
+    def seats(self, generation: int) -> ArrivalIndexes:
         """Return the seats at the leader."""
         path = f"{CHROOT}{PATH}/{generation:010d}"
         node = self.ensemble.leader.nodes.get(path)
         parties = self.state.parties if self.state else 0
-        return Seats(parties) if node is None else Seats.read(path, parties, recipes.Node(node.data, 0, 0.0, 0))
+        return (
+            ArrivalIndexes(parties)
+            if node is None
+            else ArrivalIndexes.read(path, parties, recipes.Node(node.data, 0, 0.0, 0))
+        )
 
     def expiring(self, state: Any) -> None:
         """Note that a session ends."""

@@ -128,7 +128,7 @@ class DataChecks(TaskChecks):
                 continue
             if player.actor.until is not None and player.actor.until <= self.world.now + POLL_INTERVAL:
                 continue  # the service was out of reach as it looked
-            candidacy = core(player.stands._seat)._path_state.candidacy
+            candidacy = core(player.stands._leader_lock)._path_state.candidacy
             hold = None if candidacy is None else candidacy.hold
             if hold is not None and hold.alive and not process.session.suspect:
                 raise Violation(f"{player.name} waits for a term, and there is {hold.ticket}")
@@ -329,7 +329,7 @@ class DataPlayer(Player):
     async def _lead(self, election: Any, act: Act) -> None:
         """Lead, in a block; a task is cancelled if the term is lost."""
         try:
-            await self._hold(election._seat, act, lambda _: self._stay_there(act), election.lead(act.timeout))
+            await self._hold(election._leader_lock, act, lambda _: self._stay_there(act), election.lead(act.timeout))
         except TimeoutError:
             self.world.say(f"{self.name} is not elected in time")
         except ClientError:

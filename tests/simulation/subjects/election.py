@@ -16,7 +16,7 @@ from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State
-from zkconcurrent._threads.base.candidacy import Seat
+from zkconcurrent._threads.base.candidacy import LeaderLock
 from zkconcurrent._threads.election import Candidate, Election, Term
 
 PATH = "/app/e"
@@ -139,7 +139,7 @@ class ElectionWorker(CallWorker):
 
     checks: ElectionChecks
     seen: tuple[tuple[str, bytes] | None] | None = None
-    seat: Seat
+    seat: LeaderLock
     published = 0
 
     def _visit(self, act: Act) -> None:  # type: ignore[override]
@@ -161,7 +161,7 @@ class ElectionWorker(CallWorker):
 
     def _election(self) -> Election:
         election = Election(self.process.client, PATH, id=self.process.name)
-        self.seat = election._seat
+        self.seat = election._leader_lock
         return election
 
     def _ask(self, election: Election, act: Act) -> None:

@@ -23,14 +23,14 @@ from ..._protocol.operations import (
     Children,
     ConnectionLost,
     Discard,
-    Look,
+    GetWithZxid,
     NewTicket,
     Node,
     Recipe,
     Requeue,
     Sync,
-    WaitTree,
-    WatchTree,
+    WaitRecursive,
+    WatchRecursive,
 )
 from ..._protocol.ticket import Ticket
 from ..nodes import foreign_data
@@ -219,11 +219,11 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
     mirror.ticket = ticket
     mirror.changes.clear()  # all is listed after this
     try:
-        connection = yield WatchTree(ticket, mirror.changes)
+        connection = yield WatchRecursive(ticket, mirror.changes)
         yield from _list(mirror)
         mirror.listed, mirror.listed_on = True, connection
         listed()
-        while not mirror.closed and (yield WaitTree(ticket, mirror.changes, connection)):
+        while not mirror.closed and (yield WaitRecursive(ticket, mirror.changes, connection)):
             if not (yield from _catch_up(mirror)):
                 break
     except (ConnectionLost, Requeue):
@@ -235,7 +235,7 @@ def _list(mirror: Mirror) -> Recipe[None]:
     """Read all entries, behind a `sync`, and those that the copy has and the listing has not."""
     at = mirror.at
     newest = max((entry.zxid for entry in list(mirror.entries.values())), default=0)
-    _, (node, zxid), names = yield Sync(at.path), Look(at.path), Children(at.entries)
+    _, (node, zxid), names = yield Sync(at.path), GetWithZxid(at.path), Children(at.entries)
     if zxid < newest:
         mirror.forget()
     if node is not None and node.data:
@@ -265,7 +265,7 @@ def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
     for first in range(0, len(keys), MOST_TOGETHER):
         some = keys[first : first + MOST_TOGETHER]
         mirror.begin(mirror)
-        found = yield tuple(Look(mirror.at.entry(key)) for key in some)
+        found = yield tuple(GetWithZxid(mirror.at.entry(key)) for key in some)
         for key, (node, zxid) in zip(some, found, strict=True):
             mirror.take(key, node, zxid)
         mirror.end(mirror)

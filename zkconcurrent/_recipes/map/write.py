@@ -28,11 +28,11 @@ from ..._protocol.operations import (
     Create,
     CreateEphemeral,
     Delete,
+    DetachTicket,
     Discard,
     Failure,
     Get,
-    Keep,
-    Look,
+    GetWithZxid,
     Multi,
     NewTicket,
     Node,
@@ -52,16 +52,13 @@ from ..._protocol.ticket import State, Ticket
 from ..destroy import Users, there
 from ..lock import find
 from ..nodes import check_folders, lay_out_marked, with_child
+from ..receipts import OutcomeLost
 from .mirror import Layout, Mirror
 
 DELETED_TOGETHER = 100
 
 
-class Unknown(Exception):
-    """It is unknown whether a `multi` was applied: its reply was lost, and our writer is gone."""
-
-
-class Ended(Unknown):
+class Ended(OutcomeLost):
     """Its session is over, so it is unknown whether a `multi` was applied; what it made for that session is gone."""
 
 
@@ -85,7 +82,7 @@ class Writer:
         return self.ticket.state is State.QUEUED and not self.ticket.changed
 
 
-class Flight:
+class MapWrite:
     """One write under way.
 
     Attributes:
@@ -113,9 +110,9 @@ class Flight:
         return writer.ticket if writer is not None and self.doubt else None
 
 
-def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
+def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
     """Write the entry of a key, whatever it is."""
-    at, mirror = flight.mirror.at, flight.mirror
+    at, mirror = map_write.mirror.at, map_write.mirror
     entry, exists = at.entry(key), key in mirror.entries
     while True:
         parts: tuple[Part, ...] = (Create(entry, data, at.ephemeral), _count(at))
@@ -123,7 +120,7 @@ def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
             # An ephemeral entry is made anew, so that it goes with our session, whosever it was.
             parts = (Delete(entry), *parts) if at.ephemeral else (Set(entry, data, -1),)
         try:
-            results = yield from write(flight, parts)
+            results = yield from write(map_write, parts)
         except NoNode as failed:
             if exists and failed.part == 0:
                 exists = False
@@ -139,14 +136,14 @@ def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
             return
 
 
-def put_if_absent(flight: Flight, key: str, data: bytes) -> Recipe[bytes | None]:
+def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | None]:
     """Make the entry of a key, unless there is one; return what that has, or None if this has made it."""
-    at, mirror = flight.mirror.at, flight.mirror
+    at, mirror = map_write.mirror.at, map_write.mirror
     entry, found = at.entry(key), key in mirror.entries
     while True:
         if not found:
             try:
-                results = yield from write(flight, (Create(entry, data, at.ephemeral), _count(at)))
+                results = yield from write(map_write, (Create(entry, data, at.ephemeral), _count(at)))
                 yield from _note(mirror, key, data, results)
                 return None
             except NodeExists:
@@ -158,19 +155,19 @@ def put_if_absent(flight: Flight, key: str, data: bytes) -> Recipe[bytes | None]
                 if not at.ephemeral:
                     raise
                 continue
-        _, (node, zxid) = yield Sync(entry), Look(entry)
+        _, (node, zxid) = yield Sync(entry), GetWithZxid(entry)
         mirror.take(key, node, zxid)
         if node is not None:
             return node.data  # type: ignore[no-any-return]
         found = False
 
 
-def replace(flight: Flight, key: str, data: bytes, matches: Callable[[bytes], bool]) -> Recipe[bool]:
+def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes], bool]) -> Recipe[bool]:
     """Write the entry of a key, if there is one and its data match; return whether it did."""
-    at, mirror = flight.mirror.at, flight.mirror
+    at, mirror = map_write.mirror.at, map_write.mirror
     entry = at.entry(key)
     while True:
-        found = yield from _find(flight, key, matches)
+        found = yield from _find(map_write, key, matches)
         if found is None:
             return False
         above, node = found
@@ -179,35 +176,35 @@ def replace(flight: Flight, key: str, data: bytes, matches: Callable[[bytes], bo
             made = Create(entry, data, at.ephemeral)
             parts = (Check(at.path, above.version), Delete(entry, version=node.version), made, _count(at))
         try:
-            results = yield from write(flight, parts, same_writer=True)
+            results = yield from write(map_write, parts, same_writer=True)
         except (NoNode, BadVersion):
             continue  # another client was faster
         yield from _note(mirror, key, data, results)
         return True
 
 
-def take(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
+def take(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
     """Delete the entry of a key, if there is one and its data match; return these, else None."""
-    at, mirror = flight.mirror.at, flight.mirror
+    at, mirror = map_write.mirror.at, map_write.mirror
     while True:
-        found = yield from _find(flight, key, matches)
+        found = yield from _find(map_write, key, matches)
         if found is None:
             return None
         above, node = found
         delete = Delete(at.entry(key), version=node.version)
         try:
-            results = yield from write(flight, (Check(at.path, above.version), delete, _count(at)), same_writer=True)
+            results = yield from write(map_write, (Check(at.path, above.version), delete, _count(at)), same_writer=True)
         except (NoNode, BadVersion):
             continue  # another client was faster
         yield from _note(mirror, key, None, results)
         return node.data
 
 
-def delete(flight: Flight, key: str) -> Recipe[bool]:
+def delete(map_write: MapWrite, key: str) -> Recipe[bool]:
     """Delete the entry of a key; return whether there was one."""
-    at, mirror = flight.mirror.at, flight.mirror
+    at, mirror = map_write.mirror.at, map_write.mirror
     try:
-        results = yield from write(flight, (Delete(at.entry(key)), _count(at)))
+        results = yield from write(map_write, (Delete(at.entry(key)), _count(at)))
     except NoNode:
         yield from _note(mirror, key, None, None)
         return False
@@ -215,15 +212,15 @@ def delete(flight: Flight, key: str) -> Recipe[bool]:
     return True
 
 
-def clear(flight: Flight) -> Recipe[None]:
+def clear(map_write: MapWrite) -> Recipe[None]:
     """Delete all entries that are there now."""
-    at, mirror = flight.mirror.at, flight.mirror
+    at, mirror = map_write.mirror.at, map_write.mirror
     _, names = yield Sync(at.entries), Children(at.entries)
     left = [key for name in names if (key := unescape(name)) is not None]
     while left:
         some = left[-DELETED_TOGETHER:]
         try:
-            results = yield from write(flight, (*(Delete(at.entry(key)) for key in some), _count(at)))
+            results = yield from write(map_write, (*(Delete(at.entry(key)) for key in some), _count(at)))
         except NoNode as failed:
             gone = some[failed.part] if failed.part is not None and failed.part < len(some) else None
             if gone is None:
@@ -279,11 +276,11 @@ def destroy(mirror: Mirror) -> Recipe[Users]:
             yield from _note(mirror, key, None, None)
 
 
-def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:
+def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
     Args:
-        flight: the write.
+        map_write: the write.
         parts: the operations.
         same_writer: the operations name versions that were read while our writer was there, so no other writer may go
             with them.
@@ -292,39 +289,39 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
         Failure: nothing was applied, as the operation with the number in `part` failed.
         BadVersion: nothing was applied: a version has changed, or our writer is gone, so read the versions anew.
         ForeignNodeError: nothing was applied, as a node to be deleted has children.
-        Unknown: it is unknown whether it was applied; `Ended` if its session is over, too.
+        OutcomeLost: it is unknown whether it was applied; `Ended` if its session is over, too.
     """
     while True:
-        if same_writer and flight.writer is None:
+        if same_writer and map_write.writer is None:
             raise BadVersion
-        writer = yield from _ready(flight)
+        writer = yield from _ready(map_write)
         node = writer.ticket.node
-        again = flight.doubt
-        if flight.doubt:
-            why, found = Unknown, None
+        again = map_write.doubt
+        if map_write.doubt:
+            why, found = OutcomeLost, None
             try:
                 _, found = yield Sync(node, writer.ticket), Get(node, writer.ticket)
             except SessionExpired:
                 why = Ended
             except NodeGone:
                 pass
-            flight.doubt = False
+            map_write.doubt = False
             if found is None:
-                yield from _drop_writer(flight)
+                yield from _drop_writer(map_write)
                 raise why
             if found.version != writer.version:
                 writer.version = found.version
                 return None
-        flight.doubt = True
+        map_write.doubt = True
         try:
-            results = yield Multi(writer.ticket, (Set(node, flight.label, writer.version), *parts))
+            results = yield Multi(writer.ticket, (Set(node, map_write.label, writer.version), *parts))
         except ConnectionLost:
             continue
         except Requeue:  # it was not sent, or in a later session, which our writer may live to see
             _, found = yield Sync(node), Get(node)
-            flight.doubt = False
+            map_write.doubt = False
             applied = found is not None and found.version != writer.version
-            yield from _drop_writer(flight)
+            yield from _drop_writer(map_write)
             if applied:
                 return None
         except Failure as failed:
@@ -332,33 +329,33 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
             # sent it by way of a follower.
             if again and not failed.part:
                 continue
-            flight.doubt = False
+            map_write.doubt = False
             if not failed.part:  # our writer is gone, or somebody else has written it
-                yield from _drop_writer(flight)
+                yield from _drop_writer(map_write)
             elif isinstance(failed, NotEmpty):
                 raise ForeignNodeError(parts[failed.part - 1].path, "an entry has children; delete them") from None
             else:
                 failed.part -= 1
                 raise
         except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
-            flight.doubt = False  # it was refused
+            map_write.doubt = False  # it was refused
             raise
         else:
             writer.version = next_version(writer.version)
-            flight.doubt = False
+            map_write.doubt = False
             return results[1:]  # type: ignore[no-any-return]
 
 
-def _ready(flight: Flight) -> Recipe[Writer]:
+def _ready(map_write: MapWrite) -> Recipe[Writer]:
     """Return a writer, whose node is of the present session as far as is known."""
-    mirror = flight.mirror
+    mirror = map_write.mirror
     if not mirror.laid_out:
         yield from lay_out(mirror)
-    while not (yield from _has_writer(flight)):
+    while not (yield from _has_writer(map_write)):
         ticket: Ticket = yield NewTicket(mirror.at.writers)
         try:
             try:
-                _, above = yield CreateEphemeral(ticket, "writer-", flight.label), Get(mirror.at.path)
+                _, above = yield CreateEphemeral(ticket, "writer-", map_write.label), Get(mirror.at.path)
             except ConnectionLost:
                 yield from find(ticket)
                 above = yield Get(mirror.at.path)
@@ -373,26 +370,26 @@ def _ready(flight: Flight) -> Recipe[Writer]:
                 yield Discard(ticket)
                 yield from lay_out(mirror)
                 continue
-            flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
-            yield Keep(ticket)
-    assert flight.writer is not None
-    return flight.writer
+            map_write.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
+            yield DetachTicket(ticket)
+    assert map_write.writer is not None
+    return map_write.writer
 
 
-def _has_writer(flight: Flight) -> Recipe[bool]:
+def _has_writer(map_write: MapWrite) -> Recipe[bool]:
     """Return whether a write has a writer, if need be an idle one."""
-    while flight.writer is None:
+    while map_write.writer is None:
         try:
-            flight.writer = flight.mirror.writers.pop()
+            map_write.writer = map_write.mirror.writers.pop()
         except IndexError:
             return False
-        if not flight.writer.usable:
-            yield from _drop_writer(flight)
+        if not map_write.writer.usable:
+            yield from _drop_writer(map_write)
     return True
 
 
-def _drop_writer(flight: Flight) -> Recipe[None]:
-    writer, flight.writer = flight.writer, None
+def _drop_writer(map_write: MapWrite) -> Recipe[None]:
+    writer, map_write.writer = map_write.writer, None
     if writer is not None:
         yield Discard(writer.ticket)
 
@@ -402,17 +399,17 @@ def _count(at: Layout) -> Set:
     return Set(at.path, at.header, -1)
 
 
-def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
+def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
     """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
 
     The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
     be made anew, with other entries of the same versions.
     """
-    mirror, at = flight.mirror, flight.mirror.at
+    mirror, at = map_write.mirror, map_write.mirror.at
     entry = at.entry(key)
     while True:
-        protected = yield from _has_writer(flight)
-        _, above, (node, zxid) = yield Sync(entry), Get(at.path), Look(entry)
+        protected = yield from _has_writer(map_write)
+        _, above, (node, zxid) = yield Sync(entry), Get(at.path), GetWithZxid(entry)
         mirror.take(key, node, zxid)
         if above is None:
             yield CheckChroot(at.path)
@@ -424,13 +421,13 @@ def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[
         elif protected:
             return above, node
         else:
-            yield from _ready(flight)
+            yield from _ready(map_write)
 
 
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
     """Give the copy the written state, or a newer one; `data` is None if the entry was deleted."""
     if results is None:
-        node, zxid = yield Look(mirror.at.entry(key))
+        node, zxid = yield GetWithZxid(mirror.at.entry(key))
         mirror.take(key, node, zxid)
     elif data is None:
         mirror.drop(key, results[-1].mzxid)

@@ -38,30 +38,30 @@ from ..destroy import Users, there
 from ..nodes import check_folders, foreign_child, with_child
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
-from .state import Desk, Errand, Layout, look
+from .state import ItemCall, Layout, QueueView, look
 
 DEAD_TOGETHER = 100  # read in one flight: a heartbeat's reply comes behind it, and its lease may not wait
 
 
-def done(errand: Errand) -> Recipe[None]:
+def done(item_call: ItemCall) -> Recipe[None]:
     """Count one item as done; again, if that was interrupted.
 
     Raises:
         SessionExpired: the session has ended; for other clients, all items that were taken before are done.
     """
-    receipt, sent = (yield from ready(errand)), errand.sent
+    receipt, sent = (yield from ready(item_call)), item_call.sent
     session = receipt.session if sent is None else sent.session
-    yield from write(errand, (), count=-1, session=session, doubt=sent is not None)
+    yield from write(item_call, (), count=-1, session=session, doubt=sent is not None)
 
 
-def wait_until_done(desk: Desk) -> Recipe[bool]:
+def wait_until_done(view: QueueView) -> Recipe[bool]:
     """Wait until no item is left, and no taken item is unfinished.
 
     The recipe reads the items before the members' nodes. If a consumer takes an item in between, the members' nodes
     count it by then. If a consumer puts an item in between, before it is done with another, the items' parent shows
     that: the recipe reads the parent before and after.
     """
-    at = desk.at
+    at = view.at
     while True:
         ticket: Ticket = yield NewTicket(at.path)
         parent = Get(at.items, ticket)
@@ -107,15 +107,15 @@ def _counting(paths: Sequence[str], nodes: Sequence[Node | None]) -> list[str]:
     return [path for path, node in zip(paths, nodes, strict=True) if node is not None and node.session in busy]
 
 
-def shut_down(desk: Desk, *, immediate: bool) -> Recipe[None]:
+def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
     """Shut the queue down for all clients; with `immediate`, remove the items that no consumer has claimed."""
-    at = desk.at
+    at = view.at
     state = "immediate" if immediate else "shutdown"
     while True:
         _, node = yield Sync(at.path), Get(at.path)
         header = None if node is None else Header.of(at.path, node)
         if header is None:
-            yield from desk.lay_out()
+            yield from view.lay_out()
             continue
         header.check(at.path, at.header)
         if header.state in (state, "immediate"):
@@ -125,18 +125,18 @@ def shut_down(desk: Desk, *, immediate: bool) -> Recipe[None]:
                 break
         except ConnectionLost:
             continue
-    desk.version = None
+    view.version = None
     if immediate:
-        yield from drain(desk)
+        yield from drain(view)
 
 
-def drain(desk: Desk) -> Recipe[None]:
+def drain(view: QueueView) -> Recipe[None]:
     """Remove the items that no consumer has claimed."""
-    at = desk.at
+    at = view.at
     most = most_together(at.path) // 3
-    desk.names.clear()
+    view.names.clear()
     while True:
-        sight = yield from look(desk)
+        sight = yield from look(view)
         if not sight.free:
             return
         ticket: Ticket = yield NewTicket(at.claims)
@@ -152,13 +152,13 @@ def drain(desk: Desk) -> Recipe[None]:
         except NotEmpty as failed:
             raise ForeignNodeError(parts[failed.part or 0].path, "an item's node has children; delete them") from None
         except NoNode:
-            yield from desk.lay_out()  # the same; or an operator has deleted the parent of the claims
+            yield from view.lay_out()  # the same; or an operator has deleted the parent of the claims
         yield Discard(ticket)
 
 
-def dead(desk: Desk) -> Recipe[list[bytes]]:
+def dead(view: QueueView) -> Recipe[list[bytes]]:
     """Return the content of the items that were given back too often, the oldest first."""
-    at = desk.at
+    at = view.at
     _, names = yield Sync(at.path), Children(at.dead)
     if names is NOWHERE:
         yield CheckChroot(at.path)
@@ -172,7 +172,7 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     return found
 
 
-def destroy(desk: Desk) -> Recipe[Users]:
+def destroy(view: QueueView) -> Recipe[Users]:
     """Remove the queue, with its items, unless other clients use it; return these clients' nodes.
 
     The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
@@ -182,7 +182,7 @@ def destroy(desk: Desk) -> Recipe[Users]:
         ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
             gone.
     """
-    at = desk.at
+    at = view.at
     begun = False
     while True:
         _, node, inside, *listings = yield (
@@ -199,7 +199,7 @@ def destroy(desk: Desk) -> Recipe[Users]:
             if not is_item(name):
                 raise foreign_child(at.path, f"items/{name}", "queue")
         if not begun:
-            mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
+            mine = {receipt.member.name for receipt in list(view.receipts) if receipt.member is not None}
             # One that waits may have no member; it would make the nodes again, forever.
             users = [f"{at.members}/{name}" for name in contents[at.members] if name not in mine]
             for folder in (at.consumers, at.producers):
@@ -210,10 +210,10 @@ def destroy(desk: Desk) -> Recipe[Users]:
                 continue
             begun = yield from _begin_to_destroy(at, inside, contents[at.members])
             continue
-        yield from _forget_idle(desk)
-        desk.laid_out, desk.version = False, None
+        yield from _forget_idle(view)
+        view.laid_out, view.version = False, None
         if node is None:
-            desk.forget()  # last: another thread may have listed meanwhile
+            view.forget()  # last: another thread may have listed meanwhile
             return []
         yield from _delete_all(at, inside, contents)
 
@@ -275,17 +275,17 @@ def _existing(at: Layout, inside: Sequence[str]) -> list[str]:
     return [folder for folder in at.folders if folder.rpartition("/")[2] in inside]
 
 
-def _forget_idle(desk: Desk) -> Recipe[None]:
+def _forget_idle(view: QueueView) -> Recipe[None]:
     """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
-    while desk.take_spare()[0]:
+    while view.take_spare()[0]:
         pass
     members: list[Ticket | None] = []
     with suppress(IndexError):
-        for _ in range(len(desk.idle)):
-            receipt = desk.idle.popleft()  # as long as its path changes, it is no call's
+        for _ in range(len(view.idle)):
+            receipt = view.idle.popleft()  # as long as its path changes, it is no call's
             receipt.path = ""
             members.append(receipt.member)
-            desk.idle.append(receipt)
+            view.idle.append(receipt)
     for member in members:
         if member is not None:
             yield Discard(member)

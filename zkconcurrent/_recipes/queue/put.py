@@ -32,91 +32,91 @@ from ..._protocol.ticket import Ticket
 from ..lock import join
 from ..receipts import write
 from .order import LAST_ITEM, Header, items, number
-from .state import Closed, Desk, Errand, Layout
+from .state import ItemCall, Layout, QueueClosed, QueueView
 
 LISTED = 1_000  # the size of a queue whose items are listed to be counted
 
 
-def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
+def put(item_call: ItemCall, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
     """Put an item; False if the queue is full.
 
     Args:
-        errand: the call.
+        item_call: the call.
         data: the content of the item's node.
         prefix: the name of that node, without its number.
         wait: whether to wait for a free place.
 
     Raises:
-        Closed: the queue is shut down.
+        QueueClosed: the queue is shut down.
         SequenceExhaustedError: the server has no more numbers for items.
     """
-    desk, at = errand.desk, errand.desk.at
-    if desk.last >= LAST_ITEM:
-        raise exhausted(desk)
+    view, at = item_call.view, item_call.view.at
+    if view.last >= LAST_ITEM:
+        raise exhausted(view)
     item = Create(f"{at.items}/{prefix}", data, sequential=True)
     if at.maxsize:
-        return (yield from put_when_first(errand, item, wait=wait))
+        return (yield from put_when_first(item_call, item, wait=wait))
     while True:
-        if (yield from add(errand, item)):
+        if (yield from add(item_call, item)):
             return True
 
 
-def exhausted(desk: Desk) -> SequenceExhaustedError:
+def exhausted(view: QueueView) -> SequenceExhaustedError:
     """Return the error of a queue whose numbers have come to their end."""
-    return SequenceExhaustedError(desk.at.path, "ZooKeeper has no sequence numbers left here; use another path")
+    return SequenceExhaustedError(view.at.path, "ZooKeeper has no sequence numbers left here; use another path")
 
 
-def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
+def add(item_call: ItemCall, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
-        Closed: the queue is shut down.
+        QueueClosed: the queue is shut down.
         NodeGone: the node to be left is gone.
         SequenceExhaustedError: the server gives its last number again and again.
     """
-    desk, at = errand.desk, errand.desk.at
-    while (version := desk.version) is None:
+    view, at = item_call.view, item_call.view.at
+    while (version := view.version) is None:
         _, node = yield Sync(at.path), Get(at.path)
-        yield from check_open(desk, node)
+        yield from check_open(view, node)
     try:
-        results = yield from write(errand, (Check(at.path, version), *leaving, item), count=count)
+        results = yield from write(item_call, (Check(at.path, version), *leaving, item), count=count)
     except NodeExists:
-        raise exhausted(desk) from None
+        raise exhausted(view) from None
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
-            desk.version = None
+            view.version = None
         elif failed.part == 1 + len(leaving):
-            yield from desk.lay_out()
+            yield from view.lay_out()
         elif (failed.part or 0) > 1 + len(leaving):
             pass  # our receipt is gone, and perhaps the queue
         else:
             raise NodeGone from None
         return False
     if results is not None:
-        desk.last = number(results[1 + len(leaving)][0])
+        view.last = number(results[1 + len(leaving)][0])
     return True
 
 
-def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
+def put_when_first(item_call: ItemCall, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
     """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
 
     Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
     however stale the server is.
     """
-    desk, at = errand.desk, errand.desk.at
+    view, at = item_call.view, item_call.view.at
     if not wait:
         _, node, queue, inside = yield Sync(at.path), Get(at.path), Children(at.producers), sizing(at)
-        yield from check_open(desk, node)
+        yield from check_open(view, node)
         if (yield from size(at, inside, at.maxsize - len(queue))) + len(queue) >= at.maxsize:
             return False
     while True:
         ticket: Ticket = yield NewTicket(at.producers)
         reads = Children(at.producers, ticket), sizing(at, ticket), Get(at.path, ticket)
         try:
-            yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.producers))
+            yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.producers))
             queue, inside, node = yield reads
             while True:
-                yield from check_open(desk, node)
+                yield from check_open(view, node)
                 if ticket.name is None or ticket.name not in queue:
                     raise NodeGone
                 ahead = blockers(ticket.name, queue, MUTEX)
@@ -131,7 +131,7 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
                     queue, inside, node = seen or (yield reads)
                     del seen
                 elif there < at.maxsize:
-                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
+                    if (yield from add(item_call, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
                         return True
                     queue, inside, node = yield reads
@@ -168,18 +168,18 @@ def is_open(at: Layout, node: Node | None) -> bool:
     return header is None or header.state == "open"
 
 
-def check_open(desk: Desk, node: Node | None) -> Recipe[None]:
+def check_open(view: QueueView, node: Node | None) -> Recipe[None]:
     """Refuse to put into a queue that is shut down or was made otherwise; make one that does not exist.
 
     Raises:
-        Closed: it is shut down.
+        QueueClosed: it is shut down.
         ValueError: it was made otherwise.
     """
-    path = desk.at.path
+    path = view.at.path
     while node is None or (header := Header.of(path, node)) is None:
-        yield from desk.lay_out()
+        yield from view.lay_out()
         node = yield Get(path)
-    header.check(path, desk.at.header)
+    header.check(path, view.at.header)
     if header.state != "open":
-        raise Closed
-    desk.version = node.version
+        raise QueueClosed
+    view.version = node.version

@@ -22,7 +22,7 @@ from ..._protocol.operations import (
 from ..._protocol.rules import FOLDERS
 from ..._protocol.ticket import Ticket
 from ..nodes import lay_out_marked
-from ..receipts import Ledger, Undertaking
+from ..receipts import PendingWrite, ReceiptPool
 from .order import Header, Order, free, items
 
 KEPT = 64
@@ -33,11 +33,11 @@ More of a long backlog are kept, as a long listing takes long, and each thread l
 READ_FOR = 1.0  # seconds for which what was read ahead counts: if an operator removes `items`, its names come again
 
 
-class Closed(Exception):
+class QueueClosed(Exception):
     """The queue is shut down: nothing can be put, or nothing is left to be taken."""
 
 
-class Lost(Exception):
+class ClaimLost(Exception):
     """The claim ended with its session, or an operator deleted it: the item is another consumer's."""
 
 
@@ -94,7 +94,7 @@ class Layout(NamedTuple):
         return Header(self.order.name, self.maxsize)
 
 
-class Desk(Ledger):
+class QueueView(ReceiptPool):
     """The state of one queue that all threads of a client share.
 
     Attributes:
@@ -190,7 +190,7 @@ class Desk(Ledger):
         self.names = deque(names[: max(KEPT, len(names) // KEPT)])
 
 
-class Taken(NamedTuple):
+class ClaimedItem(NamedTuple):
     """An item that a consumer has taken or claimed.
 
     Attributes:
@@ -215,11 +215,11 @@ class Taken(NamedTuple):
     item: Any = None
 
 
-class Errand(Undertaking):
+class ItemCall(PendingWrite):
     """The work that one call of a queue has under way.
 
     Attributes:
-        desk: the desk.
+        view: the view.
         purpose: the purpose of the call: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or
             "count".
         most: how often an item may be claimed; 0 for any number.
@@ -227,14 +227,14 @@ class Errand(Undertaking):
         decode: turns an item's bytes into the item.
         taken: the item in question.
         names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
-        owes: the call had taken an item for certain when it ended.
+        item_taken: the call had taken an item for certain when it ended.
     """
 
-    desk: Desk
+    view: QueueView
 
     def __init__(
         self,
-        desk: Desk,
+        view: QueueView,
         purpose: str,
         label: bytes,
         *,
@@ -242,14 +242,14 @@ class Errand(Undertaking):
         counts: bool = False,
         decode: Callable[[bytes], Any] = bytes,
     ) -> None:
-        super().__init__(desk, label)
+        super().__init__(view, label)
         self.purpose = purpose
         self.decode = decode
         self.most = most
         self.counts = counts
-        self.taken: Taken | None = None
+        self.taken: ClaimedItem | None = None
         self.names: list[str] = []
-        self.owes = False
+        self.item_taken = False
 
     def decoded(self, payload: bytes) -> tuple[Any, Exception | None]:
         """Return the item, or the error of the codec if it can't decode these bytes.
@@ -272,12 +272,12 @@ class Errand(Undertaking):
         """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""
         if not self.names:
             with suppress(IndexError):  # in one step: an interrupt may not lose it
-                self.names.extend(map(deque.popleft, (self.desk.names,)))
+                self.names.extend(map(deque.popleft, (self.view.names,)))
         return self.names[0] if self.names else None
 
     def leave_name(self) -> None:
         """Have the next call begin with the item that this one was about to take, or has taken and puts back."""
-        self.desk.names.extendleft(self.names)
+        self.view.names.extendleft(self.names)
         self.names.clear()
 
     @property
@@ -308,7 +308,7 @@ class Errand(Undertaking):
         return self.left and self.purpose in ("get", "restore")
 
 
-class Sight(NamedTuple):
+class QueueSnapshot(NamedTuple):
     """A look at a queue.
 
     Attributes:
@@ -327,9 +327,9 @@ class Sight(NamedTuple):
         return self.closed and not self.listed
 
 
-def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
+def look(view: QueueView, ticket: Ticket | None = None) -> Recipe[QueueSnapshot]:
     """Read a whole queue: behind a `sync` or, with a ticket, leaving watches."""
-    at, found = desk.at, reads(desk.at, ticket)
+    at, found = view.at, reads(view.at, ticket)
     if ticket is None:
         _, *seen = yield Sync(at.path), *found
         if seen[0] is None:
@@ -343,7 +343,7 @@ def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
             seen = yield Watch(ticket, found)
         if seen[0] is not None and NOWHERE not in seen[1:]:
             return sight_of(at, seen)
-        yield from desk.lay_out()  # an operator has deleted it, and what does not exist can't be watched
+        yield from view.lay_out()  # an operator has deleted it, and what does not exist can't be watched
 
 
 def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:
@@ -351,7 +351,7 @@ def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:
     return Get(at.path, ticket), Children(at.items, ticket), Children(at.claims, ticket)
 
 
-def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
+def sight_of(at: Layout, seen: Sequence[Any]) -> QueueSnapshot:
     """Return what was read of a queue.
 
     Raises:
@@ -363,4 +363,4 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
     if header is not None:
         header.check(at.path, at.header)
     names = items(at.path, listed, at.order)
-    return Sight(names, free(names, claims), header is not None and header.state != "open")
+    return QueueSnapshot(names, free(names, claims), header is not None and header.state != "open")

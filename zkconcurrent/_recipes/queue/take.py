@@ -41,54 +41,54 @@ from ..._protocol.ticket import Ticket
 from ..lock import join
 from ..receipts import ready, write
 from .order import due, frame, milliseconds, unframe
-from .state import Closed, Desk, Errand, Layout, Sight, Taken, look, reads, sight_of
+from .state import ClaimedItem, ItemCall, Layout, QueueClosed, QueueSnapshot, QueueView, look, reads, sight_of
 
-_NOTHING_SEEN = Sight([], [], closed=False)
+_NOTHING_SEEN = QueueSnapshot([], [], closed=False)
 AHEAD = 8  # items that are read together, while no other consumer is in the way
 
 
-def takeable(desk: Desk, sight: Sight) -> list[str]:
+def takeable(view: QueueView, sight: QueueSnapshot) -> list[str]:
     """Return the free items that may be taken: in a timed queue, those that are due by our clock."""
-    if not desk.at.order.timed:
+    if not view.at.order.timed:
         return sight.free
-    return sight.free[: bisect(sight.free, milliseconds(desk.clock()), key=due)]
+    return sight.free[: bisect(sight.free, milliseconds(view.clock()), key=due)]
 
 
-def until_due(desk: Desk, sight: Sight) -> Callable[[], float] | None:
+def until_due(view: QueueView, sight: QueueSnapshot) -> Callable[[], float] | None:
     """Return a function that returns in how many seconds the first free item is due; None if none is to be awaited."""
-    if not (desk.at.order.timed and sight.free):
+    if not (view.at.order.timed and sight.free):
         return None
     first = due(sight.free[0])
-    return lambda: (first - milliseconds(desk.clock())) / 1000
+    return lambda: (first - milliseconds(view.clock())) / 1000
 
 
-def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
+def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
     """Take the next item, or claim it; None if there is none.
 
     Args:
-        errand: the call; its purpose is "get" or "claim".
+        item_call: the call; its purpose is "get" or "claim".
         wait: whether to wait for an item.
 
     Raises:
-        Closed: the queue is shut down, and no item is left.
+        QueueClosed: the queue is shut down, and no item is left.
     """
-    desk, at = errand.desk, errand.desk.at
-    if (taken := (yield from seize_kept(errand))) is not None:
+    view, at = item_call.view, item_call.view.at
+    if (taken := (yield from seize_kept(item_call))) is not None:
         return taken
-    sight = yield from look(desk)
-    while names := takeable(desk, sight):
-        if (taken := (yield from seize_first(errand, names))) is not None:
+    sight = yield from look(view)
+    while names := takeable(view, sight):
+        if (taken := (yield from seize_first(item_call, names))) is not None:
             return taken
-        sight = yield from look(desk)
+        sight = yield from look(view)
     if sight.over:
-        raise Closed
+        raise QueueClosed
     if not wait:
         return None
     while True:
         ticket: Ticket = yield NewTicket(at.consumers)
         listing = Children(at.consumers, ticket)
         try:
-            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.consumers))
+            queue: Sequence[str] = yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
                 names, sight, queue = [], _NOTHING_SEEN, ()  # as in `queue.acquire`
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
@@ -96,13 +96,13 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
                 del seen
                 if ticket.name not in queue:
                     raise NodeGone
-            sight = yield from look(desk, ticket)
+            sight = yield from look(view, ticket)
             while not sight.over:
-                if not (names := takeable(desk, sight)):
-                    left = until_due(desk, sight)
+                if not (names := takeable(view, sight)):
+                    left = until_due(view, sight)
                     sight, queue = _NOTHING_SEEN, ()
                     yield Wait(ticket, left)
-                elif (taken := (yield from seize_first(errand, names, ticket))) is not None:
+                elif (taken := (yield from seize_first(item_call, names, ticket))) is not None:
                     return taken
                 # Read without watches first: those of a consumer that now takes an item would only cost events.
                 queue, *seen = yield listing, *reads(at, ticket)
@@ -110,41 +110,41 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
                     raise NodeGone
                 sight = sight_of(at, seen)
                 del seen
-                if not takeable(desk, sight):
-                    sight = yield from look(desk, ticket)
+                if not takeable(view, sight):
+                    sight = yield from look(view, ticket)
             yield Discard(ticket)
-            raise Closed
+            raise QueueClosed
         except Requeue:
             yield Discard(ticket)
 
 
-def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[Taken | None]:
+def seize_first(item_call: ItemCall, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
     """Take the first of the items that is still there; None if none is."""
-    desk = errand.desk
-    desk.rivals = False
-    if not desk.at.order.keeps:
-        made_anew = desk.made_anew
+    view = item_call.view
+    view.rivals = False
+    if not view.at.order.keeps:
+        made_anew = view.made_anew
         for first in names:
-            desk.read.pop(first, None)
-            taken = yield from seize(errand, first, ticket)
-            if taken is not None or desk.made_anew != made_anew:
+            view.read.pop(first, None)
+            taken = yield from seize(item_call, first, ticket)
+            if taken is not None or view.made_anew != made_anew:
                 return taken
         return None
-    desk.keep(names)
-    errand.names.clear()
-    return (yield from seize_kept(errand, ticket))
+    view.keep(names)
+    item_call.names.clear()
+    return (yield from seize_kept(item_call, ticket))
 
 
-def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+def seize_kept(item_call: ItemCall, ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
     """Take the first of the items in the listing that is kept; None if none is still there."""
-    while (name := errand.next_name()) is not None:
-        if (taken := (yield from seize(errand, name, ticket))) is not None:
+    while (name := item_call.next_name()) is not None:
+        if (taken := (yield from seize(item_call, name, ticket))) is not None:
             return taken
-        errand.names.clear()
+        item_call.names.clear()
     return None
 
 
-def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
     """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
 
     The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried, and
@@ -155,22 +155,22 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             buried the item. Or its node is no item's.
         NodeGone: our node in that queue is gone.
     """
-    desk, at, wanted = errand.desk, errand.desk.at, errand.purpose
+    view, at, wanted = item_call.view, item_call.view.at, item_call.purpose
     item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
     leaving = () if ticket is None else (Delete(ticket.node, ticket),)
     while True:
-        yield from ready(errand)  # first: if the queue is destroyed from here on, our receipt goes with it
-        node = yield from fetch(desk, name)
+        yield from ready(item_call)  # first: if the queue is destroyed from here on, our receipt goes with it
+        node = yield from fetch(view, name)
         if node is None:
             return None
         payloads, base = unframe(item, node.data)
         attempts = max(0, node.version - base)
         content, error = None, None
-        if not (spent := 0 < errand.most <= attempts):
-            content, error = errand.decoded(payloads[0])
-        buried = spent or (error is not None and not errand.most)
-        taken = Taken(name, payloads, node.version, base, attempts + 1, item=content)
-        own = Create(claim, errand.label, ephemeral=True)
+        if not (spent := 0 < item_call.most <= attempts):
+            content, error = item_call.decoded(payloads[0])
+        buried = spent or (error is not None and not item_call.most)
+        taken = ClaimedItem(name, payloads, node.version, base, attempts + 1, item=content)
+        own = Create(claim, item_call.label, ephemeral=True)
         parts: tuple[Part, ...]
         if buried:
             parts = own, Delete(claim), remove(at, taken), (yield from bury(at, taken))
@@ -182,21 +182,21 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             parts = own, Set(item, node.data, node.version), *leaving
             taken = taken._replace(version=next_version(node.version))
         fails = buried or error is not None
-        errand.taken, errand.purpose = taken, "bury" if fails else wanted
+        item_call.taken, item_call.purpose = taken, "bury" if fails else wanted
         try:
-            results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not fails))
+            results = yield from write(item_call, parts, count=int(wanted == "get" and item_call.counts and not fails))
         except NodeExists as failed:
-            errand.purpose = wanted
-            desk.meet_rivals()
+            item_call.purpose = wanted
+            view.meet_rivals()
             if failed.part:
                 continue  # an item of this name was just buried
             return None  # claimed
         except (NoNode, BadVersion) as failed:
-            errand.purpose = wanted
-            desk.meet_rivals()
+            item_call.purpose = wanted
+            view.meet_rivals()
             part = failed.part or 0
             if part == 0:
-                yield from desk.lay_out()
+                yield from view.lay_out()
             elif part == len(parts):
                 return None  # our receipt is gone, and perhaps the queue
             elif type(failed) is BadVersion:
@@ -209,37 +209,37 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
                 return None  # gone
             continue
         if fails:
-            errand.applied = False  # first: an interrupt must not have the item put back
-            errand.put_down()
-            errand.purpose = wanted
+            item_call.applied = False  # first: an interrupt must not have the item put back
+            item_call.put_down()
+            item_call.purpose = wanted
             if len(payloads) == 1 and buried:
-                errand.names.clear()
+                item_call.names.clear()
             if error is not None:
-                raise undecodable(errand, taken, error) from error
+                raise undecodable(item_call, taken, error) from error
             if len(payloads) > 1:
                 continue
             return None
-        desk.window = min(2 * desk.window, AHEAD)
+        view.window = min(2 * view.window, AHEAD)
         if ticket is not None:
             yield MarkDeleted(ticket)
         if wanted == "get" and len(payloads) > 1:
-            desk.come_back_to(name)
+            view.come_back_to(name)
         elif wanted == "claim":
-            taken = yield from identified(errand, taken, results)
+            taken = yield from identified(item_call, taken, results)
             if not taken.session:  # it has ended with its session before its reply came
-                errand.applied = False
-                errand.put_down()
-                errand.leave_name()
+                item_call.applied = False
+                item_call.put_down()
+                item_call.leave_name()
                 return None
         return taken
 
 
-def undecodable(errand: Errand, taken: Taken, error: Exception) -> ForeignNodeError:
+def undecodable(item_call: ItemCall, taken: ClaimedItem, error: Exception) -> ForeignNodeError:
     """Return the error for an item that the codec can't decode, which was counted as an attempt or buried."""
-    at = errand.desk.at
+    at = item_call.view.at
     outcome = f"the item was moved to {at.dead}, where dead() returns its bytes"
-    if errand.most:
-        outcome = f"that was attempt {taken.attempts} of {errand.most}, after which the item is moved to {at.dead}"
+    if item_call.most:
+        outcome = f"that was attempt {taken.attempts} of {item_call.most}, after which the item is moved to {at.dead}"
     return ForeignNodeError(
         f"{at.items}/{taken.name}",
         f"the codec can't decode the item {taken.payloads[0][:100]!r}: {type(error).__name__}: {error}; {outcome}; "
@@ -247,34 +247,34 @@ def undecodable(errand: Errand, taken: Taken, error: Exception) -> ForeignNodeEr
     )
 
 
-def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
+def fetch(view: QueueView, name: str) -> Recipe[Node | None]:
     """Return an item's node, or None if another consumer has it; read those that come next, too.
 
     While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
     that those have taken: to list all items again each time would cost more the longer the queue is.
     """
-    read = desk.read  # another thread may put its own in the place of these at any time
-    if name not in read or not desk.fresh:
-        names = [name, *islice(list(desk.names), desk.window - 1)]
-        reads = tuple(Get(f"{desk.at.items}/{each}") for each in names)
-        read_at = desk.clock()
-        if desk.rivals:
-            claims, *nodes = yield Children(desk.at.claims), *reads
+    read = view.read  # another thread may put its own in the place of these at any time
+    if name not in read or not view.fresh:
+        names = [name, *islice(list(view.names), view.window - 1)]
+        reads = tuple(Get(f"{view.at.items}/{each}") for each in names)
+        read_at = view.clock()
+        if view.rivals:
+            claims, *nodes = yield Children(view.at.claims), *reads
             nodes = [None if each in claims else node for each, node in zip(names, nodes, strict=True)]
         else:
             nodes = yield reads
         if None in nodes:
-            desk.rivals = True
+            view.rivals = True
         if not any(nodes):
-            if desk.window == AHEAD:  # the listing is too old to go on with
-                desk.names.clear()
-            desk.window = min(2 * desk.window, AHEAD)
+            if view.window == AHEAD:  # the listing is too old to go on with
+                view.names.clear()
+            view.window = min(2 * view.window, AHEAD)
         read = dict(zip(names, nodes, strict=True))
-        desk.read, desk.read_at = read, read_at
+        view.read, view.read_at = read, read_at
     return read.pop(name, None)
 
 
-def remove(at: Layout, taken: Taken) -> Part:
+def remove(at: Layout, taken: ClaimedItem) -> Part:
     """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
     item = f"{at.items}/{taken.name}"
     if len(taken.payloads) > 1:
@@ -282,7 +282,7 @@ def remove(at: Layout, taken: Taken) -> Part:
     return Delete(item, version=taken.version)
 
 
-def bury(at: Layout, taken: Taken) -> Recipe[Part]:
+def bury(at: Layout, taken: ClaimedItem) -> Recipe[Part]:
     """Return the operation that puts an item among the dead, beside those of its name: from the same node, say."""
     path = f"{at.dead}/{taken.name}"
     node: Node | None = yield Get(path)
@@ -291,7 +291,7 @@ def bury(at: Layout, taken: Taken) -> Recipe[Part]:
     return Set(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
 
 
-def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = None) -> Recipe[Taken]:
+def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] | None = None) -> Recipe[ClaimedItem]:
     """Complete a claimed item by the session and token of its claim; without a session, the claim is over."""
     if results is not None:
         stat = results[0][1]
@@ -299,8 +299,8 @@ def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = Non
     else:
         # Behind the sync by which the receipt was read. A claim of another session is another client's or, if ours has
         # ended since, another thread's.
-        node: Node | None = yield Get(f"{errand.desk.at.claims}/{taken.name}")
-        if node is not None and node.session == errand.session:
+        node: Node | None = yield Get(f"{item_call.view.at.claims}/{taken.name}")
+        if node is not None and node.session == item_call.session:
             taken = taken._replace(session=node.session, token=node.czxid)
-    errand.taken = taken
+    item_call.taken = taken
     return taken

@@ -40,7 +40,7 @@ def check_layout(layout: str) -> None:
         raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
 
 
-class Withdrawn(Exception):
+class CandidacyWithdrawn(Exception):
     """Raised in the steps of a candidacy, to end it."""
 
 
@@ -58,7 +58,7 @@ class ElectionState(PathState):
         """Whether the client stands."""
         return self.candidacy is not None and self.candidacy.goes_on
 
-    def stand(self, seat: Seat) -> None:
+    def stand(self, seat: LeaderLock) -> None:
         """Begin a candidacy, unless there is one."""
         begun = Candidacy(seat)
         try:
@@ -102,7 +102,7 @@ class Candidacy:
             ends its call.
     """
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: LeaderLock) -> None:
         self._seats = [seat]  # taken by the thread that runs
         self._event: Any = None
         self.hold: Hold | None = None
@@ -136,7 +136,7 @@ class Candidacy:
         try:
             while not self.withdrawn:
                 self._queue_and_lead(seat)
-        except Withdrawn:
+        except CandidacyWithdrawn:
             pass
         except Exception as error:
             self.error = error.with_traceback(None)  # whose frames keep this, and the seat, alive
@@ -146,7 +146,7 @@ class Candidacy:
             self.over = True
             self._tell()
 
-    def _queue_and_lead(self, seat: Seat) -> None:
+    def _queue_and_lead(self, seat: LeaderLock) -> None:
         call = Call(seat._session, seat.path, seat._path_state)
         owner = seat._identity()
         call.why_end = self._why_stop
@@ -173,7 +173,7 @@ class Candidacy:
         return wait(call, steps, self._event)
 
     def _why_stop(self) -> Exception | None:
-        return Withdrawn() if self.withdrawn else None
+        return CandidacyWithdrawn() if self.withdrawn else None
 
     def _leading(self, hold: Hold) -> Steps[None]:
         while hold.alive and not self.withdrawn:
@@ -199,7 +199,7 @@ class Candidacy:
             call.wake()
 
 
-class Seat(LockBase):
+class LeaderLock(LockBase):
     """The lock of an election, whose holder leads."""
 
     _kind = "Election"
@@ -318,7 +318,7 @@ class Seat(LockBase):
         """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
 
         def begin(_: object) -> None:
-            self._path_state.stand(Seat(self._client, self._path, self._layout, self._data))
+            self._path_state.stand(LeaderLock(self._client, self._path, self._layout, self._data))
 
         return self._run(list_queue(self._path, self._rule), begin)
 

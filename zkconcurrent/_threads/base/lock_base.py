@@ -27,7 +27,7 @@ from ..._runtime.identity import ended, name, task_of
 from ..._runtime.public import public
 from ..._runtime.waiting import FRAMES, Steps, check_depth
 from .cancel import cancel_waits
-from .primitive import Primitive, Waiter, check_on_lost, kind_of, node_data, not_held, reports_loss
+from .primitive import BlockingCalls, Primitive, check_on_lost, kind_of, node_data, not_held, reports_loss
 
 
 @public
@@ -74,7 +74,7 @@ class Contender(NamedTuple):
         return cls(host, pid, thread, node.session, since, f"{path}/{name}", token, position, owner)
 
 
-class Acquirable(Waiter, ABC):
+class Acquirable(BlockingCalls, ABC):
     """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it.
 
     Attributes:
@@ -179,15 +179,15 @@ def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
     return TimeoutError(f"not acquired {f'within {timeout} s' if timeout else 'in one attempt'}: {lock!r}")
 
 
-class Line(Primitive):
+class QueuedPrimitive(Primitive):
     """A primitive whose contenders queue at its path."""
 
     _rule: Rule
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(client, path)
-        self._line_key = self._path_state, self._rule.role  # equal for all objects whose threads wait in one queue
-        self._line_keys = (self._line_key,)  # made once, not for each task that waits
+        self._queue_key = self._path_state, self._rule.role  # equal for all objects whose threads wait in one queue
+        self._line_keys = (self._queue_key,)  # made once, not for each task that waits
 
     def locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
@@ -224,7 +224,7 @@ class Line(Primitive):
         return self._run(self._contenders(), lambda line: line[1])
 
 
-class LockBase(Line, Acquirable):
+class LockBase(QueuedPrimitive, Acquirable):
     """The methods of all locks, over the holds that a `PathState` keeps."""
 
     _not_held = "release unlocked lock"
@@ -247,7 +247,7 @@ class LockBase(Line, Acquirable):
 
     # -- threading's interface -----------------------------------------------------------------------------------
 
-    def _acquire_again(self) -> bool:
+    def _reenter_or_check(self) -> bool:
         """Add a level to the caller's hold, if the lock is re-entrant and the caller holds it; return whether it did.
 
         Raises:
@@ -434,7 +434,7 @@ class LockBase(Line, Acquirable):
             ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._path)
-        return cancel_waits(self._session.calls, self._line_key)
+        return cancel_waits(self._session.calls, self._queue_key)
 
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""

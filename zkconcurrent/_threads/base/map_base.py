@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..._arguments.paths import check_length, check_path, plain
 from ..._engine.driver import Call
 from ..._engine.holds import PathState
-from ..._engine.session import Dropped, Session, log
+from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError, OutcomeUnknownError
 from ..._kazoo.link import KazooClient
 from ..._kazoo.replies import no_wakeup
@@ -20,7 +20,8 @@ from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.map import write
 from ..._recipes.map.mirror import NEVER, Entry, Layout, Mirror, follow
-from ..._recipes.map.write import Flight, Unknown
+from ..._recipes.map.write import MapWrite
+from ..._recipes.receipts import OutcomeLost
 from ..._runtime.waiting import Steps
 from ..._runtime.worker import Worker
 from .primitive import Primitive, discard_result, kind_of, node_data
@@ -190,21 +191,21 @@ _followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDict
 
 def _drop(mirror: Mirror, dropped: Any) -> None:
     """Finalize: only queue the work, as a finalizer may run anywhere."""
-    dropped.append(Dropped([], [writer.ticket for writer in mirror.writers]))
+    dropped.append(LeftTickets([], [writer.ticket for writer in mirror.writers]))
     mirror.close()
 
 
-class _Landing:
-    """Ends the flight of a call. Does so again if an interrupt strikes meanwhile and the call is abandoned."""
+class EndWrite:
+    """Ends the write of a call. Does so again if an interrupt strikes meanwhile and the call is abandoned."""
 
-    def __init__(self, session: Session, flight: Flight) -> None:
+    def __init__(self, session: Session, map_write: MapWrite) -> None:
         self._session = session
-        self._flight = flight
+        self._map_write = map_write
 
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Give the writer back, or discard it if it is unknown what was applied."""
-        if (useless := self._flight.end()) is not None:
-            self._session.dropped.append(Dropped([], [useless]))
+        if (useless := self._map_write.end()) is not None:
+            self._session.dropped.append(LeftTickets([], [useless]))
             self._session.wake_keeper()
 
 
@@ -298,18 +299,18 @@ class MapBase(Primitive):
         self._check_may_block()
         return self._await(call, steps())
 
-    def _write(self, make: Callable[[Flight], Recipe[T]], then: Callable[[T], R]) -> R:
+    def _write(self, make: Callable[[MapWrite], Recipe[T]], then: Callable[[T], R]) -> R:
         """Run a write; return `then(result)`."""
         session = self._session
-        flight = Flight(self._mirror, node_data(self._identity()))
-        landing = _Landing(session, flight)
+        map_write = MapWrite(self._mirror, node_data(self._identity()))
+        landing = EndWrite(session, map_write)
         call = Call(session, self._path, landing)
 
         def steps() -> Steps[R]:
-            flight.mirror.begin(flight)
+            map_write.mirror.begin(map_write)
             try:
-                result: Any = yield from call.run(make(flight))
-            except Unknown:
+                result: Any = yield from call.run(make(map_write))
+            except OutcomeLost:
                 raise OutcomeUnknownError(
                     self._path,
                     "the session ended, so it is unknown whether the write was applied; read the entry, and decide "

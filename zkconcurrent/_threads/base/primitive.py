@@ -34,7 +34,7 @@ HOST = socket.gethostname()
 _UNKNOWN = object()
 
 
-class Waiter:
+class BlockingCalls:
     """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
     _await = staticmethod(wait)  # runs a call to its end; a method does this last
@@ -102,7 +102,7 @@ class Named:
             return object.__new__(cls)
 
 
-class ByName(Named):
+class PickledByPath(Named):
     """An object that is pickled by name: its class, its arguments and the URL of its client.
 
     Unpickling makes a new object, which holds nothing and uses the receiving process's own client: see
@@ -161,7 +161,7 @@ def _made_again(
     return kind(**dict.fromkeys(takes, opens(*name)), **given)
 
 
-class Primitive(ByName, Waiter):
+class Primitive(PickledByPath, BlockingCalls):
     """An object for one path of one client; all objects of the same client and path share one `PathState`.
 
     Attributes:

@@ -20,13 +20,22 @@ from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe, SessionExpired
 from ..._recipes.queue import claim, manage, put, take
 from ..._recipes.queue.order import FIFO, Order, frame, item_prefix
-from ..._recipes.queue.state import Closed, Desk, Errand, Layout, Lost, Sight, Taken, look
-from ..._recipes.receipts import Unknown
+from ..._recipes.queue.state import (
+    ClaimedItem,
+    ClaimLost,
+    ItemCall,
+    Layout,
+    QueueClosed,
+    QueueSnapshot,
+    QueueView,
+    look,
+)
+from ..._recipes.receipts import OutcomeLost
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps, insist, outlast, wait
 from .primitive import Primitive, kind_of, node_data
-from .settling import SettlingState, Undo
+from .settling import SettleOnAbandon, SettlingState
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,84 +56,84 @@ class QueueState(SettlingState):
     """The state of a queue that all objects of one client and path share.
 
     Attributes:
-        desk: the receipts, and the last listing.
-        finishing: the errands of the `task_done` calls that are under way.
+        view: the receipts, and the last listing.
+        finishing: the item calls of the `task_done` calls that are under way.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
         super().__init__(session, at.path, kind)
-        self.desk = Desk(at, session.wall_clock)
-        self.finishing: LiveSet[Errand] = LiveSet()
-        self._drop_with(self.desk)
+        self.view = QueueView(at, session.wall_clock)
+        self.finishing: LiveSet[ItemCall] = LiveSet()
+        self._drop_with(self.view)
 
-    def leave(self, errand: Errand) -> None:
-        """End the errand of a call that has ended early; settle in the background any change that it has under way."""
-        errand.leave_name()
-        if not errand.left:
-            errand.finish()
+    def leave(self, item_call: ItemCall) -> None:
+        """End a call that has ended early; settle in the background any change that it has under way."""
+        item_call.leave_name()
+        if not item_call.left:
+            item_call.finish()
         else:
-            if errand not in self._left:
-                errand.owes = errand.takes and errand.applied
-            self._settle_later(errand)
+            if item_call not in self._left:
+                item_call.item_taken = item_call.takes and item_call.applied
+            self._settle_later(item_call)
 
-    def _settling(self, errand: Errand, error: BaseException) -> Steps[None]:
+    def _settling(self, item_call: ItemCall, error: BaseException) -> Steps[None]:
         """Wait until the item that a failed `get` may have taken is put back; at most a third of the session timeout.
 
         An interrupted program often stops its client next. An item that is not back by then would be lost.
         """
-        if not errand.takes or (isinstance(error, Exception) and not (errand.applied or errand.owes)):
+        if not item_call.takes or (isinstance(error, Exception) and not (item_call.applied or item_call.item_taken)):
             return
-        self.leave(errand)  # unless that is done: an interrupt may have struck as the call returned
+        self.leave(item_call)  # unless that is done: an interrupt may have struck as the call returned
         session = self.session
         limit = session.now() + session.patience
-        while errand.takes and session.now() < limit and not session.link.stopped:
+        while item_call.takes and session.now() < limit and not session.link.stopped:
             yield SETTLE_POLL_INTERVAL
 
-    def settled(self, errand: Errand, error: BaseException) -> tuple[Call, Steps[None]]:
+    def settled(self, item_call: ItemCall, error: BaseException) -> tuple[Call, Steps[None]]:
         """Return the call that waits for `_settling`, and its steps. Further interrupts do not end it."""
         call = Call(self.session, self.path)
         call.settled = True  # however deep the caller is: the first call has shown that it may wait
 
         def steps() -> Steps[None]:
             late: deque[BaseException] = deque(maxlen=1)
-            yield from outlast(self._settling(errand, error), late.append)
+            yield from outlast(self._settling(item_call, error), late.append)
             if late:
                 raise late.pop()
 
         return call, steps()
 
-    def begin_to_finish(self, errand: Errand) -> bool:
+    def begin_to_finish(self, item_call: ItemCall) -> bool:
         """Note a call of `task_done`; return whether there is an item for it."""
         with self.session.lock:
             while True:
                 under_way = [each for each in self.finishing if each.counts_yet]
-                unfinished = self.desk.unfinished
+                unfinished = self.view.unfinished
                 if under_way == [each for each in self.finishing if each.counts_yet]:  # none was applied meanwhile
                     break
             if unfinished <= len(under_way):
                 return False
-            self.finishing.add(errand)
+            self.finishing.add(item_call)
             return True
 
-    def finish_before(self, errand: Errand) -> bool:
+    def finish_before(self, item_call: ItemCall) -> bool:
         """If an item that was taken in an earlier session is not done, count it as done: no other client counts it."""
         with self.session.lock:
-            if self.desk.unfinished_before(self.session.registry.session) <= 0:
+            if self.view.unfinished_before(self.session.registry.session) <= 0:
                 return False
-            errand.applied = True
-            self.desk.done_before += 1
+            item_call.applied = True
+            self.view.done_before += 1
             return True
 
-    def _settling_of(self, errand: Errand) -> Recipe[bool]:
-        return self._finishing(errand) if errand.purpose == "count" else claim.settle(errand)
+    def _settling_of(self, item_call: ItemCall) -> Recipe[bool]:
+        return self._finishing(item_call) if item_call.purpose == "count" else claim.settle(item_call)
 
-    def _finishing(self, errand: Errand) -> Recipe[bool]:
+    def _finishing(self, item_call: ItemCall) -> Recipe[bool]:
         """Bring a `task_done` to its end: no other call could count its item as done meanwhile."""
-        while not errand.applied or errand.sent is not None:
+        while not item_call.applied or item_call.sent is not None:
             try:
-                yield from manage.done(errand)
+                yield from manage.done(item_call)
             except SessionExpired:
-                if self.finish_before(errand):
+                if self.finish_before(item_call):
                     break
         return True
 
@@ -153,10 +162,10 @@ class QueueBase(Primitive, Generic[T]):
         self._most = check_max_attempts(max_attempts)
         self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts
         super().__init__(client, path)
-        self._desk = desk = self._path_state.desk
-        if desk.at != self._layout:
+        self._view = view = self._path_state.view
+        if view.at != self._layout:
             raise ValueError(
-                f"this client has made the queue at {path!r} as {desk.at.order.name} with maxsize={desk.at.maxsize}, "
+                f"this client has made the queue at {path!r} as {view.at.order.name} with maxsize={view.at.maxsize}, "
                 f"not as {self._order.name} with maxsize={self._layout.maxsize}: all must give the same"
             )
 
@@ -187,7 +196,7 @@ class QueueBase(Primitive, Generic[T]):
 
     def _putting(self, item: T, prefix: str, block: bool, timeout: float | None) -> None:
         deadline = self._limit(block, timeout)
-        errand = self._errand("put")
+        item_call = self._item_call("put")
         data = frame([encoded(self._codec, item, self._path)])
         link = self._session.link
         most = link.transport.max_request - REQUEST_OVERHEAD - 6 * len(link.full(self._path).encode())
@@ -200,17 +209,17 @@ class QueueBase(Primitive, Generic[T]):
         wait = block and (timeout is None or timeout > 0)
 
         def steps(call: Call) -> Steps[None]:
-            done = yield from call.run(put.put(errand, data, prefix, wait=wait), deadline)
-            if done is None and errand.sent:
+            done = yield from call.run(put.put(item_call, data, prefix, wait=wait), deadline)
+            if done is None and item_call.sent:
                 raise OutcomeUnknownError(
                     self._path,
                     "the timeout passed, and it is unknown whether the item was put; look for it in the queue, or put "
                     "it again if it may be processed twice",
                 )
-            if not done and not errand.applied:
+            if not done and not item_call.applied:
                 raise self._full
 
-        return self._do(errand, steps)
+        return self._do(item_call, steps)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Take the next item out of the queue. If the process then dies, the item is lost: see `claim`.
@@ -280,7 +289,7 @@ class QueueBase(Primitive, Generic[T]):
             except Exception:
                 return payload
 
-        return self._run(manage.dead(self._desk), lambda found: [decoded(each) for each in found])
+        return self._run(manage.dead(self._view), lambda found: [decoded(each) for each in found])
 
     def destroy(self) -> None:
         """Remove the queue's nodes and all items, including items that a client puts during this call.
@@ -291,7 +300,7 @@ class QueueBase(Primitive, Generic[T]):
             ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
                 nodes has children, some of the others may be gone.
         """
-        return self._run(manage.destroy(self._desk), self._check_unused)
+        return self._run(manage.destroy(self._view), self._check_unused)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -307,53 +316,55 @@ class QueueBase(Primitive, Generic[T]):
             raise ValueError("'timeout' must be a non-negative number")
         return self._until(timeout)
 
-    def _errand(self, purpose: str) -> Errand:
+    def _item_call(self, purpose: str) -> ItemCall:
         label = node_data(self._identity())
         decode = self._codec.decode
-        return Errand(self._desk, purpose, label, most=self._most, counts=self._counts, decode=decode)
+        return ItemCall(self._view, purpose, label, most=self._most, counts=self._counts, decode=decode)
 
-    def _do(self, errand: Errand, make: Callable[[Call], Steps[R]]) -> R:
-        """Run the steps of an errand; if they do not come to their end, it is settled."""
-        call = Call(self._session, self._path, Undo(self._path_state, partial(self._path_state.leave, errand)))
+    def _do(self, item_call: ItemCall, make: Callable[[Call], Steps[R]]) -> R:
+        """Run the steps of a call; if they do not come to their end, it is settled."""
+        call = Call(
+            self._session, self._path, SettleOnAbandon(self._path_state, partial(self._path_state.leave, item_call))
+        )
 
         def steps() -> Steps[R]:
             try:
                 result = yield from make(call)
-            except Closed:
+            except QueueClosed:
                 raise self._shut_down from None
-            except Unknown:
+            except OutcomeLost:
                 raise OutcomeUnknownError(
                     self._path,
                     "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
                     "decide whether to repeat the call",
                 ) from None
-            errand.put_down()  # not finished: an interrupt may keep the caller from the result
+            item_call.put_down()  # not finished: an interrupt may keep the caller from the result
             return result
 
-        return self._await_errand(errand, call, steps())
+        return self._await_errand(item_call, call, steps())
 
-    def _await_errand(self, errand: Errand, call: Call, steps: Steps[R]) -> R:
+    def _await_errand(self, item_call: ItemCall, call: Call, steps: Steps[R]) -> R:
         try:
             return self._await(call, steps)
         except BaseException as error:
-            wait(*self._path_state.settled(errand, error))
+            wait(*self._path_state.settled(item_call, error))
             raise
 
-    def _taking(self, purpose: str, block: bool, timeout: float | None, then: Callable[[Taken], R]) -> R:
+    def _taking(self, purpose: str, block: bool, timeout: float | None, then: Callable[[ClaimedItem], R]) -> R:
         deadline = self._limit(block, timeout)
         wait = block and (timeout is None or timeout > 0)
-        errand = self._errand(purpose)
+        item_call = self._item_call(purpose)
 
         def steps(call: Call) -> Steps[R]:
-            taken = yield from call.run(take.take(errand, wait=wait), deadline)
+            taken = yield from call.run(take.take(item_call, wait=wait), deadline)
             if taken is None:
                 raise self._empty
             return then(taken)
 
-        return self._do(errand, steps)
+        return self._do(item_call, steps)
 
-    def _ask(self, then: Callable[[Sight], R]) -> R:
-        return self._run(look(self._desk), then)
+    def _ask(self, then: Callable[[QueueSnapshot], R]) -> R:
+        return self._run(look(self._view), then)
 
     def _prefix_of(self, _item: T) -> str:
         return item_prefix(None)
@@ -381,8 +392,8 @@ class Claim(Generic[T]):
         self._queue = of
         self._block = block
         self._timeout = timeout
-        self._taken: Taken | None = None
-        self._giving_back: Errand | None = None
+        self._taken: ClaimedItem | None = None
+        self._giving_back: ItemCall | None = None
 
     if not TYPE_CHECKING:
 
@@ -407,7 +418,7 @@ class Claim(Generic[T]):
         if self._taken is not None:
             raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
 
-        def entered(taken: Taken) -> Claim[T]:
+        def entered(taken: ClaimedItem) -> Claim[T]:
             self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
             self._taken = taken
             return self
@@ -417,28 +428,28 @@ class Claim(Generic[T]):
     def _exit(self, *, acknowledges: bool) -> Any:
         of, taken = self._queue, self._taken
         assert taken is not None
-        errand = of._errand("acknowledge" if acknowledges else "give back")
-        errand.taken = taken
+        item_call = of._item_call("acknowledge" if acknowledges else "give back")
+        item_call.taken = taken
 
         def steps(call: Call) -> Steps[None]:
             self._taken = None  # from here on an interrupt leaves it to be settled
             if not acknowledges:
                 try:
-                    yield from call.run(claim.give_back(errand))
+                    yield from call.run(claim.give_back(item_call))
                 except ZkConcurrentError:  # the error of the block says more
                     if not of._session.link.stopped:  # on kazoo's thread, say, as a generator is collected there
-                        of._path_state.leave(errand)
+                        of._path_state.leave(item_call)
                 return
             try:
-                yield from call.run(claim.acknowledge(errand))
-            except Lost:
+                yield from call.run(claim.acknowledge(item_call))
+            except ClaimLost:
                 raise LockLostError(
                     of._path,
                     f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
                     "node was deleted or written), so another consumer may process the item again",
                 ) from None
 
-        return of._do(errand, steps)
+        return of._do(item_call, steps)
 
     def _forsake(self) -> None:
         """Give the item back in the background: the caller can't wait, as it was interrupted or its event loop is gone.
@@ -448,9 +459,9 @@ class Claim(Generic[T]):
         of, taken = self._queue, self._taken
         if taken is not None and not of._session.forked:
             if self._giving_back is None or self._giving_back.taken is not taken:
-                errand = of._errand("give back")
-                errand.taken = taken
-                self._giving_back = errand
+                item_call = of._item_call("give back")
+                item_call.taken = taken
+                self._giving_back = item_call
             of._path_state.leave(self._giving_back)
             self._taken = None  # last: an interrupt before must not lose it
 
@@ -464,7 +475,7 @@ class Claim(Generic[T]):
         return f"<zkconcurrent.Claim {state} path={self._queue.path!r}>"
 
 
-def _item(taken: Taken) -> Any:
+def _item(taken: ClaimedItem) -> Any:
     return taken.item
 
 

@@ -12,16 +12,16 @@ from typing import Any
 
 from ..._engine.driver import Call
 from ..._engine.holds import PathState
-from ..._engine.session import Dropped, Session, log
+from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
-from ..._recipes.receipts import Ledger, Receipt
+from ..._recipes.receipts import Receipt, ReceiptPool
 from ..._runtime.worker import Worker
 
 
 class SettlingState(PathState):
-    """The state of a path whose calls may leave a change to be settled: an `Undertaking` that has `left`.
+    """The state of a path whose calls may leave a change to be settled: an `PendingWrite` that has `left`.
 
     Attributes:
         settler: the thread that settles just now; None if there is none.
@@ -33,33 +33,33 @@ class SettlingState(PathState):
         self._left: deque[Any] = deque()
         self._worker = Worker(self._left)
 
-    def _drop_with(self, ledger: Ledger) -> None:
+    def _drop_with(self, pool: ReceiptPool) -> None:
         """When this object is collected, discard the members, and leave the idle receipts' nodes to later objects.
 
         So a program that makes an object for each use does not leave a node each time.
         """
         session = self.session
-        self._ledger = ledger
-        ledger.spares = session.spares.left
-        # Not the ledger, which may refer to the session by its clock.
-        containers = session.dropped, ledger.receipts, ledger.idle, ledger.spares
+        self._pool = pool
+        pool.spares = session.spares.left
+        # Not the pool, which may refer to the session by its clock.
+        containers = session.dropped, pool.receipts, pool.idle, pool.spares
         weakref.finalize(self, _drop_receipts, *containers).atexit = False
 
     def leave_receipts(self) -> None:
         """Leave the nodes of the receipts that no call uses to later objects."""
-        _leave(self._ledger.idle, self._ledger.spares)
+        _leave(self._pool.idle, self._pool.spares)
 
     @abstractmethod
-    def _settling_of(self, errand: Any) -> Recipe[bool]:
+    def _settling_of(self, pending_write: Any) -> Recipe[bool]:
         """Return the recipe that settles it."""
 
-    def _finish(self, errand: Any) -> None:
+    def _finish(self, pending_write: Any) -> None:
         """Note that it is settled."""
-        errand.finish()
+        pending_write.finish()
 
-    def _settle_later(self, errand: Any) -> None:
-        if errand not in self._left:
-            self._left.append(errand)
+    def _settle_later(self, pending_write: Any) -> None:
+        if pending_write not in self._left:
+            self._left.append(pending_write)
         self._start()  # in any case: an interrupt may have come between the two
 
     def _start(self) -> None:
@@ -72,29 +72,29 @@ class SettlingState(PathState):
     def _settle_all(self) -> None:
         self.settler = self.session.identity()
         while self._left:
-            errand = self._left[0]
+            pending_write = self._left[0]
             try:
-                if not self._settle(errand):
+                if not self._settle(pending_write):
                     self._left.rotate(-1)  # those behind it may be what it waits for: a place in a full queue
                     continue
             except Exception as error:
                 log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
-                errand.unknown, errand.receipt = True, None
-            self._finish(errand)
+                pending_write.unknown, pending_write.receipt = True, None
+            self._finish(pending_write)
             self._left.popleft()
         self.settler = None
 
-    def _settle(self, errand: Any) -> bool:
-        """Settle an errand; False if ZooKeeper is out of reach."""
+    def _settle(self, pending_write: Any) -> bool:
+        """Settle a write; False if ZooKeeper is out of reach."""
         session = self.session
         call = Call(session, self.path)
-        done = call.wait(call.run(self._settling_of(errand), session.now() + session.longest_reply))
+        done = call.wait(call.run(self._settling_of(pending_write), session.now() + session.longest_reply))
         if done is None and not threading.main_thread().is_alive():
             raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
         return done is not None
 
 
-class Undo:
+class SettleOnAbandon:
     """Leaves the change of an abandoned call to be settled. All of one path are equal: see `check_not_interrupted`."""
 
     def __init__(self, state: SettlingState, leave: Callable[[], object]) -> None:
@@ -102,7 +102,7 @@ class Undo:
         self._leave = leave
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Undo) and other._state is self._state
+        return isinstance(other, SettleOnAbandon) and other._state is self._state
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -112,17 +112,17 @@ class Undo:
 
 
 def _drop_receipts(
-    dropped: deque[Dropped], receipts: list[Receipt], idle: deque[Receipt], spares: deque[tuple[str, int]]
+    dropped: deque[LeftTickets], receipts: list[Receipt], idle: deque[Receipt], spares: deque[tuple[str, int]]
 ) -> None:
     """Finalize the state, by single steps alone, as a finalizer may run anywhere."""
-    dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
+    dropped.append(LeftTickets([], [receipt.member for receipt in receipts if receipt.member is not None]))
     _leave(idle, spares)
 
 
 def _leave(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
     with suppress(IndexError):
         while True:
-            # Taken away, as garbage that is finalized later may still settle a call, with a receipt of the ledger.
+            # Taken away, as garbage that is finalized later may still settle a call, with a receipt of the pool.
             receipt = idle.popleft()
             if receipt.path:
                 spares.append((receipt.path, receipt.version))

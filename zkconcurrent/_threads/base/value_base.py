@@ -24,17 +24,17 @@ from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users
-from ..._recipes.receipts import Unknown
-from ..._recipes.value import Batch, Change, Decide, Layout, Register, apply, destroy, settle
+from ..._recipes.receipts import OutcomeLost
+from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, destroy, settle
 from ..._runtime.interrupted import check_not_interrupted
 from ..._runtime.waiting import Steps
 from .primitive import Primitive, node_data
-from .settling import SettlingState, Undo
+from .settling import SettleOnAbandon, SettlingState
 
 R = TypeVar("R")
 
 
-class Turn:
+class Combiner:
     """The changes of threads, or of one event loop's tasks, that are made together.
 
     Attributes:
@@ -45,7 +45,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.pending: deque[Change] = deque()
-        self.batch: Batch | None = None
+        self.batch: ValueBatch | None = None
 
 
 class ValueState(SettlingState):
@@ -60,13 +60,13 @@ class ValueState(SettlingState):
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
         super().__init__(session, at.path, kind)
-        self.register = Register(at)
-        self.turn = Turn()
-        self.loops: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
+        self.register = ValueView(at)
+        self.turn = Combiner()
+        self.loops: weakref.WeakKeyDictionary[Any, Combiner] = weakref.WeakKeyDictionary()
         self.updating: set[int] = set()
         self._drop_with(self.register)
 
-    def changing(self, call: Call, turn: Turn, change: Change, label: bytes) -> Steps[Any]:
+    def changing(self, call: Call, turn: Combiner, change: Change, label: bytes) -> Steps[Any]:
         """Make a change in its turn; return the change's result."""
         self.session.check_usable(self.path)
         change.wake = call.wake
@@ -81,7 +81,7 @@ class ValueState(SettlingState):
                 continue
             try:
                 yield from call.run(apply(batch))
-            except Unknown:
+            except OutcomeLost:
                 raise self._unknown() from None
             self._end(turn, batch)
         if change.error is None:
@@ -91,7 +91,7 @@ class ValueState(SettlingState):
         finally:
             del change  # otherwise the traceback and this frame keep each other alive
 
-    def _lead(self, turn: Turn, change: Change, label: bytes) -> Batch | None:
+    def _lead(self, turn: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin the next batch, if this change is the first of it; else return None.
 
         Another thread may have made the change just now: so `done` counts only under the lock.
@@ -105,10 +105,10 @@ class ValueState(SettlingState):
             if change.done or change is not waiting[0]:
                 return None
             changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
-            change.batch = turn.batch = Batch(self.register, label, changes)
+            change.batch = turn.batch = ValueBatch(self.register, label, changes)
             return change.batch
 
-    def _lead_alone(self, turn: Turn, change: Change, label: bytes) -> Batch | None:
+    def _lead_alone(self, turn: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
 
         The call that this one interrupts may have both the turn and the place, and continues only when this one
@@ -118,7 +118,7 @@ class ValueState(SettlingState):
             if change.done or (turn.batch is not None and change in turn.batch.changes):
                 return None
             _remove(turn, change)
-            change.batch = Batch(self.register, label, [change], queues=False)
+            change.batch = ValueBatch(self.register, label, [change], queues=False)
             return change.batch
 
     def _interrupts(self, call: Call) -> bool:
@@ -130,7 +130,7 @@ class ValueState(SettlingState):
             return True
         return False
 
-    def _end(self, turn: Turn, batch: Batch) -> None:
+    def _end(self, turn: Combiner, batch: ValueBatch) -> None:
         """End a batch that was applied, or never will be, and begin the next; again, if that was interrupted."""
         with self.session.lock:
             if batch.applied:
@@ -149,7 +149,7 @@ class ValueState(SettlingState):
                 change.wake()
             batch.leader.batch = None  # otherwise the two keep each other alive, and the caller's object with them
 
-    def leave(self, turn: Turn, change: Change) -> None:
+    def leave(self, turn: Combiner, change: Change) -> None:
         """End a change whose call has ended early. If the change is under way, settle it in the background."""
         change.gone = True
         batch = change.batch
@@ -163,18 +163,18 @@ class ValueState(SettlingState):
                 if turn.batch is None and turn.pending:
                     self._pass_on(turn)
 
-    def _pass_on(self, turn: Turn) -> None:
+    def _pass_on(self, turn: Combiner) -> None:
         """Wake the first change, because the change that was woken for its turn is gone."""
         for change in [each for each in list(turn.pending) if each.gone]:
             _remove(turn, change)
         for change in list(turn.pending)[:1]:
             change.wake()
 
-    def _settling_of(self, errand: Batch) -> Recipe[bool]:
-        return settle(errand)
+    def _settling_of(self, pending_write: ValueBatch) -> Recipe[bool]:
+        return settle(pending_write)
 
-    def _finish(self, errand: Batch) -> None:
-        self._end(errand.turn, errand)
+    def _finish(self, pending_write: ValueBatch) -> None:
+        self._end(pending_write.turn, pending_write)
 
     def _unknown(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(
@@ -194,7 +194,7 @@ def check_callable(name: str, func: object) -> None:
         raise TypeError(f"{name} must be callable, not {type(func).__name__}")
 
 
-def _remove(turn: Turn, change: Change) -> None:
+def _remove(turn: Combiner, change: Change) -> None:
     with suppress(ValueError):  # a signal handler has just done so
         turn.pending.remove(change)
 
@@ -216,7 +216,7 @@ class BaseValue(Primitive):
     def _new_state(self) -> ValueState:
         return ValueState(self._session, self._kind, self._at)
 
-    def _turn(self) -> Turn:
+    def _turn(self) -> Combiner:
         """Return the turn that the caller takes."""
         return self._path_state.turn
 
@@ -251,7 +251,7 @@ class BaseValue(Primitive):
                 "only return the new value"
             )
         change = Change(decide, alone=alone)
-        call = Call(self._session, self._path, Undo(state, partial(state.leave, turn, change)))
+        call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.leave, turn, change)))
         try:
             return self._await(call, state.changing(call, turn, change, node_data(me)))
         except BaseException:
