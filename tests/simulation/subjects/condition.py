@@ -58,14 +58,16 @@ class Waiting:
     """One call of `wait`.
 
     Attributes:
-        lock: the node of the hold that it gives up.
+        held: the ticket of the hold that it gives up.
+        lock: that hold's node.
         node: the waiter's, once the service has it.
         interrupted: an interrupt has struck meanwhile.
     """
 
-    def __init__(self, worker: CondWorker, lock: str) -> None:
+    def __init__(self, worker: CondWorker, held: Ticket) -> None:
         self.worker = worker
-        self.lock = lock
+        self.held = held
+        self.lock = CHROOT + held.node
         self.node: str | None = None
         self.interrupted = False
 
@@ -142,7 +144,9 @@ class CondChecks(Checks):
 
     def _gave_up(self, lock: str) -> None:
         for waiting in self.waiting.values():
-            if waiting.lock == lock and not waiting.interrupted:
+            # The hold may be lost until it is suspended: the client is cut off during its first look at the path, say.
+            # The keeper then deletes the hold's node, and `wait` raises LockLostError.
+            if waiting.lock == lock and not waiting.interrupted and waiting.held.state is not State.LOST:
                 raise Violation(f"{waiting.worker.name} waits, and has given the lock up without being queued")
 
     def _queued(self, lock: str, node: str) -> None:
@@ -259,7 +263,7 @@ class CondWorker(Worker):
         assert turn.waits is not None
         self._exit(section)
         section.left = True  # a loss that nobody knows of when the lock is given up need not be told
-        waiting = checks.waiting[self.actor.ident] = Waiting(self, CHROOT + section.ticket.node)
+        waiting = checks.waiting[self.actor.ident] = Waiting(self, section.ticket)
         world.say(f"waits {turn.waits:g} for {turn.path}")
         try:
             notified = condition.wait(turn.waits)
@@ -276,6 +280,8 @@ class CondWorker(Worker):
                 if waiting.node in checks.ensemble.leader.nodes:
                     raise Violation(f"{self.name} waits no more, and {waiting.node} is there")
         world.say(f"was {'' if notified else 'not '}notified")
+        if section.ticket.state is State.LOST:
+            raise Violation(f"{section.ticket} is lost, and {self.name} has waited as if it was not")
         by = checks.deleted.get(waiting.node or "")
         if not notified and by != self.actor.ident:
             raise Violation(f"{self.name} was notified by {by}, and says that it was not")

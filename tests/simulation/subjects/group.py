@@ -49,13 +49,14 @@ class GroupChecks(CallChecks):
     Attributes:
         moments: the members after each change.
         mine: the memberships of each process that were joined and not left.
-        taken: the memberships that another client may have taken the id of.
+        operated: how long the log was when an operator had taken a node away.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.moments: list[dict[str, Node]] = [{}]
         self.mine: dict[Membership, Any] = {}
+        self.operated: set[int] = set()
 
     def state(self, before: Any, change: tuple[Any, ...]) -> Any:  # noqa: ARG002
         """Return nothing: a thread of the library makes the changes."""
@@ -76,6 +77,11 @@ class GroupChecks(CallChecks):
                     if change[0] == "create":
                         members[name] = Node(change[4], n)
             self.moments.append(members)
+
+    def remove(self, node: str) -> None:
+        """Take note of when an operator took it away."""
+        super().remove(node)
+        self.operated.add(len(self.ensemble.log))
 
     def since(self, begun: int) -> list[dict[str, Node]]:
         """Return the members at each moment since the log had so much."""
@@ -194,17 +200,40 @@ class GroupRun(CallRun):
     invariants = GroupChecks
     checks: GroupChecks
 
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        # For each request, what its client could have heard as it was sent: how much of the log its server had applied,
+        # and what was still under way to it.
+        self._sent: dict[int, tuple[object, int, set[str]]] = {}
+
     def rescue(self) -> None:
         """Nobody waits for ever."""
 
+    def _requested(self, answer: object) -> None:
+        super()._requested(answer)
+        actor = self.world.current
+        wire = None if actor is None or actor.process is None else actor.process.connection.wire
+        if wire is not None:
+            self._sent[id(answer)] = answer, wire.server.applied, {what for _, what, _, _ in wire.answers}
+
+    def _just_removed(self, session: int, name: str, n: int, answer: object) -> bool:
+        """Whether an operator has deleted the session's own node, and its client left before it could hear of that."""
+        moments = self.checks.moments
+        gone = 1 + max((k for k in range(n) if name in moments[k] and moments[k][name].owner == session), default=-1)
+        _, applied, under_way = self._sent.get(id(answer), (answer, n, set()))
+        unheard = gone > applied or f"event: {self.checks.path}/{name} DELETED" in under_way
+        return gone in self.checks.operated and unheard
+
     def _on_answer(self, wire: Transport, answer: object) -> None:
-        """No client deletes a node that is another's."""
+        """No client deletes a node that is another's, but for the one that took the id just as it left."""
         super()._on_answer(wire, answer)
         self.checks.step()
         for n, change in enumerate(self.ensemble.log[self._logged :], self._logged):
             name = str(change[1]).removeprefix(f"{self.checks.path}/")
             node = self.checks.moments[n].get(name)
-            if change[0] == "delete" and node is not None and node.owner != wire.session.number:
+            if change[0] != "delete" or node is None or node.owner == wire.session.number:
+                continue
+            if not self._just_removed(wire.session.number, name, n, answer):
                 raise Violation(f"session {wire.session.number & 0xFFFF} deletes {name}, which is another's")
 
 
