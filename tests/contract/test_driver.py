@@ -37,7 +37,7 @@ from zkconcurrent._protocol.operations import (
     NotEmpty,
     ProveLease,
     SessionExpired,
-    Set,
+    SetNode,
     SuspendHold,
     Sync,
     Wait,
@@ -224,7 +224,7 @@ def test_what_a_busy_server_has_not_applied_is_sent_again(bench: Bench, path: st
         yield Multi(other, (CreateEphemeral(other, ROLE, b""), Delete(ticket.node, ticket)))
         assert (yield Children(path)) == [other.name]
         busy("set_data")
-        assert (yield Set(other.node, b"new", 0)) is True
+        assert (yield SetNode(other.node, b"new", 0)) is True
         assert session.heartbeat._in_doubt == {}
         yield Discard(other)
         return (yield Children(path))
@@ -691,10 +691,10 @@ def test_a_lost_write_is_told(bench: Bench, path: str, applied: bool) -> None:
         yield CreatePersistent(path, b"old")
         bench.lose(session, "setData", applied=applied)
         with pytest.raises(ConnectionLost):
-            yield Set(path, b"new", 0)
+            yield SetNode(path, b"new", 0)
         node = yield Get(path)
         assert (node.data, node.version) == ((b"new", 1) if applied else (b"old", 0))
-        assert (yield Set(path, b"late", node.version + 1)) is False
+        assert (yield SetNode(path, b"late", node.version + 1)) is False
         yield CreatePersistent(f"{path}/child", b"")
         with pytest.raises(NotEmpty):
             yield Delete(path)
@@ -781,7 +781,7 @@ def test_a_firm_multi_gets_its_reply(bench: Bench, path: str) -> None:
         try:
             while session.now() < deadline:
                 session.link.handler.sleep_func(0.05)  # the deadline passes while the recipe is busy
-            return (yield Multi(ticket, (Set(path, b"new", 0),), awaits_reply_past_deadline=True))
+            return (yield Multi(ticket, (SetNode(path, b"new", 0),), awaits_reply_past_deadline=True))
         finally:
             session.discard(ticket)
 
@@ -952,7 +952,7 @@ def test_a_check_of_a_version(bench: Bench, path: str) -> None:
         seen = (yield Get(path)).version
         first, late = (yield NewTicket(path)), (yield NewTicket(path))
         yield Multi(first, (Check(path, seen), CreateEphemeral(first, ROLE, b"")))
-        yield Set(path, b"two", seen)
+        yield SetNode(path, b"two", seen)
         with pytest.raises(BadVersion):
             yield Multi(late, (Check(path, seen), CreateEphemeral(late, ROLE, b"")))
         yield MarkDeleted(late)
@@ -968,7 +968,7 @@ def test_a_delete_of_a_version(bench: Bench, path: str) -> None:
 
     def recipe() -> Steps:
         yield CreatePersistent(path, b"one")
-        yield Set(path, b"two", 0)
+        yield SetNode(path, b"two", 0)
         with pytest.raises(BadVersion):
             yield Delete(path, version=0)
         ticket = yield NewTicket(path)

@@ -13,7 +13,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.watches import CHILDREN, DATA, RemovalWithdrawn
-from zkconcurrent._protocol.operations import Check, Container, Create, CreateEphemeral, Delete, Set
+from zkconcurrent._protocol.operations import Check, Container, Create, CreateEphemeral, Delete, SetNode
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent.testing import Server
 
@@ -389,13 +389,13 @@ def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
         ticket = Ticket(path, "one-", session.registry.lease)
         container(session, path)
         ask(session, ("create_persistent", f"{path}/state", b""), ("create_persistent", f"{path}/state/x", b""))
-        write = Set(f"{path}/state", b"new", 0)
+        write = SetNode(f"{path}/state", b"new", 0)
         parts = (CreateEphemeral(ticket, "x-", b""), write, Check(path), Delete(f"{path}/state/x"))
         (done,) = ask(session, ("multi", parts))
         assert [type(each).__name__ for each in done] == ["tuple", "ZnodeStat", "bool", "bool"]
         assert ask(session, ("get", f"{path}/state"))[0][0] == b"new"
         assert ask(session, ("children", f"{path}/state"))[0] == []
-        late, missing = Set(f"{path}/state", b"", 0), Delete(f"{path}/none")
+        late, missing = SetNode(f"{path}/state", b"", 0), Delete(f"{path}/none")
         for operations, reason, part in (
             ((Delete(f"{path}/state"), late), kazoo_errors.NoNodeError, 1),
             ((late, missing), kazoo_errors.BadVersionError, 0),
@@ -458,7 +458,7 @@ def test_a_multi_with_containers(real: bool, path: str) -> None:
         ask(session, ("create_persistent", f"{path}/state", b""), ("create_persistent", f"{path}/leaf", b""))
         made, below = f"{path}/made", f"{path}/made/below"
         parts = (
-            Set(f"{path}/state", b"new", 0),
+            SetNode(f"{path}/state", b"new", 0),
             Container(made),
             Check(path),
             Container(below),
@@ -479,7 +479,11 @@ def test_a_multi_with_containers(real: bool, path: str) -> None:
             ((Container(f"{path}/new"), Container(made), Check(path)), kazoo_errors.NodeExistsError, 1),
             ((Check(path), Container(f"{path}/none/new")), kazoo_errors.NoNodeError, 1),
             ((Container(f"{path}/new"), Create(f"{below}/x", b"")), kazoo_errors.NodeExistsError, 1),
-            ((Container(f"{path}/new"), Check(path), Set(f"{path}/state", b"", 0)), kazoo_errors.BadVersionError, 2),
+            (
+                (Container(f"{path}/new"), Check(path), SetNode(f"{path}/state", b"", 0)),
+                kazoo_errors.BadVersionError,
+                2,
+            ),
             ((Container(f"{path}/new"), Check(f"{path}/none")), kazoo_errors.NoNodeError, 1),
             ((Delete(below), Container(f"{path}/new")), kazoo_errors.NotEmptyError, 0),
         ):

@@ -22,7 +22,7 @@ from zkconcurrent._protocol.operations import (
     NoNode,
     NotEmpty,
     SessionExpired,
-    Set,
+    SetNode,
     Wait,
     Watch,
 )
@@ -36,13 +36,13 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
     def recipe() -> Steps:
         with pytest.raises(NoNode):
             yield CreatePersistent(f"{path}/child", b"")
-        assert (yield Set(path, b"", 0)) is False
+        assert (yield SetNode(path, b"", 0)) is False
         assert (yield CreatePersistent(path, b"one")) is True
         assert (yield CreatePersistent(path, b"two")) is False
         node = yield Get(path)
         assert (node.data, node.version, node.session) == (b"one", 0, 0)
-        assert (yield Set(path, b"three", 0)) is True
-        written, again = yield Set(path, b"four", 0), Get(path)
+        assert (yield SetNode(path, b"three", 0)) is True
+        written, again = yield SetNode(path, b"four", 0), Get(path)
         assert written is False
         assert (again.data, again.version, again.czxid) == (b"three", 1, node.czxid)
         yield CreatePersistent(f"{path}/child", b"")
@@ -132,7 +132,7 @@ def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
         with pytest.raises(SessionExpired):
             yield Watch(ticket, (Get(path, ticket),))
         yield Discard(ticket)
-        yield Set(path, b"later", 0)
+        yield SetNode(path, b"later", 0)
         return (yield Get(path)).data
 
     def test() -> Any:

@@ -18,7 +18,7 @@ from zkconcurrent._protocol.operations import (
     GetWithZxid,
     Multi,
     NewTicket,
-    Set,
+    SetNode,
     WaitRecursive,
     WatchRecursive,
 )
@@ -36,7 +36,7 @@ def test_a_look(bench: Bench, path: str) -> None:
         made, second = yield GetWithZxid(path)
         assert (made.data, made.czxid) == (b"one", made.mzxid)
         assert first < made.czxid <= second
-        yield Set(path, b"two", 0)
+        yield SetNode(path, b"two", 0)
         node, third = yield GetWithZxid(path)
         assert (node.data, node.czxid) == (b"two", made.czxid)
         assert made.mzxid < node.mzxid <= third
@@ -46,7 +46,7 @@ def test_a_look(bench: Bench, path: str) -> None:
         assert gone is None
         assert node.mzxid < fourth
         ticket = yield NewTicket(path)
-        results = yield Multi(ticket, (Create(path, b"three"), Set(path, b"four", 0)))
+        results = yield Multi(ticket, (Create(path, b"three"), SetNode(path, b"four", 0)))
         yield Discard(ticket)
         again, _ = yield GetWithZxid(path)
         assert fourth < results[-1].mzxid == again.mzxid

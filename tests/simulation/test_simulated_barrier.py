@@ -48,8 +48,8 @@ MUTANTS = [
     _one(
         "a trip, whatever has become of the state",
         "_release",
-        "Set(view.path, changed.data, party.state.version)",
-        "Set(view.path, changed.data, -1)",
+        "SetNode(view.path, changed.data, party.state.version)",
+        "SetNode(view.path, changed.data, -1)",
     ),
     _one(
         "a trip whose answer was lost is taken for done",
@@ -140,8 +140,8 @@ MUTANTS = [
     _one(
         "a party leaves, whatever others have left",
         "withdraw",
-        "Set(ticket.path, seats.data, party.seats.version)",
-        "Set(ticket.path, seats.data, -1)",
+        "SetNode(ticket.path, seats.data, party.seats.version)",
+        "SetNode(ticket.path, seats.data, -1)",
     ),
     _one(
         "a party that could not leave at once does no more than go",

@@ -103,8 +103,8 @@ MUTANTS = [
     bug(
         "replace writes whatever has come meanwhile",
         f"{WRITE}:replace",
-        "Set(entry, data, node.version))",
-        "Set(entry, data, -1))",
+        "SetNode(entry, data, node.version))",
+        "SetNode(entry, data, -1))",
     ),
     bug("remove deletes whatever has come meanwhile", f"{WRITE}:take", "version=node.version", "version=-1"),
     bug(
@@ -116,14 +116,14 @@ MUTANTS = [
     bug(
         "no node counts the entries that are made",
         f"{WRITE}:_count",
-        "Set(at.path, at.header, -1)",
-        "Set(at.entries, b'', -1)",
+        "SetNode(at.path, at.header, -1)",
+        "SetNode(at.entries, b'', -1)",
     ),
     bug(
         "an ephemeral entry is overwritten where it is",
         f"{WRITE}:put",
-        "if at.ephemeral else (Set(entry, data, -1),)",
-        "if False else (Set(entry, data, -1),)",
+        "if at.ephemeral else (SetNode(entry, data, -1),)",
+        "if False else (SetNode(entry, data, -1),)",
     ),
     bug(
         "a delete goes by the copy",

@@ -78,8 +78,8 @@ MUTANTS = [
     bug(
         "published again after a lost answer",
         PUBLISH,
-        "Set(ticket.node, data, node.version)",
-        "Set(ticket.node, data, -1)",
+        "SetNode(ticket.node, data, node.version)",
+        "SetNode(ticket.node, data, -1)",
         (PUBLISH, "if node.data == data:\n                return", "pass"),
     ),
     bug(
@@ -91,8 +91,8 @@ MUTANTS = [
     bug(
         "a publication that another version refuses is given up",
         PUBLISH,
-        "if (yield Set(ticket.node, data, node.version)):\n                    return",
-        "yield Set(ticket.node, data, node.version + 1)\n                return",
+        "if (yield SetNode(ticket.node, data, node.version)):\n                    return",
+        "yield SetNode(ticket.node, data, node.version + 1)\n                return",
     ),
     bug("a term without its node is not lost", PUBLISH, "yield MarkMissing(ticket)\n                return", "return"),
     bug("a withdrawal does not wake the candidacy", "_threads.base.candidacy:Candidacy.withdraw", "self.set()", "pass"),

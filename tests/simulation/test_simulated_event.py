@@ -46,9 +46,9 @@ MUTANTS = [
         "a write whose answer was lost is taken for done",
         TURN,
         "with suppress(ConnectionLost):\n"
-        "            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
+        "            if (yield SetNode(path, flag.turned(wanted).data, node.version)):\n"
         "                return flag.turned(wanted)",
-        "try:\n            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
+        "try:\n            if (yield SetNode(path, flag.turned(wanted).data, node.version)):\n"
         "                return flag.turned(wanted)\n        except ConnectionLost:\n            return flag",
     ),
     bug(

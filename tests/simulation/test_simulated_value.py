@@ -45,8 +45,8 @@ MUTANTS = [
     bug(
         "values: a write names no version",
         ATTEMPT,
-        "Set(batch.at.path, data, seen.version)",
-        "Set(batch.at.path, data, -1)",
+        "SetNode(batch.at.path, data, seen.version)",
+        "SetNode(batch.at.path, data, -1)",
     ),
     bug(
         "values: a refused write is remembered",

@@ -113,3 +113,17 @@ def test_the_map_names_every_module() -> None:
     page = PACKAGE.parent / "docs" / "explanation" / "design.md"
     drawn = set(re.findall(r"\w+", page.read_text().split("```")[1]))
     assert [name for name in modules() if name != "_version" and name.rpartition(".")[2] not in drawn] == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """No two classes share a name, but for those of tasks, which are named as those of threads."""
+    homes: dict[str, set[str]] = {}
+    for module in modules():
+        path = PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+        if path.is_file():
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    side = "aio" if "aio" in module else layer(module) if layer(module) == "_local" else ""
+                    homes.setdefault(f"{side} {node.name}", set()).add(module)
+    same = {" Layout"}  # the paths of a primitive's nodes: each recipe has its own
+    assert {name: found for name, found in homes.items() if len(found) > 1 and name not in same} == {}

@@ -50,7 +50,7 @@ from .._protocol.operations import (
     Delete,
     Names,
     Part,
-    Set,
+    SetNode,
     makes_ephemerals,
 )
 from .._runtime.identity import ident, identity
@@ -449,7 +449,7 @@ class Link:
         for n, each in enumerate(operations):
             requests.append(_PARTS[type(each)](self, self.full(each.path), each))
             at.append(n)
-            if type(each) is Set and each.version == BEFORE_ANY:  # go on to the version after that, at once
+            if type(each) is SetNode and each.version == BEFORE_ANY:  # go on to the version after that, at once
                 requests.append(SetData(self.full(each.path), each.data, -1))
                 at.append(n)
 
@@ -560,7 +560,7 @@ class Link:
     def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
         if version == BEFORE_ANY:
-            self.multi((Set(path, data, version),), reply)
+            self.multi((SetNode(path, data, version),), reply)
         else:
             self.transport.send(SetData(self.full(path), data, version), self._as_write(reply))
 
@@ -667,7 +667,7 @@ _PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
         path, step.data, link._acl(), EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
     ),
     Container: lambda link, _, step: link._container(step.path),
-    Set: lambda _, path, step: SetData(path, step.data, step.version),
+    SetNode: lambda _, path, step: SetData(path, step.data, step.version),
     Delete: lambda _, path, step: DeleteRequest(path, step.version),
     Check: lambda _, path, step: CheckVersion(path, step.version),
 }

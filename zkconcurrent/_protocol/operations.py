@@ -165,7 +165,7 @@ class CreatePersistent(NamedTuple):
     data: bytes
 
 
-class Set(NamedTuple):
+class SetNode(NamedTuple):
     """Write a node's data if it still has that version; return whether it did. Never retried.
 
     In a `Multi`, another version fails the whole.
@@ -438,7 +438,7 @@ POLICIES: Mapping[type, Policy] = {
     Container: Policy(repeats=False),
     Check: Policy(repeats=False),
     Multi: Policy(repeats=False, creates=True),
-    Set: Policy(repeats=False, answers={NoNode: False, BadVersion: False}, result=_true),
+    SetNode: Policy(repeats=False, answers={NoNode: False, BadVersion: False}, result=_true),
     # After a retry a False becomes None: our own first attempt may have made, or deleted, the node.
     CreatePersistent: Policy(repeats=True, answers={NodeExists: False}, result=_true),
     CreateTogether: Policy(repeats=True, answers={NodeExists: False}, result=_true),
@@ -456,12 +456,12 @@ POLICIES: Mapping[type, Policy] = {
     Sync: Policy(repeats=True, answers={NoNode: None}),
 }
 
-Part: TypeAlias = CreateEphemeral | Create | Container | Delete | Set | Check
+Part: TypeAlias = CreateEphemeral | Create | Container | Delete | SetNode | Check
 Request: TypeAlias = (
     CreateEphemeral
     | CreatePersistent
     | CreateTogether
-    | Set
+    | SetNode
     | Delete
     | Multi
     | EnsureContainer

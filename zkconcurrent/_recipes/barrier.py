@@ -43,7 +43,7 @@ from .._protocol.operations import (
     Recipe,
     Requeue,
     SessionExpired,
-    Set,
+    SetNode,
     Sync,
     Wait,
     Watch,
@@ -485,7 +485,7 @@ def withdraw(party: Party) -> Recipe[None]:
                     ticket,
                     (
                         Check(view.path, party.state.version),
-                        Set(ticket.path, seats.data, party.seats.version),
+                        SetNode(ticket.path, seats.data, party.seats.version),
                         Delete(ticket.node),
                     ),
                 )
@@ -636,7 +636,7 @@ def _release(party: Party) -> Recipe[int | Party | None]:
     there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())
     try:
         yield (
-            Multi(ticket, (*there, Set(view.path, changed.data, party.state.version))),
+            Multi(ticket, (*there, SetNode(view.path, changed.data, party.state.version))),
             CreatePersistent(view.generation(party.generation + 1), b""),  # saves its first party two round trips
         )
     except (NoNode, BadVersion, ConnectionLost):
@@ -674,7 +674,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
         if patient and party.others_decide():
             return party
         try:
-            _, node = yield Set(view.path, party.state.fail().data, party.state.version), Get(view.path)
+            _, node = yield SetNode(view.path, party.state.fail().data, party.state.version), Get(view.path)
         except ConnectionLost:
             _, node = yield Sync(view.path), Get(view.path)
         party.see(node)
@@ -761,7 +761,7 @@ def reset(view: View) -> Recipe[None]:
 def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
     """Change the state if it has not changed; False if it was not done, or is unknown: read the state again."""
     with suppress(ConnectionLost):
-        if (yield Set(view.path, changed.data, state.version)):
+        if (yield SetNode(view.path, changed.data, state.version)):
             view.note(changed)
             return True
     return False

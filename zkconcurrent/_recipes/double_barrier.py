@@ -43,7 +43,7 @@ from .._protocol.operations import (
     Part,
     Recipe,
     Requeue,
-    Set,
+    SetNode,
     Sync,
     Wait,
     Watch,
@@ -150,7 +150,7 @@ def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
 
     Our own node is checked, so a `multi` that slips into the next session fails.
     """
-    decide = Set(ticket.path, sight.data, sight.version)
+    decide = SetNode(ticket.path, sight.data, sight.version)
     try:
         yield Multi(ticket, (Check(ticket.node), decide, Create(f"{ticket.path}/{READY}", b"")))
     except (NoNode, NodeExists, BadVersion, ConnectionLost):
@@ -172,7 +172,7 @@ def _close_if_left_open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[Barrie
                 return sight
             there = zip(paths, nodes, strict=True)
             inside = [each for each, node in there if node is not None and node.czxid < found.czxid]
-            close = (Check(ticket.node), Set(path, sight.data, sight.version), Delete(ready))
+            close = (Check(ticket.node), SetNode(path, sight.data, sight.version), Delete(ready))
             try:
                 if inside:
                     yield Multi(ticket, (Check(inside[0]), *close, Create(ready, b"")))
@@ -199,7 +199,7 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
             if sight.open:
                 return True
             try:
-                yield Multi(ticket, (Set(ticket.path, sight.data, sight.version), Delete(ticket.node, ticket)))
+                yield Multi(ticket, (SetNode(ticket.path, sight.data, sight.version), Delete(ticket.node, ticket)))
                 return False
             except (NoNode, BadVersion, ConnectionLost):
                 pass  # changed meanwhile, or unknown
@@ -233,7 +233,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
                 if others:  # the first of them is there to remove `ready`
                     duty = [Check(f"{path}/{min(others)}")]
                 elif sight.open:
-                    duty = [Set(path, sight.data, sight.version), Delete(f"{path}/{READY}")]
+                    duty = [SetNode(path, sight.data, sight.version), Delete(f"{path}/{READY}")]
                 else:  # unless another party has just made it again
                     duty = [Check(path, sight.version)]
                 try:
@@ -282,7 +282,7 @@ def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
     node, names = yield Get(path, ticket), Children(path, ticket)
     left = sorted(set(others).intersection(names))
     if node is not None and left and READY not in names:
-        decide = Set(path, node.data, node.version)
+        decide = SetNode(path, node.data, node.version)
         with suppress(NodeExists, BadVersion, ConnectionLost):  # changed meanwhile, or unknown: the caller looks again
             yield Multi(ticket, (Check(f"{path}/{left[0]}"), decide, Create(f"{path}/{READY}", b"")))
 
@@ -321,7 +321,7 @@ def destroy(path: str) -> Recipe[Users]:
             return []
         ticket: Ticket = yield NewTicket(path)
         try:
-            yield Multi(ticket, (Set(path, node.data, node.version), Delete(f"{path}/{READY}")))
+            yield Multi(ticket, (SetNode(path, node.data, node.version), Delete(f"{path}/{READY}")))
         except NotEmpty:
             yield Discard(ticket)
             raise _crowded(path) from None

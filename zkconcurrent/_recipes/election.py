@@ -20,7 +20,7 @@ from .._protocol.operations import (
     Node,
     Recipe,
     Requeue,
-    Set,
+    SetNode,
     Sync,
     Wait,
     Watch,
@@ -106,7 +106,7 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
             if node.data == data:
                 return
             try:
-                if (yield Set(ticket.node, data, node.version)):
+                if (yield SetNode(ticket.node, data, node.version)):
                     return
             except ConnectionLost:
                 pass  # it is unknown whether it was written: look

@@ -20,7 +20,7 @@ from .._protocol.operations import (
     Node,
     Recipe,
     Requeue,
-    Set,
+    SetNode,
     Sync,
     Wait,
     Watch,
@@ -108,7 +108,7 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
             yield from make(path, flag.data)
             continue
         with suppress(ConnectionLost):
-            if (yield Set(path, flag.turned(wanted).data, node.version)):
+            if (yield SetNode(path, flag.turned(wanted).data, node.version)):
                 return flag.turned(wanted)
 
 

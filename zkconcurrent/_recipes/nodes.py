@@ -23,7 +23,7 @@ from .._protocol.operations import (
     Node,
     NoNode,
     Recipe,
-    Set,
+    SetNode,
     Sync,
 )
 from .._protocol.rules import FOLDERS, has_data, other_folder, other_kind, role_of
@@ -159,7 +159,7 @@ def lay_out_marked(
             if not marked:  # an operator has made it, or a program on Curator, as the parent of its items
                 claimed = True
                 with suppress(ConnectionLost):
-                    yield Set(path, top.data, node.version)
+                    yield SetNode(path, top.data, node.version)
                 continue
             with suppress(NoNode):  # a parent was just reaped, or the primitive destroyed
                 made, names = (yield CreateTogether(lacking), Children(path)) if lacking else (True, names)
@@ -209,7 +209,7 @@ def give_back(path: str, data: bytes) -> Recipe[None]:
     node: Node | None = yield Get(path)
     if node is not None and node.data == data:
         with suppress(ConnectionLost):
-            yield Set(path, b"", node.version)
+            yield SetNode(path, b"", node.version)
 
 
 def kind_of(data: bytes) -> str | None:

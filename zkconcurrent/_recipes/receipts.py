@@ -42,7 +42,7 @@ from .._protocol.operations import (
     Recipe,
     Requeue,
     SessionExpired,
-    Set,
+    SetNode,
     Sync,
     next_version,
 )
@@ -242,9 +242,11 @@ def write(
         mine: tuple[Part, ...] = (Check(member.node),) if pending_write.view.members else ()
         if count:
             mine = (
-                Set(member.node, member_data(pending_write.label, receipt.unfinished - receipt.before + count), -1),
+                SetNode(member.node, member_data(pending_write.label, receipt.unfinished - receipt.before + count), -1),
             )
-        step = Multi(member, (*mine, *parts, Set(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True)
+        step = Multi(
+            member, (*mine, *parts, SetNode(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True
+        )
         pending_write.sent = sent = InDoubt(receipt.version, receipt.unfinished + count, member.session)
         try:
             results = yield step
@@ -311,7 +313,7 @@ def burn(receipt: Receipt) -> Recipe[bool]:
     The data tells this write from that of the `multi`, if its own reply is lost.
     """
     try:
-        if (yield Set(receipt.path, BURNT, receipt.version)):
+        if (yield SetNode(receipt.path, BURNT, receipt.version)):
             receipt.version = next_version(receipt.version)
             return True
     except ConnectionLost:

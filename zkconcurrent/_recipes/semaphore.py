@@ -32,7 +32,7 @@ from .._protocol.operations import (
     Recipe,
     Requeue,
     SessionExpired,
-    Set,
+    SetNode,
     Sync,
     Wait,
     WaitGone,
@@ -425,7 +425,7 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
         written, seen = None, None
         try:
             number = permits - count(added)
-            written, seen = yield Set(at.permits, b"%d resized" % number, node.version), Get(at.permits)
+            written, seen = yield SetNode(at.permits, b"%d resized" % number, node.version), Get(at.permits)
         except ConnectionLost:
             _, seen = yield Sync(at.permits), Get(at.permits)
         if seen is None or seen.czxid != node.czxid:

@@ -35,7 +35,7 @@ from .._protocol.operations import (
     NotEmpty,
     Recipe,
     Requeue,
-    Set,
+    SetNode,
     Sync,
     Wait,
     WaitGone,
@@ -291,7 +291,7 @@ def attempt(batch: ValueBatch, *leaving: Delete, looked: bool) -> Recipe[bool]:
     batch.unchanged = None
     receipt.seen = None  # until the outcome is known
     try:
-        yield from write(batch, (*leaving, Set(batch.at.path, data, seen.version)))
+        yield from write(batch, (*leaving, SetNode(batch.at.path, data, seen.version)))
     except (NoNode, BadVersion) as failed:
         if (failed.part or 0) < len(leaving):
             raise NodeGone from None

@@ -201,7 +201,7 @@ SILENT = {
     "Forget",
     "DetachTicket",
 }
-WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "Set", "EnsureContainer"}
+WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "SetNode", "EnsureContainer"}
 WAITS = {"WaitGone", "Watch", "Wait", "WaitRecursive"}
 
 

@@ -44,7 +44,7 @@ from ..._protocol.operations import (
     Recipe,
     Requeue,
     SessionExpired,
-    Set,
+    SetNode,
     Sync,
     next_version,
 )
@@ -118,7 +118,7 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
         parts: tuple[Part, ...] = (Create(entry, data, at.ephemeral), _count(at))
         if exists:
             # An ephemeral entry is made anew, so that it goes with our session, whosever it was.
-            parts = (Delete(entry), *parts) if at.ephemeral else (Set(entry, data, -1),)
+            parts = (Delete(entry), *parts) if at.ephemeral else (SetNode(entry, data, -1),)
         try:
             results = yield from write(map_write, parts)
         except NoNode as failed:
@@ -171,7 +171,7 @@ def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes
         if found is None:
             return False
         above, node = found
-        parts: tuple[Part, ...] = (Check(at.path, above.version), Set(entry, data, node.version))
+        parts: tuple[Part, ...] = (Check(at.path, above.version), SetNode(entry, data, node.version))
         if at.ephemeral:
             made = Create(entry, data, at.ephemeral)
             parts = (Check(at.path, above.version), Delete(entry, version=node.version), made, _count(at))
@@ -314,7 +314,7 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
                 return None
         map_write.doubt = True
         try:
-            results = yield Multi(writer.ticket, (Set(node, map_write.label, writer.version), *parts))
+            results = yield Multi(writer.ticket, (SetNode(node, map_write.label, writer.version), *parts))
         except ConnectionLost:
             continue
         except Requeue:  # it was not sent, or in a later session, which our writer may live to see
@@ -394,9 +394,9 @@ def _drop_writer(map_write: MapWrite) -> Recipe[None]:
         yield Discard(writer.ticket)
 
 
-def _count(at: Layout) -> Set:
+def _count(at: Layout) -> SetNode:
     """Return the write that accompanies the creation, or the deletion, of an entry."""
-    return Set(at.path, at.header, -1)
+    return SetNode(at.path, at.header, -1)
 
 
 def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ..._errors import ForeignNodeError
-from ..._protocol.operations import BadVersion, Create, Delete, NoNode, Recipe, Requeue, SessionExpired, Set
+from ..._protocol.operations import BadVersion, Create, Delete, NoNode, Recipe, Requeue, SessionExpired, SetNode
 from ..receipts import burn, moved, write
 from .order import frame
 from .put import put_when_first
@@ -111,7 +111,7 @@ def restore(item_call: ItemCall) -> Recipe[None]:
             item_call.sent = None
     if len(taken.payloads) > 1:
         with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
-            whole = Set(item, frame(taken.payloads, taken.base + 2), taken.version + 1)
+            whole = SetNode(item, frame(taken.payloads, taken.base + 2), taken.version + 1)
             yield from write(item_call, (whole,), count=count)
             return
         create = Create(f"{at.items}/{taken.name[:-10]}", data, sequential=True)

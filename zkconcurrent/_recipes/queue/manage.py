@@ -28,7 +28,7 @@ from ..._protocol.operations import (
     Part,
     Recipe,
     Requeue,
-    Set,
+    SetNode,
     Sync,
     Wait,
     Watch,
@@ -121,7 +121,7 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
         if header.state in (state, "immediate"):
             break
         try:
-            if (yield Set(at.path, header._replace(state=state).data, node.version)):
+            if (yield SetNode(at.path, header._replace(state=state).data, node.version)):
                 break
         except ConnectionLost:
             continue

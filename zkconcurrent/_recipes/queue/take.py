@@ -30,7 +30,7 @@ from ..._protocol.operations import (
     Part,
     Recipe,
     Requeue,
-    Set,
+    SetNode,
     Sync,
     Wait,
     WaitGone,
@@ -175,11 +175,11 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
         if buried:
             parts = own, Delete(claim), remove(at, taken), (yield from bury(at, taken))
         elif error is not None:  # to be counted, while no other consumer has it
-            parts = own, Delete(claim), Set(item, node.data, node.version)
+            parts = own, Delete(claim), SetNode(item, node.data, node.version)
         elif wanted == "get":
             parts = own, Delete(claim), remove(at, taken), *leaving
         else:
-            parts = own, Set(item, node.data, node.version), *leaving
+            parts = own, SetNode(item, node.data, node.version), *leaving
             taken = taken._replace(version=next_version(node.version))
         fails = buried or error is not None
         item_call.taken, item_call.purpose = taken, "bury" if fails else wanted
@@ -278,7 +278,7 @@ def remove(at: Layout, taken: ClaimedItem) -> Part:
     """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
     item = f"{at.items}/{taken.name}"
     if len(taken.payloads) > 1:
-        return Set(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
+        return SetNode(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
     return Delete(item, version=taken.version)
 
 
@@ -288,7 +288,7 @@ def bury(at: Layout, taken: ClaimedItem) -> Recipe[Part]:
     node: Node | None = yield Get(path)
     if node is None:
         return Create(path, frame(taken.payloads[:1]))
-    return Set(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
+    return SetNode(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
 
 
 def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] | None = None) -> Recipe[ClaimedItem]:
