@@ -16,7 +16,7 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
-from zkconcurrent._recipes.barrier import State, View, most_parties
+from zkconcurrent._recipes.barrier import BarrierContent, View, most_parties
 from zkconcurrent.testing import Server
 
 
@@ -404,7 +404,7 @@ def test_destroyed_and_made_anew_as_a_party_comes(
 ) -> None:
     """Fault 190: a party that looked at the barrier just before it was destroyed belongs to the one made anew."""
     late, first = Barrier(connect(hosts=proxy.hosts), zk_path, 3), Barrier(zk, zk_path, 3)
-    zk.create(zk_path, State(3).data)
+    zk.create(zk_path, BarrierContent(3).data)
     with proxy.hold("getData", where=lambda message: message.path == zk_path) as looked:
         waiting = [in_thread(late.wait, 30)]
         looked.wait()

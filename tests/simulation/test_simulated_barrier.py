@@ -80,7 +80,7 @@ MUTANTS = [
     ),
     _one(
         "a reset is told as a trip",
-        "State.has_tripped",
+        "BarrierContent.has_tripped",
         "and generation not in self.failed",
         "",
     ),

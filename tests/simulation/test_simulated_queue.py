@@ -30,8 +30,8 @@ MUTANTS = [
     bug(
         "no receipt: a put that may have been applied is sent again",
         WRITE,
-        'SetNode(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True)',
-        'SetNode(receipt.path, b"", -1)), awaits_reply_past_deadline=True)',
+        'SetNode(receipt.path, b"", receipt.version)',
+        'SetNode(receipt.path, b"", -1)',
         (MOVED, "if node.version == sent.version:", "if True:"),
     ),
     bug(

@@ -66,7 +66,7 @@ MUTANTS = [
     bug("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
     bug(
         "the loss of one lock is told as that of all",
-        "_threads.quorum:_Listener.tell",
+        "_threads.quorum:_QuorumLosses.tell",
         ">= self._least",
         ">= len(self._tickets)",
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from zkconcurrent import ForeignNodeError
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._recipes.barrier import ArrivalIndexes, State
+from zkconcurrent._recipes.barrier import ArrivalIndexes, BarrierContent
 from zkconcurrent._recipes.detached import read
 from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted
@@ -38,7 +38,7 @@ def test_none_is_a_crash(data: bytes) -> None:
     assert wanted(data, 1) == (1, False)
     assert member_count(node) == 0
     with pytest.raises(ForeignNodeError, match="not a barrier's"):
-        State.read("/path", node)
+        BarrierContent.read("/path", node)
     if data:  # nothing is what a generation's node has at first
         with pytest.raises(ForeignNodeError, match="not a barrier's"):
             ArrivalIndexes.read("/path", 2, node)

@@ -166,10 +166,10 @@ MUTANTS = [
     ),
     bug(
         "a container and its first child are made in two requests",
-        "_recipes.queue:join",
+        "_recipes.lock:join",
         "create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))",
         "for each in (yield from missing([Container(path)]))[0]:\n"
-        "                    from .operations import EnsureContainer\n"
+        "                    from zkconcurrent._protocol.operations import EnsureContainer\n"
         "                    yield EnsureContainer(each.path)",
     ),
     # Waiting.

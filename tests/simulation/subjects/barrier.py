@@ -24,7 +24,7 @@ from zkconcurrent._errors import ZkConcurrentError
 from zkconcurrent._protocol.operations import Failure
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier as recipes
-from zkconcurrent._recipes.barrier import ArrivalIndexes, Party, State
+from zkconcurrent._recipes.barrier import ArrivalIndexes, BarrierContent, Party
 from zkconcurrent._runtime.waiting import Steps, wait
 from zkconcurrent._threads.barrier import Barrier
 
@@ -99,7 +99,7 @@ class BarrierChecks(Checks):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.state: State | None = None
+        self.state: BarrierContent | None = None
         self.trips: dict[int, set[str]] = {}
         self.failed: set[int] = set()
         self.broken_until = 0.0
@@ -163,8 +163,8 @@ class BarrierChecks(Checks):
 
     def _changed(self) -> None:
         node = self.ensemble.leader.nodes[f"{CHROOT}{PATH}"]
-        new = State.read(PATH, recipes.Node(node.data, node.czxid, 0.0, 0, node.version))
-        old = self.state or State(new.parties, born=node.czxid)
+        new = BarrierContent.read(PATH, recipes.Node(node.data, node.czxid, 0.0, 0, node.version))
+        old = self.state or BarrierContent(new.parties, born=node.czxid)
         self.state = new
         self.world.say(f"STATE {new.data.decode()}")
         if old.broken:
