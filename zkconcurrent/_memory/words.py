@@ -1,0 +1,150 @@
+"""ZooKeeper's words of four letters, as far as the project's tests and tools ask them, and what each answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from . import VERSION
+from .service import Service
+from .wire import Connection
+
+_FULL_VERSION = f"{VERSION}-memory, zkconcurrent's server for tests"
+
+
+class Words:
+    """The answers.
+
+    Args:
+        service: the service.
+        connections: those that are open, also the one that asks.
+        settings: those of the server's `zoo.cfg`.
+        drop: closes all connections that have a session.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        connections: Collection[Connection],
+        settings: Mapping[str, str],
+        drop: Callable[[], None],
+    ) -> None:
+        self._service = service
+        self._connections = connections
+        self._settings = settings
+        self._drop = drop
+        self.received = self.sent = 0  # by connections that are closed
+
+    def answer(self, word: str) -> str | None:
+        """Return the reply to a word; None if it is none."""
+        answer = _ANSWERS.get(word)
+        return None if answer is None else answer(self)
+
+    def _ruok(self) -> str:
+        return "imok"
+
+    def _isro(self) -> str:
+        return "rw"
+
+    def _dropped(self) -> str:
+        self._drop()
+        return "dropped"
+
+    def _conf(self) -> str:
+        return _lines(f"{name}={value}" for name, value in self._settings.items())
+
+    def _srvr(self, clients: str = "") -> str:
+        return f"Zookeeper version: {_FULL_VERSION}\n{clients}" + _lines(
+            f"{name}: {value}"
+            for name, value in {
+                "Latency min/avg/max": "0/0.0/0",
+                "Received": self._count_received(),
+                "Sent": self._count_sent(),
+                "Connections": len(self._connections),
+                "Outstanding": 0,
+                "Zxid": hex(self._service.tree.zxid),
+                "Mode": "standalone",
+                "Node count": len(self._service.tree.nodes),
+            }.items()
+        )
+
+    def _stat(self) -> str:
+        return self._srvr(f"Clients:\n{self._cons()}")
+
+    def _cons(self) -> str:
+        clients = (
+            f" /{each.address}[1](queued=0,recved={each.received},sent={each.sent}"
+            + (f",sid={hex(each.session)},to={each.timeout}," if each.session else "")
+            + ")"
+            for each in self._connections
+        )
+        return _lines(clients) + "\n"
+
+    def _mntr(self) -> str:
+        tree, watches = self._service.tree, self._service.watches
+        figures = {
+            "version": _FULL_VERSION,
+            "server_state": "standalone",
+            "ephemerals_count": sum(len(session.paths) for session in tree.sessions.values()),
+            "num_alive_connections": len(self._connections),
+            "avg_latency": 0.0,
+            "outstanding_requests": 0,
+            "znode_count": len(tree.nodes),
+            "global_sessions": len(tree.sessions),
+            "packets_sent": self._count_sent(),
+            "packets_received": self._count_received(),
+            "watch_count": watches.data.size + watches.children.size,
+            "open_file_descriptor_count": len(self._connections) + 3,
+            "digest_mismatches_count": 0,
+        }
+        return _lines(f"zk_{name}\t{value}" for name, value in figures.items())
+
+    def _wchs(self) -> str:
+        data = self._service.watches.data
+        watching = sum(map(bool, data.paths.values()))
+        return f"{watching} connections watching {len(data.watchers)} paths\nTotal watches:{data.size}\n"
+
+    def _wchp(self) -> str:
+        watchers = self._service.watches.data.watchers
+        return _lines(
+            f"{path}\n" + _lines(f"\t{hex(each.session)}" for each in watching)[:-1]
+            for path, watching in watchers.items()
+        )
+
+    def _dump(self) -> str:
+        sessions = self._service.tree.sessions
+        return "SessionTracker dump:\n" + _lines(
+            [
+                *(f"\t{hex(number)}" for number in sessions),
+                "ephemeral nodes dump:",
+                *(
+                    f"{hex(number)}:\n" + "\n".join(f"\t{path}" for path in session.paths)
+                    for number, session in sessions.items()
+                    if session.paths
+                ),
+            ]
+        )
+
+    def _count_received(self) -> int:
+        return self.received + sum(each.received for each in self._connections)
+
+    def _count_sent(self) -> int:
+        return self.sent + sum(each.sent for each in self._connections)
+
+
+_ANSWERS: dict[str, Callable[[Words], str]] = {
+    "ruok": Words._ruok,
+    "isro": Words._isro,
+    "conf": Words._conf,
+    "srvr": Words._srvr,
+    "stat": Words._stat,
+    "cons": Words._cons,
+    "mntr": Words._mntr,
+    "wchs": Words._wchs,
+    "wchp": Words._wchp,
+    "dump": Words._dump,
+    "drop": Words._dropped,  # not ZooKeeper's
+}
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
