@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from .tree import Applied, Change, Delete, Ids, Opened, Operation, Tree, Watches
+from .tree import READ, Applied, Change, Delete, Ids, Opened, Operation, Tree, Watches, allows
 
 
 class Limits(NamedTuple):
@@ -33,9 +33,11 @@ class Peer(Protocol):
 
     Attributes:
         session: its session, 0 before there is one.
+        ids: what it has authenticated as.
     """
 
     session: int
+    ids: list[tuple[str, str]]
 
     def notify(self, kind: int, path: str) -> None:
         """Tell the client of an event."""
@@ -100,8 +102,9 @@ class Service:
         self._record(zxid, change)
         applied = self.tree.apply(change, zxid)
         if applied.events:
-            for peer, kind, path in self.watches.fire(applied.events):
-                peer.notify(kind, path)
+            for peer, event in self.watches.fire(applied.events):
+                if allows(event.acl, peer.ids, READ):
+                    peer.notify(event.kind, event.path)
         return applied
 
     def grant(self, timeout: int) -> int:

@@ -186,7 +186,22 @@ class Closed(NamedTuple):
 
 Step: TypeAlias = Made | Removed | Written | Guarded | Checked | Opened | Closed
 Change: TypeAlias = tuple[Step, ...]  # of a refused request, none
-Event: TypeAlias = tuple[int, str]  # created, deleted or changed; and which node
+
+
+class Event(NamedTuple):
+    """What happened to a node.
+
+    Attributes:
+        kind: `CREATED`, `DELETED`, `CHANGED` or, of what its children's watchers hear, `CHILD`.
+        path: which node.
+        acl: its access rights: who may not read it hears nothing.
+        acl_above: those of its parent.
+    """
+
+    kind: int
+    path: str
+    acl: Acl
+    acl_above: Acl = OPEN
 
 
 class Applied(NamedTuple):
@@ -301,7 +316,7 @@ class Tree:
         node = self.nodes.get(path)
         if node is None:
             raise Refused(Code.NO_NODE)
-        demand(node.acl, ids, permission)
+        _demand(node.acl, ids, permission)
         return node
 
     def plan(self, session: int, operations: Sequence[Operation], time: int, ids: Ids | None = None) -> Change:
@@ -353,7 +368,7 @@ class Tree:
             self.containers[path] = None
         elif step.owner in self.sessions:
             self.sessions[step.owner].paths[path] = None
-        events.append((CREATED, path))
+        events.append(Event(CREATED, path, node.acl, parent.acl))
         return node.stat()
 
     def _remove(self, step: Removed, zxid: int, events: list[Event]) -> None:
@@ -369,12 +384,12 @@ class Tree:
             del self.containers[path]
         elif node.owner in self.sessions:
             del self.sessions[node.owner].paths[path]
-        events.append((DELETED, path))
+        events.append(Event(DELETED, path, node.acl, parent.acl))
 
     def _write(self, step: Written, zxid: int, events: list[Event]) -> Stat:
         node = self.nodes[step.path]
         node.data, node.version, node.mtime, node.mzxid = step.data, step.version, step.time, zxid
-        events.append((CHANGED, step.path))
+        events.append(Event(CHANGED, step.path, node.acl))
         return node.stat()
 
     def _guard(self, step: Guarded, _zxid: int, _events: list[Event]) -> Stat:
@@ -453,7 +468,7 @@ class _Draft:
         acl = self._resolve(operation.acl)
         above = split(path)[0]
         parent = self._find(above)
-        demand(parent.acl, self._ids, CREATE)
+        _demand(parent.acl, self._ids, CREATE)
         if flags & SEQUENTIAL:
             path += f"{parent.creates:010d}"
         _validate(path)
@@ -476,7 +491,7 @@ class _Draft:
             raise Refused(Code.BAD_ARGUMENTS)
         above = split(path)[0]
         parent = self._find(above)
-        demand(parent.acl, self._ids, DELETE)
+        _demand(parent.acl, self._ids, DELETE)
         node = self._find(path)
         _agree(operation.version, node.version)
         if node.size:
@@ -508,7 +523,7 @@ class _Draft:
     def _checked(self, path: str, permission: int) -> Node | _Record:
         _validate(path)
         node = self._find(path)
-        demand(node.acl, self._ids, permission)
+        _demand(node.acl, self._ids, permission)
         return node
 
     def _resolve(self, acl: Acl) -> Acl:
@@ -625,17 +640,18 @@ class Watches(Generic[W]):
         self.data.remove_all(watcher)
         self.children.remove_all(watcher)
 
-    def fire(self, events: Iterable[Event]) -> list[tuple[W, int, str]]:
-        """Return the events to be sent: to which connection, of which type, and the path."""
+    def fire(self, events: Iterable[Event]) -> list[tuple[W, Event]]:
+        """Return the events to be sent, and to which connections."""
         sent = []
-        for kind, path in events:
+        for event in events:
+            kind, path, _, acl_above = event
             told = self.data.fire(kind, path)
             if kind == DELETED:
                 told += [each for each in self.children.fire(kind, path) if each not in told]
-            sent += [(each, kind, path) for each in told]
+            sent += [(each, event) for each in told]
             if kind != CHANGED:
-                above = split(path)[0] or "/"
-                sent += [(each, CHILD, above) for each in self.children.fire(CHILD, above)]
+                above = Event(CHILD, split(path)[0] or "/", acl_above)
+                sent += [(each, above) for each in self.children.fire(CHILD, above.path)]
         return sent
 
     def _tables(self, kind: int) -> list[_Table[W]]:
@@ -649,21 +665,23 @@ def split(path: str) -> tuple[str, str]:
     return above, name
 
 
-def demand(acl: Acl, ids: Ids | None, permission: int) -> None:
-    """Refuse connections that have not the permission.
-
-    Raises:
-        Refused: this one has not.
-    """
+def allows(acl: Acl, ids: Ids | None, permission: int) -> bool:
+    """Return whether connections with these ids have the permission."""
     if acl is OPEN or ids is None or not acl:
-        return
-    for permissions, scheme, name in acl:
-        if permissions & permission and (
+        return True
+    return any(
+        permissions & permission
+        and (
             (scheme, name) == ("world", "anyone")
             or any(each == scheme and _matches(scheme, known, name) for each, known in ids)
-        ):
-            return
-    raise Refused(Code.NO_AUTH)
+        )
+        for permissions, scheme, name in acl
+    )
+
+
+def _demand(acl: Acl, ids: Ids | None, permission: int) -> None:
+    if not allows(acl, ids, permission):
+        raise Refused(Code.NO_AUTH)
 
 
 def _validate(path: str) -> None:

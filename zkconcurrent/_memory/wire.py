@@ -27,7 +27,6 @@ from .tree import (
     PERSISTENT,
     READ,
     RECURSIVE,
-    TTL_FLAGS,
     Acl,
     Check,
     Checked,
@@ -42,7 +41,7 @@ from .tree import (
     Stat,
     Step,
     Written,
-    demand,
+    allows,
 )
 
 T = TypeVar("T")
@@ -138,6 +137,7 @@ class Connection:
 
     Attributes:
         address: the client's.
+        ids: what the client has authenticated as.
         output: the bytes to be sent; whoever sends them removes them.
         ended: no more is read, and the connection is to be closed once all is sent.
         session: its number, 0 before there is one.
@@ -161,7 +161,7 @@ class Connection:
         self._tree = service.tree
         self._answer_word = answer_word
         self._on_output = on_output
-        self._ids = [("ip", address)]
+        self.ids = [("ip", address)]
         self._input = bytearray()
 
     def receive(self, data: bytes) -> None:
@@ -263,8 +263,8 @@ class Connection:
         scheme, credentials = reader.string(), reader.buffer()
         if scheme == "digest" and credentials is not None:
             known = ("digest", _digest(credentials))
-            if known not in self._ids:
-                self._ids.append(known)
+            if known not in self.ids:
+                self.ids.append(known)
         accepted = (scheme == "digest" and credentials is not None) or scheme == "ip"
         self._send(_REPLY.pack(xid, 0, 0 if accepted else Code.AUTH_FAILED))
         if not accepted:
@@ -280,7 +280,7 @@ class Connection:
             raise
 
     def _commit(self, read: Callable[[_Reader], Operation], reader: _Reader) -> tuple[Any, Stat | None]:
-        change, applied = self._service.commit(self.session, [self._read(read, reader)], self._ids)
+        change, applied = self._service.commit(self.session, [self._read(read, reader)], self.ids)
         return change[0], applied.stats[0]
 
     def _create(self, reader: _Reader) -> bytes:
@@ -311,7 +311,7 @@ class Connection:
     def _multi(self, reader: _Reader) -> bytes:
         operations = self._read(lambda reader: list(_read_multi(reader)), reader)
         try:
-            change, applied = self._service.commit(self.session, operations, self._ids)
+            change, applied = self._service.commit(self.session, operations, self.ids)
         except Refused as refusal:
             codes = [0 if n < refusal.index else Code.RUNTIME_INCONSISTENCY for n in range(len(operations))]
             codes[refusal.index] = refusal.code
@@ -340,14 +340,14 @@ class Connection:
 
     def _get_data(self, reader: _Reader) -> bytes:
         path, watches = reader.path(), reader.bool()
-        node = self._tree.find(path, self._ids)
+        node = self._tree.find(path, self.ids)
         if watches:
             self._service.watches.add(self, path, DATA_WATCH)
         return _buffer(node.data) + _stat(node.stat())
 
     def _get_children(self, reader: _Reader, *, with_stat: bool = False) -> bytes:
         path, watches = reader.path(), reader.bool()
-        node = self._tree.find(path, self._ids)
+        node = self._tree.find(path, self.ids)
         if watches:
             self._service.watches.add(self, path, CHILDREN_WATCH)
         return _strings(node.children) + (_stat(node.stat()) if with_stat else b"")
@@ -357,7 +357,7 @@ class Connection:
 
     def _count_descendants(self, reader: _Reader) -> bytes:
         path, nodes = reader.path(), self._tree.nodes
-        self._tree.find(path, self._ids)
+        self._tree.find(path, self.ids)
         # Of the root's two paths, "" counts the other one.
         return _INT.pack(len(nodes) - 2 if path == "/" else sum(each.startswith(f"{path}/") for each in nodes))
 
@@ -367,20 +367,18 @@ class Connection:
         return _strings([path for path in paths if prefix == "/" or path.startswith(prefix)])
 
     def _get_acl(self, reader: _Reader) -> bytes:
-        node = self._tree.find(reader.path(), self._ids, READ | ADMIN)
+        node = self._tree.find(reader.path(), self.ids, READ | ADMIN)
         acl = node.acl
-        try:
-            demand(acl, self._ids, ADMIN)
-        except Refused:
+        if not allows(acl, self.ids, ADMIN):
             hidden = {name: f"{name.partition(':')[0]}:x" for _, scheme, name in acl if scheme == "digest"}
             acl = tuple((each, scheme, hidden.get(name, name)) for each, scheme, name in acl)
         entries = b"".join(_INT.pack(each) + _string(scheme) + _string(name) for each, scheme, name in acl)
         return _INT.pack(len(acl)) + entries + _stat(node.stat())
 
     def _who_am_i(self, _reader: _Reader) -> bytes:
-        return _INT.pack(len(self._ids)) + b"".join(
+        return _INT.pack(len(self.ids)) + b"".join(
             _string(scheme) + _string(name.partition(":")[0] if scheme == "digest" else name)
-            for scheme, name in self._ids
+            for scheme, name in self.ids
         )
 
     # -- watches -------------------------------------------------------------------------------------------------
@@ -482,8 +480,6 @@ def _read_multi(reader: _Reader) -> Iterator[Operation]:
             create = _read_create(reader)
             if opcode == _TTL:
                 reader.fields(_LONG)
-            elif create.flags in TTL_FLAGS:
-                raise Malformed
             # Here the flags say what is made, elsewhere the opcode.
             yield create._replace(container=create.flags == CONTAINER_FLAG)
         elif opcode == _DELETE:
