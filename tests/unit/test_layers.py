@@ -13,12 +13,12 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 
 # Each layer may import itself and those above it in this list.
 LAYERS = [
-    {"_errors", "_version", "_limits", "_paths", "_engine", "_kazoo", "_recipes"},
+    {"_errors", "_version", "_limits", "_paths", "_engine", "_kazoo", "_recipes", "_memory"},
     # Pure: the modules that decide.
-    {"_engine.lease", "_recipes.rules"},
-    {"_recipes.ticket"},
-    {"_recipes.operations"},
-    {"_recipes.nodes", "_recipes.orders"},
+    {"_engine.lease", "_recipes.rules", "_memory.tree"},
+    {"_recipes.ticket", "_memory.service"},
+    {"_recipes.operations", "_memory.wire"},
+    {"_recipes.nodes", "_recipes.orders", "_memory.words"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "destroy", "semaphore", "condition")}
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "mirror", "double_barrier", "group")},
@@ -42,6 +42,7 @@ LAYERS = [
     {"_engine.calls", "_engine.loss"},
     {"_engine.holds"},
     {"_engine.local_handoff"},
+    {"_memory.tcp"},
     # The modules that users import.
     {"_primitive", "_cancel", "_together", "_url"},
     {"_settling"},

@@ -11,24 +11,15 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from .service import Limits, Service
-from .tree import Change, Checked, Closed, Guarded, Made, Opened, Removed, Tree, Written
+from .tree import APPLIERS, Change, Tree
 from .wire import Connection
 from .words import Words
 
-_STEPS: tuple[Callable[..., Made | Removed | Written | Guarded | Checked | Opened | Closed], ...] = (
-    Made,
-    Removed,
-    Written,
-    Guarded,
-    Checked,
-    Opened,
-    Closed,
-)
+_STEPS = tuple(APPLIERS)
 _NUMBERS = {step: number for number, step in enumerate(_STEPS)}
 _AT_ONCE = 1 << 16  # bytes to read
 
@@ -57,6 +48,10 @@ class Journal:
     def write(self, zxid: int, change: Change) -> None:
         """Add a change."""
         self._file.write(marshal.dumps((zxid, tuple((_NUMBERS[type(step)], *step) for step in change))))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 class TcpServer:

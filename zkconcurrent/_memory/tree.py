@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -221,6 +222,7 @@ class Node:
 
     Attributes:
         creates: how many children were made so far, at most the largest number of 32 bits.
+        size: how many children there are.
         owner: the session of an ephemeral node, `CONTAINER`, or 0.
     """
 
@@ -236,6 +238,7 @@ class Node:
         "mzxid",
         "owner",
         "pzxid",
+        "size",
         "version",
     )
 
@@ -245,28 +248,22 @@ class Node:
         self.owner = owner
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time
-        self.version = self.acl_version = self.creates = 0
+        self.version = self.acl_version = self.creates = self.size = 0
         self.children: dict[str, None] = {}
-
-    @property
-    def size(self) -> int:
-        """How many children there are."""
-        return len(self.children)
 
     def stat(self) -> Stat:
         """Return the node's stat."""
-        children = len(self.children)
         return Stat(
             self.czxid,
             self.mzxid,
             self.ctime,
             self.mtime,
             self.version,
-            _signed(2 * self.creates - children),  # how often a child was made or deleted
+            _signed(2 * self.creates - self.size),  # how often a child was made or deleted
             self.acl_version,
             0 if self.owner == CONTAINER else self.owner,
             len(self.data or b""),
-            children,
+            self.size,
             self.pzxid,
         )
 
@@ -300,6 +297,7 @@ class Tree:
             self.nodes[path] = Node(b"", acl, 0, 0, 0)
             above, name = split(path)
             self.nodes[above].children[name] = None
+            self.nodes[above].size += 1
         self.nodes["/zookeeper/config"].acl_version = -1
 
     def find(self, path: str, ids: Ids | None = None, permission: int = READ) -> Node:
@@ -353,7 +351,7 @@ class Tree:
         self.zxid = zxid
         applied = Applied([], [])
         for step in change:
-            applied.stats.append(_APPLIERS[type(step)](self, step, zxid, applied.events))
+            applied.stats.append(APPLIERS[type(step)](self, step, zxid, applied.events))
         return applied
 
     def _make(self, step: Made, zxid: int, events: list[Event]) -> Stat:
@@ -361,6 +359,7 @@ class Tree:
         above, name = split(path)
         parent = self.nodes[above]
         parent.children[name] = None
+        parent.size += 1
         if step.creates > parent.creates:  # not so beyond the largest number
             parent.creates, parent.pzxid = step.creates, zxid
         node = self.nodes[path] = Node(step.data, step.acl, step.owner, zxid, step.time)
@@ -379,6 +378,7 @@ class Tree:
         above, name = split(path)
         parent = self.nodes[above]
         del parent.children[name]
+        parent.size -= 1
         parent.pzxid = zxid
         if node.owner == CONTAINER:
             del self.containers[path]
@@ -406,7 +406,8 @@ class Tree:
         self.sessions.pop(step.session, None)
 
 
-_APPLIERS: dict[type, Callable[..., Stat | None]] = {
+# The steps in an order that stays, as a journal numbers them by it.
+APPLIERS: dict[type, Callable[..., Stat | None]] = {
     Made: Tree._make,
     Removed: Tree._remove,
     Written: Tree._write,
@@ -415,20 +416,6 @@ _APPLIERS: dict[type, Callable[..., Stat | None]] = {
     Opened: Tree._open,
     Closed: Tree._close,
 }
-
-
-class _Record:
-    """A node as it will be once the operations before are done, as far as the next ones may ask."""
-
-    __slots__ = ("acl", "acl_version", "creates", "owner", "size", "version")
-
-    def __init__(self, acl: Acl, owner: int, version: int = 0, creates: int = 0, size: int = 0) -> None:
-        self.acl = acl
-        self.owner = owner
-        self.version = version
-        self.acl_version = 0  # no other operation comes with one that asks for it
-        self.creates = creates
-        self.size = size
 
 
 class _Draft:
@@ -440,7 +427,7 @@ class _Draft:
         self._time = time
         self._ids = ids
         self._single = single  # nothing comes after the first operation
-        self._altered: dict[str, _Record | None] = {}  # None: it will be gone
+        self._altered: dict[str, Node | None] = {}  # copies; None: it will be gone
 
     def add(self, operation: Operation) -> Step:
         """Check one more operation; return what it does."""
@@ -449,15 +436,16 @@ class _Draft:
         step: Step = _PLANNERS[type(operation)](self, operation)
         return step
 
-    def _find(self, path: str) -> Node | _Record:
+    def _find(self, path: str) -> Node:
         node = self._altered[path] if path in self._altered else self._tree.nodes.get(path)
         if node is None:
             raise Refused(Code.NO_NODE)
         return node
 
-    def _alter(self, path: str, node: Node | _Record) -> _Record:
-        record = self._altered[path] = _Record(node.acl, node.owner, node.version, node.creates, node.size)
-        return record
+    def _alter(self, path: str, node: Node) -> Node:
+        """Return what stands for a node from now on; only its numbers are its own."""
+        altered = self._altered[path] = copy(node)
+        return altered
 
     def _create(self, operation: Create) -> Made:
         path, flags = operation.path, operation.flags
@@ -479,10 +467,10 @@ class _Draft:
         creates = _signed(parent.creates + 1)
         owner = CONTAINER if operation.container else self._session if flags & EPHEMERAL else 0
         if not self._single:
-            record = self._alter(above, parent)
-            record.creates = creates
-            record.size += 1
-            self._altered[path] = _Record(acl, owner)
+            parent = self._alter(above, parent)
+            parent.creates = creates
+            parent.size += 1
+            self._altered[path] = Node(b"", acl, owner, 0, 0)
         return Made(path, operation.data, acl, owner, creates, self._time)
 
     def _delete(self, operation: Delete) -> Removed:
@@ -520,7 +508,7 @@ class _Draft:
         _agree(operation.version, self._checked(operation.path, READ).version)
         return Checked(operation.path)
 
-    def _checked(self, path: str, permission: int) -> Node | _Record:
+    def _checked(self, path: str, permission: int) -> Node:
         _validate(path)
         node = self._find(path)
         _demand(node.acl, self._ids, permission)

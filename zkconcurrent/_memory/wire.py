@@ -11,38 +11,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from . import tree
 from .service import Service
-from .tree import (
-    ADMIN,
-    ANY_WATCH,
-    CHANGED,
-    CHILD,
-    CHILDREN_WATCH,
-    CONTAINER,
-    CONTAINER_FLAG,
-    CREATED,
-    DATA_WATCH,
-    DELETED,
-    ONCE,
-    PERSISTENT,
-    READ,
-    RECURSIVE,
-    Acl,
-    Check,
-    Checked,
-    Code,
-    Create,
-    Delete,
-    Made,
-    Operation,
-    Refused,
-    SetAcl,
-    SetData,
-    Stat,
-    Step,
-    Written,
-    allows,
-)
+from .tree import Acl, Code, Create, Delete, Operation, Refused, SetAcl, SetData, Stat, Step, allows
 
 T = TypeVar("T")
 
@@ -242,14 +213,13 @@ class Connection:
             self._authenticate(xid, reader)
             return
         self._service.hear(self.session)
-        handler = _HANDLERS.get(opcode)
-        if handler is None:
+        if opcode not in _WRITES and opcode not in _HANDLERS:
             self._send(_REPLY.pack(xid, -1, Code.UNIMPLEMENTED))
             self.end()
             return
         error, body = 0, b""
         try:
-            body = handler(self, reader)
+            body = self._write(opcode, reader) if opcode in _WRITES else _HANDLERS[opcode](self, reader)
         except Refused as refusal:
             error = refusal.code
         except Malformed:
@@ -279,34 +249,14 @@ class Connection:
             self._service.apply(())  # it has its zxid too
             raise
 
-    def _commit(self, read: Callable[[_Reader], Operation], reader: _Reader) -> tuple[Any, Stat | None]:
+    def _write(self, opcode: int, reader: _Reader) -> bytes:
+        read, answer = _WRITES[opcode]
         change, applied = self._service.commit(self.session, [self._read(read, reader)], self.ids)
-        return change[0], applied.stats[0]
-
-    def _create(self, reader: _Reader) -> bytes:
-        return _string(self._commit(_read_create, reader)[0].path)
-
-    def _create2(self, reader: _Reader) -> bytes:
-        made, stat = self._commit(_read_create, reader)
-        return _string(made.path) + _stat(stat)
-
-    def _create_container(self, reader: _Reader) -> bytes:
-        made, stat = self._commit(lambda reader: _read_create(reader)._replace(container=True), reader)
-        return _string(made.path) + _stat(stat)
+        return answer(change[0], applied.stats[0])
 
     def _reconfigure(self, _reader: _Reader) -> bytes:
         self._service.apply(())
         raise Refused(Code.RECONFIG_DISABLED)
-
-    def _delete(self, reader: _Reader) -> bytes:
-        self._commit(_read_delete, reader)
-        return b""
-
-    def _set_data(self, reader: _Reader) -> bytes:
-        return _stat(self._commit(_read_set_data, reader)[1])
-
-    def _set_acl(self, reader: _Reader) -> bytes:
-        return _stat(self._commit(lambda reader: SetAcl(reader.string() or "", reader.acl(), reader.int()), reader)[1])
 
     def _multi(self, reader: _Reader) -> bytes:
         operations = self._read(lambda reader: list(_read_multi(reader)), reader)
@@ -335,21 +285,21 @@ class Connection:
         if "\0" in path:
             raise Refused(Code.BAD_ARGUMENTS)
         if watches:
-            self._service.watches.add(self, path, DATA_WATCH)
+            self._service.watches.add(self, path, tree.DATA_WATCH)
         return _stat(self._tree.find(path).stat())
 
     def _get_data(self, reader: _Reader) -> bytes:
         path, watches = reader.path(), reader.bool()
         node = self._tree.find(path, self.ids)
         if watches:
-            self._service.watches.add(self, path, DATA_WATCH)
+            self._service.watches.add(self, path, tree.DATA_WATCH)
         return _buffer(node.data) + _stat(node.stat())
 
     def _get_children(self, reader: _Reader, *, with_stat: bool = False) -> bytes:
         path, watches = reader.path(), reader.bool()
         node = self._tree.find(path, self.ids)
         if watches:
-            self._service.watches.add(self, path, CHILDREN_WATCH)
+            self._service.watches.add(self, path, tree.CHILDREN_WATCH)
         return _strings(node.children) + (_stat(node.stat()) if with_stat else b"")
 
     def _get_children2(self, reader: _Reader) -> bytes:
@@ -367,9 +317,9 @@ class Connection:
         return _strings([path for path in paths if prefix == "/" or path.startswith(prefix)])
 
     def _get_acl(self, reader: _Reader) -> bytes:
-        node = self._tree.find(reader.path(), self.ids, READ | ADMIN)
+        node = self._tree.find(reader.path(), self.ids, tree.READ | tree.ADMIN)
         acl = node.acl
-        if not allows(acl, self.ids, ADMIN):
+        if not allows(acl, self.ids, tree.ADMIN):
             hidden = {name: f"{name.partition(':')[0]}:x" for _, scheme, name in acl if scheme == "digest"}
             acl = tuple((each, scheme, hidden.get(name, name)) for each, scheme, name in acl)
         entries = b"".join(_INT.pack(each) + _string(scheme) + _string(name) for each, scheme, name in acl)
@@ -385,9 +335,9 @@ class Connection:
 
     def _add_watch(self, reader: _Reader) -> bytes:
         path, mode = reader.string() or "", reader.int()
-        if mode not in (PERSISTENT, RECURSIVE):
+        if mode not in (tree.PERSISTENT, tree.RECURSIVE):
             raise Malformed
-        self._service.watches.add(self, path, ANY_WATCH, mode)
+        self._service.watches.add(self, path, tree.ANY_WATCH, mode)
         return _INT.pack(0)
 
     def _remove_watches(self, reader: _Reader) -> bytes:
@@ -407,15 +357,16 @@ class Connection:
         data, exist, children = reader.paths(), reader.paths(), reader.paths()
         nodes, watches = self._tree.nodes, self._service.watches
         for path in data:
-            self._watch_again(path, DATA_WATCH, DELETED if path not in nodes else CHANGED * (nodes[path].mzxid > seen))
+            missed = tree.DELETED if path not in nodes else tree.CHANGED * (nodes[path].mzxid > seen)
+            self._watch_again(path, tree.DATA_WATCH, missed)
         for path in exist:
-            self._watch_again(path, DATA_WATCH, CREATED * (path in nodes))
+            self._watch_again(path, tree.DATA_WATCH, tree.CREATED * (path in nodes))
         for path in children:
-            missed = DELETED if path not in nodes else CHILD * (nodes[path].pzxid > seen)
-            self._watch_again(path, CHILDREN_WATCH, missed)
-        for mode in (PERSISTENT, RECURSIVE) if with_persistent else ():
+            missed = tree.DELETED if path not in nodes else tree.CHILD * (nodes[path].pzxid > seen)
+            self._watch_again(path, tree.CHILDREN_WATCH, missed)
+        for mode in (tree.PERSISTENT, tree.RECURSIVE) if with_persistent else ():
             for path in reader.paths():
-                watches.add(self, path, ANY_WATCH, mode)
+                watches.add(self, path, tree.ANY_WATCH, mode)
         return b""
 
     def _set_watches2(self, reader: _Reader) -> bytes:
@@ -425,30 +376,23 @@ class Connection:
         if missed:
             self.notify(missed, path)
         else:
-            self._service.watches.add(self, path, kind, ONCE)
+            self._service.watches.add(self, path, kind, tree.ONCE)
 
 
 _PING, _AUTH, _CLOSE = 11, 100, -11
 _PING_XID = -2
 _HANDLERS: dict[int, Callable[[Connection, _Reader], bytes]] = {
-    _CREATE: Connection._create,
-    _DELETE: Connection._delete,
     3: Connection._exists,
     4: Connection._get_data,
-    _SET_DATA: Connection._set_data,
     6: Connection._get_acl,
-    7: Connection._set_acl,
     8: Connection._get_children,
     9: Connection._sync,
     _PING: Connection._ping,
     12: Connection._get_children2,
     14: Connection._multi,
-    _CREATE2: Connection._create2,
     16: Connection._reconfigure,
     17: Connection._check_watches,
     18: Connection._remove_watches,
-    _CONTAINER: Connection._create_container,
-    _TTL: Connection._create2,  # refused by its flags
     101: Connection._set_watches,
     103: Connection._get_ephemerals,
     104: Connection._count_descendants,
@@ -463,12 +407,40 @@ def _read_create(reader: _Reader) -> Create:
     return Create(reader.path(), reader.buffer(), reader.acl(), reader.int())
 
 
+def _read_container(reader: _Reader) -> Create:
+    return _read_create(reader)._replace(container=True)
+
+
 def _read_delete(reader: _Reader) -> Delete:
     return Delete(reader.path(), reader.int())
 
 
 def _read_set_data(reader: _Reader) -> SetData:
     return SetData(reader.string() or "", reader.buffer(), reader.int())
+
+
+def _read_set_acl(reader: _Reader) -> SetAcl:
+    return SetAcl(reader.string() or "", reader.acl(), reader.int())
+
+
+def _answer_made(made: Any, stat: Stat | None) -> bytes:
+    return _string(made.path) + _stat(stat)
+
+
+def _answer_written(_: Any, stat: Stat | None) -> bytes:
+    return _stat(stat)
+
+
+# Of each single write, how it is read, and its reply: of what was done, and the node's stat after that.
+_WRITES: dict[int, tuple[Callable[[_Reader], Operation], Callable[[Any, Stat | None], bytes]]] = {
+    _CREATE: (_read_create, lambda made, _: _string(made.path)),
+    _DELETE: (_read_delete, lambda *_: b""),
+    _SET_DATA: (_read_set_data, _answer_written),
+    7: (_read_set_acl, _answer_written),
+    _CREATE2: (_read_create, _answer_made),
+    _CONTAINER: (_read_container, _answer_made),
+    _TTL: (_read_create, _answer_made),  # refused by its flags
+}
 
 
 def _read_multi(reader: _Reader) -> Iterator[Operation]:
@@ -481,33 +453,33 @@ def _read_multi(reader: _Reader) -> Iterator[Operation]:
             if opcode == _TTL:
                 reader.fields(_LONG)
             # Here the flags say what is made, elsewhere the opcode.
-            yield create._replace(container=create.flags == CONTAINER_FLAG)
+            yield create._replace(container=create.flags == tree.CONTAINER_FLAG)
         elif opcode == _DELETE:
             yield _read_delete(reader)
         elif opcode == _SET_DATA:
             yield _read_set_data(reader)
         elif opcode == _CHECK:
-            yield Check(reader.string() or "", reader.int())
+            yield tree.Check(reader.string() or "", reader.int())
         else:
             raise Malformed
 
 
 def _read_watch(reader: _Reader) -> tuple[str, int]:
     path, kind = reader.path(), reader.int()
-    if kind not in (CHILDREN_WATCH, DATA_WATCH, ANY_WATCH):
+    if kind not in (tree.CHILDREN_WATCH, tree.DATA_WATCH, tree.ANY_WATCH):
         raise Malformed
     return path, kind
 
 
 def _result(step: Step, stat: Stat | None) -> bytes:
     """Return the result of one operation of a multi."""
-    if isinstance(step, Made):
-        if step.owner == CONTAINER:
-            return _PART.pack(_CREATE2, False, 0) + _string(step.path) + _stat(stat)
+    if isinstance(step, tree.Made):
+        if step.owner == tree.CONTAINER:
+            return _PART.pack(_CREATE2, False, 0) + _answer_made(step, stat)
         return _PART.pack(_CREATE, False, 0) + _string(step.path)
-    if isinstance(step, Written):
+    if isinstance(step, tree.Written):
         return _PART.pack(_SET_DATA, False, 0) + _stat(stat)
-    return _PART.pack(_CHECK if isinstance(step, Checked) else _DELETE, False, 0)
+    return _PART.pack(_CHECK if isinstance(step, tree.Checked) else _DELETE, False, 0)
 
 
 def _string(value: str | None) -> bytes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from . import VERSION
 from .service import Service
 from .wire import Connection
 
-_FULL_VERSION = f"{VERSION}-memory, zkconcurrent's server for tests"
+_WORDS = ("ruok", "isro", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")  # the last one is not ZooKeeper's
+_VERSION = "3.8.0-memory, zkconcurrent's server for tests"  # 3.8.0 is the ZooKeeper that it behaves like
 
 
 class Words:
@@ -31,13 +31,12 @@ class Words:
         self._service = service
         self._connections = connections
         self._settings = settings
-        self._drop = drop
+        self._drop_all = drop
         self.received = self.sent = 0  # by connections that are closed
 
     def answer(self, word: str) -> str | None:
         """Return the reply to a word; None if it is none."""
-        answer = _ANSWERS.get(word)
-        return None if answer is None else answer(self)
+        return getattr(self, f"_{word}")() if word in _WORDS else None
 
     def _ruok(self) -> str:
         return "imok"
@@ -45,15 +44,15 @@ class Words:
     def _isro(self) -> str:
         return "rw"
 
-    def _dropped(self) -> str:
-        self._drop()
+    def _drop(self) -> str:
+        self._drop_all()
         return "dropped"
 
     def _conf(self) -> str:
         return _lines(f"{name}={value}" for name, value in self._settings.items())
 
-    def _srvr(self, clients: str = "") -> str:
-        return f"Zookeeper version: {_FULL_VERSION}\n{clients}" + _lines(
+    def _srvr(self) -> str:
+        return f"Zookeeper version: {_VERSION}\n" + _lines(
             f"{name}: {value}"
             for name, value in {
                 "Latency min/avg/max": "0/0.0/0",
@@ -67,9 +66,6 @@ class Words:
             }.items()
         )
 
-    def _stat(self) -> str:
-        return self._srvr(f"Clients:\n{self._cons()}")
-
     def _cons(self) -> str:
         clients = (
             f" /{each.address}[1](queued=0,recved={each.received},sent={each.sent}"
@@ -82,7 +78,7 @@ class Words:
     def _mntr(self) -> str:
         tree, watches = self._service.tree, self._service.watches
         figures = {
-            "version": _FULL_VERSION,
+            "version": _VERSION,
             "server_state": "standalone",
             "ephemerals_count": sum(len(session.paths) for session in tree.sessions.values()),
             "num_alive_connections": len(self._connections),
@@ -110,40 +106,11 @@ class Words:
             for path, watching in watchers.items()
         )
 
-    def _dump(self) -> str:
-        sessions = self._service.tree.sessions
-        return "SessionTracker dump:\n" + _lines(
-            [
-                *(f"\t{hex(number)}" for number in sessions),
-                "ephemeral nodes dump:",
-                *(
-                    f"{hex(number)}:\n" + "\n".join(f"\t{path}" for path in session.paths)
-                    for number, session in sessions.items()
-                    if session.paths
-                ),
-            ]
-        )
-
     def _count_received(self) -> int:
         return self.received + sum(each.received for each in self._connections)
 
     def _count_sent(self) -> int:
         return self.sent + sum(each.sent for each in self._connections)
-
-
-_ANSWERS: dict[str, Callable[[Words], str]] = {
-    "ruok": Words._ruok,
-    "isro": Words._isro,
-    "conf": Words._conf,
-    "srvr": Words._srvr,
-    "stat": Words._stat,
-    "cons": Words._cons,
-    "mntr": Words._mntr,
-    "wchs": Words._wchs,
-    "wchp": Words._wchp,
-    "dump": Words._dump,
-    "drop": Words._dropped,  # not ZooKeeper's
-}
 
 
 def _lines(lines: Iterable[str]) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._memory import VERSION
 from ._errors import HOW_TO_GET_ONE, NoServerError
 
 _DEBIAN = Path("/usr/share/java")
@@ -48,7 +47,7 @@ class Installation:
     curator_class_path: tuple[Path, ...] = ()
 
 
-MEMORY = Installation("memory", VERSION, ())
+MEMORY = Installation("memory", "3.8.0", ())
 
 
 def find_installation(kind: str | None = None) -> Installation:
