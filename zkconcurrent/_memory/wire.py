@@ -91,7 +91,7 @@ class _Reader:
         entries = []
         for _ in range(self.int()):
             permissions, scheme, name = self.int(), self.string(), self.string()
-            if scheme is not None and name is None:
+            if name is None and scheme in ("world", "digest", "ip"):  # kazoo sends no name for all of "auth"
                 raise Malformed
             entries.append((permissions, scheme or "", name or ""))
         return tuple(entries)
