@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from .service import Service
 from .wire import Connection
 
-_WORDS = ("ruok", "isro", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")  # the last one is not ZooKeeper's
+# The last one is not ZooKeeper's.
+_WORDS = ("ruok", "isro", "envi", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")
 _VERSION = "3.8.0-memory, zkconcurrent's server for tests"  # 3.8.0 is the ZooKeeper that it behaves like
 
 
@@ -43,6 +44,9 @@ class Words:
 
     def _isro(self) -> str:
         return "rw"
+
+    def _envi(self) -> str:  # kazoo's `server_version` reads it
+        return f"Environment:\nzookeeper.version={_VERSION}\n"
 
     def _drop(self) -> str:
         self._drop_all()
