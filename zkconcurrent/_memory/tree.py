@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 Acl: TypeAlias = tuple[tuple[int, str, str], ...]  # of each entry, the permissions, the scheme and the id
+Stat: TypeAlias = tuple[int, ...]  # of a node, in the order of the protocol
 Ids: TypeAlias = Sequence[tuple[str, str]]  # what a connection has authenticated as: schemes and ids
 W = TypeVar("W")
 
@@ -65,22 +66,6 @@ class Refused(Exception):
         super().__init__(code, index)
         self.code = code
         self.index = index
-
-
-class Stat(NamedTuple):
-    """A node's stat, in the order of the protocol."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    owner: int
-    data_length: int
-    children: int
-    pzxid: int
 
 
 # -- what clients ask for --------------------------------------------------------------------------------------------
@@ -226,22 +211,6 @@ class Node:
         owner: the session of an ephemeral node, `CONTAINER`, or 0.
     """
 
-    __slots__ = (
-        "acl",
-        "acl_version",
-        "children",
-        "creates",
-        "ctime",
-        "czxid",
-        "data",
-        "mtime",
-        "mzxid",
-        "owner",
-        "pzxid",
-        "size",
-        "version",
-    )
-
     def __init__(self, data: bytes | None, acl: Acl, owner: int, zxid: int, time: int) -> None:
         self.data = data
         self.acl = acl
@@ -253,7 +222,7 @@ class Node:
 
     def stat(self) -> Stat:
         """Return the node's stat."""
-        return Stat(
+        return (
             self.czxid,
             self.mzxid,
             self.ctime,
