@@ -116,9 +116,15 @@ class TcpServer:
             return
         except OSError:
             data = b""
-        if data:
-            connection.receive(data)
-        else:
+        try:
+            if data:
+                connection.receive(data)
+        except Exception:  # an error of ours is in the log, and ends no other connection
+            import traceback  # seldom needed, and slow to import
+
+            traceback.print_exc()
+            data = b""
+        if not data:
             self._lose(connection)
 
     def _send(self, connection: Connection) -> None:

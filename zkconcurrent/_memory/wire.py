@@ -54,18 +54,18 @@ class _Reader:
         self._offset += form.size
         return values
 
-    def int(self) -> int:
+    def number(self) -> int:
         value: int = self.fields(_INT)[0]
         return value
 
-    def bool(self) -> bool:
+    def flag(self) -> bool:
         if self._offset >= len(self._data):
             raise Malformed
         self._offset += 1
         return self._data[self._offset - 1] != 0
 
     def buffer(self) -> bytes | None:
-        length = self.int()
+        length = self.number()
         if length == -1:
             return None
         end = self._offset + length
@@ -85,12 +85,12 @@ class _Reader:
         return path
 
     def paths(self) -> list[str]:
-        return [self.path() for _ in range(self.int())]
+        return [self.path() for _ in range(self.number())]
 
     def acl(self) -> Acl:
         entries = []
-        for _ in range(self.int()):
-            permissions, scheme, name = self.int(), self.string(), self.string()
+        for _ in range(self.number()):
+            permissions, scheme, name = self.number(), self.string(), self.string()
             if name is None and scheme in ("world", "digest", "ip"):  # kazoo sends no name for all of "auth"
                 raise Malformed
             entries.append((permissions, scheme or "", name or ""))
@@ -185,7 +185,7 @@ class Connection:
         _, seen, timeout, session = reader.fields(_CONNECT)
         password = reader.buffer()
         try:
-            reader.bool()
+            reader.flag()
             knows_read_only = b"\0"
         except Malformed:  # an old client, which does not ask whether it may only read
             knows_read_only = b""
@@ -229,7 +229,7 @@ class Connection:
             self.end()
 
     def _authenticate(self, xid: int, reader: _Reader) -> None:
-        reader.int()
+        reader.number()
         scheme, credentials = reader.string(), reader.buffer()
         if scheme == "digest" and credentials is not None:
             known = ("digest", _digest(credentials))
@@ -281,7 +281,7 @@ class Connection:
         return _string(reader.string())
 
     def _exists(self, reader: _Reader) -> bytes:
-        path, watches = reader.path(), reader.bool()
+        path, watches = reader.path(), reader.flag()
         if "\0" in path:
             raise Refused(Code.BAD_ARGUMENTS)
         if watches:
@@ -289,14 +289,14 @@ class Connection:
         return _stat(self._tree.find(path).stat())
 
     def _get_data(self, reader: _Reader) -> bytes:
-        path, watches = reader.path(), reader.bool()
+        path, watches = reader.path(), reader.flag()
         node = self._tree.find(path, self.ids)
         if watches:
             self._service.watches.add(self, path, tree.DATA_WATCH)
         return _buffer(node.data) + _stat(node.stat())
 
     def _get_children(self, reader: _Reader, *, with_stat: bool = False) -> bytes:
-        path, watches = reader.path(), reader.bool()
+        path, watches = reader.path(), reader.flag()
         node = self._tree.find(path, self.ids)
         if watches:
             self._service.watches.add(self, path, tree.CHILDREN_WATCH)
@@ -334,7 +334,7 @@ class Connection:
     # -- watches -------------------------------------------------------------------------------------------------
 
     def _add_watch(self, reader: _Reader) -> bytes:
-        path, mode = reader.string() or "", reader.int()
+        path, mode = reader.string() or "", reader.number()
         if mode not in (tree.PERSISTENT, tree.RECURSIVE):
             raise Malformed
         self._service.watches.add(self, path, tree.ANY_WATCH, mode)
@@ -404,7 +404,7 @@ _HANDLERS: dict[int, Callable[[Connection, _Reader], bytes]] = {
 
 
 def _read_create(reader: _Reader) -> Create:
-    return Create(reader.path(), reader.buffer(), reader.acl(), reader.int())
+    return Create(reader.path(), reader.buffer(), reader.acl(), reader.number())
 
 
 def _read_container(reader: _Reader) -> Create:
@@ -412,15 +412,15 @@ def _read_container(reader: _Reader) -> Create:
 
 
 def _read_delete(reader: _Reader) -> Delete:
-    return Delete(reader.path(), reader.int())
+    return Delete(reader.path(), reader.number())
 
 
 def _read_set_data(reader: _Reader) -> SetData:
-    return SetData(reader.string() or "", reader.buffer(), reader.int())
+    return SetData(reader.string() or "", reader.buffer(), reader.number())
 
 
 def _read_set_acl(reader: _Reader) -> SetAcl:
-    return SetAcl(reader.string() or "", reader.acl(), reader.int())
+    return SetAcl(reader.string() or "", reader.acl(), reader.number())
 
 
 def _answer_made(made: Any, stat: Stat | None) -> bytes:
@@ -459,13 +459,13 @@ def _read_multi(reader: _Reader) -> Iterator[Operation]:
         elif opcode == _SET_DATA:
             yield _read_set_data(reader)
         elif opcode == _CHECK:
-            yield tree.Check(reader.string() or "", reader.int())
+            yield tree.Check(reader.string() or "", reader.number())
         else:
             raise Malformed
 
 
 def _read_watch(reader: _Reader) -> tuple[str, int]:
-    path, kind = reader.path(), reader.int()
+    path, kind = reader.path(), reader.number()
     if kind not in (tree.CHILDREN_WATCH, tree.DATA_WATCH, tree.ANY_WATCH):
         raise Malformed
     return path, kind
