@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.contract.raw import (
+    CHECK,
     CLOSE,
     CREATE,
     DELETE,
@@ -35,6 +36,7 @@ from zkconcurrent._memory.wire import Connection
 
 HELLO = struct.pack("!iiqiq", 44, 0, 0, 1000, 0) + pack(bytes(16))
 LAST = 2**31 - 1
+DELETE_CONTAINER, MULTI_READ, SASL, CREATE_SESSION = 20, 22, 102, -10
 
 
 class Bench:
@@ -211,6 +213,16 @@ def test_the_sessions_of_a_journal_expire() -> None:
     assert {*second.service.tree.sessions} == {one.session}
     assert {path for path in second.service.tree.nodes if path.startswith("/o")} == {"/one"}
     assert second.connect().session > other.session
+
+
+@pytest.mark.parametrize("opcode", [CHECK, DELETE_CONTAINER, MULTI_READ, SASL, CREATE_SESSION, 99])
+def test_a_request_that_it_does_not_know(opcode: int) -> None:
+    """It is refused, and the connection is closed, as by ZooKeeper, which leaves a check without a reply."""
+    bench = Bench()
+    connection = bench.connect()
+    assert error(ask(connection, opcode, "/", -1)) == Code.UNIMPLEMENTED
+    assert connection.ended
+    assert connection.session in bench.service.tree.sessions
 
 
 def frames() -> st.SearchStrategy[bytes]:
