@@ -20,7 +20,6 @@ NAMES = {value: name.lower() for name, value in list(globals().items()) if name.
 OPEN = [(31, "world", "anyone")]
 TIMEOUT = 20_000
 PATIENCE = 10.0
-SILENCE = 0.4
 PING_XID, EVENT_XID, AUTH_XID = -2, -1, -4
 EVENTS = {1: "created", 2: "deleted", 3: "changed", 4: "child"}
 DONE = struct.pack("!i?i", -1, True, -1)
@@ -276,7 +275,14 @@ class Line:
         if not self.closed:
             self.ask(PING)
 
-    def is_closed(self, patience: float = SILENCE) -> bool:
+    def names(self, path: str) -> list[str]:
+        """Return the names of a node's children, without a word."""
+        self.send(struct.pack("!ii", 77, CHILDREN) + pack(path, False))
+        frame = self.frame()
+        assert frame is not None
+        return Reader(self.talk, frame[16:]).strings()
+
+    def is_closed(self, patience: float = PATIENCE) -> bool:
         """Write down whether the server closes the connection, and what comes before."""
         while True:
             frame = self.frame(patience)
