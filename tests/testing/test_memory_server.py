@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import struct
@@ -9,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -186,6 +188,32 @@ def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) 
             assert came
             left -= came
     assert shared.command("ruok") == "imok"
+
+
+def test_a_client_that_does_not_read_is_dropped(shared: MemoryServer, client: KazooClient) -> None:
+    """The server waits until it takes what was sent, and reads no more from it; meanwhile it does not spin."""
+    client.create("/larger", b"x" * 1_000_000)
+    with socket.create_connection(("127.0.0.1", shared.port)) as slow:
+        slow.sendall(hello(10_000))
+        slow.recv(4 + 36, socket.MSG_WAITALL)
+        slow.sendall((bytes.fromhex("00000014 00000001 00000004 00000007") + b"/larger\0") * 50)
+        assert client.exists("/larger")
+        shared.drop_connections()
+        slow.sendall(b"more")
+        began = computed(shared.pid)
+        time.sleep(1)
+        assert computed(shared.pid) - began < 0.05
+        came = 0
+        with suppress(ConnectionResetError):
+            while data := slow.recv(1 << 20):
+                came += len(data)
+        assert came > 1_000_000
+
+
+def computed(pid: int) -> float:
+    """Return how many seconds a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_many_clients(shared: MemoryServer) -> None:

@@ -71,7 +71,6 @@ class TcpServer:
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[Connection, socket.socket] = {}
         self._to_send: dict[Connection, None] = {}
-        self._blocked: set[Connection] = set()  # their clients are slow to read
         self._words = Words(service, self._sockets.keys(), settings, self._drop)
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self._listener.setblocking(False)
@@ -90,7 +89,7 @@ class TcpServer:
                     continue
                 if events & selectors.EVENT_WRITE:
                     self._note_output(key.data)
-                if events & selectors.EVENT_READ and not key.data.ended:
+                if events & selectors.EVENT_READ:
                     self._receive(key.data)
             while self._to_send:
                 self._send(self._to_send.popitem()[0])
@@ -138,14 +137,11 @@ class TcpServer:
             pass
         except OSError:
             self._lose(connection)
-        if connection.ended and not connection.output:
+        awaited = (not connection.ended and selectors.EVENT_READ) | (bool(connection.output) and selectors.EVENT_WRITE)
+        if not awaited:
             self._close(connection, client)
-        elif connection.output and connection not in self._blocked:
-            self._blocked.add(connection)
-            self._selector.modify(client, selectors.EVENT_READ | selectors.EVENT_WRITE, connection)
-        elif not connection.output and connection in self._blocked:
-            self._blocked.remove(connection)
-            self._selector.modify(client, selectors.EVENT_READ, connection)
+        elif awaited != self._selector.get_key(client).events:
+            self._selector.modify(client, awaited, connection)
 
     def _lose(self, connection: Connection) -> None:
         connection.output.clear()
@@ -153,7 +149,6 @@ class TcpServer:
 
     def _close(self, connection: Connection, client: socket.socket) -> None:
         del self._sockets[connection]
-        self._blocked.discard(connection)
         self._words.received += connection.received
         self._words.sent += connection.sent
         self._selector.unregister(client)
