@@ -169,7 +169,7 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     """Run a server.
 
     Args:
-        config: the path of a `zoo.cfg`, whose folder has the journal.
+        config: the path of a `zoo.cfg`, whose `dataDir` gets the journal.
         containers: how often empty containers are removed, in milliseconds.
         forgets: not empty if all sessions of the server before are over.
     """
@@ -177,12 +177,14 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     settings = {name: value for name, _, value in lines}
     tick, shortest, longest = (int(settings[name]) for name in ("tickTime", "minSessionTimeout", "maxSessionTimeout"))
     limits = Limits(tick, shortest, longest, int(containers))
-    journal = Journal(Path(config).with_name("journal"))
+    data = Path(settings["dataDir"], "version-2")  # as ZooKeeper has it
+    data.mkdir(exist_ok=True)
+    journal = Journal(data / "journal")
     tree = journal.read()
     service = Service(tree, limits, monotonic_ms, lambda: time.time_ns() // 1_000_000, journal.write)
     for session in list(tree.sessions) if forgets else ():
         service.close(session)
-    TcpServer(service, int(settings["clientPort"]), settings).run()
+    TcpServer(service, int(settings["clientPort"]), {**settings, "dataDir": str(data)}).run()
 
 
 if __name__ == "__main__":
