@@ -695,6 +695,43 @@ def test_containers() -> None:
         compare(servers, "/containers", containers)
 
 
+def test_restart() -> None:
+    """What a server knows after it was killed: nodes, sessions and zxids, but no watches."""
+
+    def restart(talk: Talk) -> None:
+        a, c = talk.open("a"), talk.open("c")
+        r = talk.root
+        a.ask(CREATE2, *create(r, b"data"))
+        a.ask(CREATE2, *create(f"{r}/e", flags=1))
+        for n in range(3):
+            a.ask(CREATE2, *create(f"{r}/n", flags=2))
+            a.ask(SET, r, b"x" * n, -1)
+        a.ask(SET_ACL, r, [(15, "world", "anyone")], -1)
+        a.ask(DELETE, f"{r}/n0000000002", -1)
+        a.ask(CONTAINER, *create(f"{r}/c"))
+        a.ask(CREATE, *create(f"{r}/c", acl=[]))  # refused, with a zxid
+        a.ask(CHILDREN2, r, True)
+        c.ask(CLOSE)
+        next(server for server in servers if server.port == talk.address[1]).restart()
+        for line in (a, c):
+            line.is_closed()
+            line.closed = True
+        b = talk.open("b", session=a.session, password=a.password)
+        talk.open("d", session=c.session, password=c.password).is_closed()
+        b.ask(PING)
+        b.ask(CREATE2, *create(f"{r}/n", flags=2))
+        b.ask(CHILDREN2, r, False)
+        b.ask(GET_ACL, r)
+        for name in ("e", "n0000000001", "c"):
+            b.ask(GET, f"{r}/{name}", False)
+        b.ask(EPHEMERALS, "/")
+        b.ask(DELETE, f"{r}/e", 0)
+        b.ask(EPHEMERALS, "/")
+
+    with both(3600) as servers:
+        compare(servers, "/restart", restart)
+
+
 # -- access rights ---------------------------------------------------------------------------------------------------
 
 
