@@ -15,7 +15,7 @@ from typing import Any
 CREATE, DELETE, EXISTS, GET, SET, GET_ACL, SET_ACL, CHILDREN, SYNC, PING, CHILDREN2 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12
 CHECK, MULTI, CREATE2, RECONFIG, CHECK_WATCHES, REMOVE_WATCHES, CONTAINER, TTL = 13, 14, 15, 16, 17, 18, 19, 21
 AUTH, SET_WATCHES, EPHEMERALS, DESCENDANTS, SET_WATCHES2, ADD_WATCH, WHO_AM_I = 100, 101, 103, 104, 105, 106, 107
-CLOSE = -11
+SASL, CLOSE = 102, -11
 NAMES = {value: name.lower() for name, value in list(globals().items()) if name.isupper() and isinstance(value, int)}
 OPEN = [(31, "world", "anyone")]
 TIMEOUT = 20_000
@@ -135,6 +135,8 @@ class Reader:
             yield self.stat()
         elif opcode in (EXISTS, SET, SET_ACL):
             yield self.stat()
+        elif opcode == SASL:
+            yield self.buffer()
         elif opcode == GET:
             yield self.buffer()
             yield self.stat()

@@ -40,6 +40,7 @@ from tests.contract.raw import (
     PING,
     RECONFIG,
     REMOVE_WATCHES,
+    SASL,
     SET,
     SET_ACL,
     SET_WATCHES,
@@ -807,6 +808,19 @@ def access(talk: Talk) -> None:
     d = talk.open("d", session=b.session, password=b.password)
     d.ask(AUTH, 0, None, b"me", xid=17)
     d.is_closed()
+
+
+@talk
+def sasl(talk: Talk) -> None:
+    """A server that is not set up for it says so without an error."""
+    a = talk.open("a")
+    for token in (b"token", b""):
+        a.ask(SASL, token)
+    a.ask(PING)
+    for token in (None, Literal(b"\0")):
+        b = talk.open("b")
+        b.ask(SASL, token)
+        b.is_closed()
 
 
 # -- malformed bytes -------------------------------------------------------------------------------------------------

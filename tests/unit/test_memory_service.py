@@ -36,7 +36,7 @@ from zkconcurrent._memory.wire import Connection
 
 HELLO = struct.pack("!iiqiq", 44, 0, 0, 1000, 0) + pack(bytes(16))
 LAST = 2**31 - 1
-DELETE_CONTAINER, MULTI_READ, SASL, CREATE_SESSION = 20, 22, 102, -10
+DELETE_CONTAINER, MULTI_READ, CREATE_SESSION = 20, 22, -10
 
 
 class Bench:
@@ -215,7 +215,7 @@ def test_the_sessions_of_a_journal_expire() -> None:
     assert second.connect().session > other.session
 
 
-@pytest.mark.parametrize("opcode", [CHECK, DELETE_CONTAINER, MULTI_READ, SASL, CREATE_SESSION, 99])
+@pytest.mark.parametrize("opcode", [CHECK, DELETE_CONTAINER, MULTI_READ, CREATE_SESSION, 99])
 def test_a_request_that_it_does_not_know(opcode: int) -> None:
     """It is refused, and the connection is closed, as by ZooKeeper, which leaves a check without a reply."""
     bench = Bench()

@@ -212,6 +212,11 @@ class Connection:
         if opcode == _AUTH:
             self._authenticate(xid, reader)
             return
+        if opcode == _SASL:
+            if reader.buffer() is None:
+                raise Malformed
+            self._send(_REPLY.pack(xid, 0, 0) + _buffer(None))  # as a server that is not set up for it
+            return
         self._service.hear(self.session)
         if opcode not in _WRITES and opcode not in _HANDLERS:
             self._send(_REPLY.pack(xid, -1, Code.UNIMPLEMENTED))
@@ -379,7 +384,7 @@ class Connection:
             self._service.watches.add(self, path, kind, tree.ONCE)
 
 
-_PING, _AUTH, _CLOSE = 11, 100, -11
+_PING, _AUTH, _SASL, _CLOSE = 11, 100, 102, -11
 _PING_XID = -2
 _HANDLERS: dict[int, Callable[[Connection, _Reader], bytes]] = {
     3: Connection._exists,
