@@ -43,7 +43,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, final
 
-from zkconcurrent.testing import Installation, find_installation
+from tests.helpers.installations import real_installation
+from zkconcurrent.testing import Installation
 from zkconcurrent.testing._java import find_java
 
 __all__ = ["CuratorClient", "CuratorPeer", "JavaError"]
@@ -91,7 +92,7 @@ class CuratorPeer:
     """
 
     def __init__(self, installation: Installation | None = None) -> None:
-        self.installation = installation or find_installation()
+        self.installation = installation or real_installation()
         self._process: subprocess.Popen[str] | None = None
         self._errors: IO[str] | None = None
         self._reader = threading.Thread(target=self._read, name="curator-peer", daemon=True)

@@ -47,7 +47,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def present() -> list[Installation]:
     """The kinds that are installed on this machine, of those that need no variable set."""
     found = []
-    for kind in ("debian", "path", "pyspark"):
+    for kind in ("debian", "path", "pyspark", "memory"):
         try:
             found.append(find_installation(kind))
         except NoServerError:
@@ -122,7 +122,9 @@ def test_wanted_but_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ZKCONCURRENT_SERVER that is no kind is an error that lists the kinds."""
     monkeypatch.setenv("ZKCONCURRENT_SERVER", "debain")
-    with pytest.raises(NoServerError, match=r"'debain'.* ZKCONCURRENT_SERVER takes home, debian, path, pyspark"):
+    with pytest.raises(
+        NoServerError, match=r"'debain'.* ZKCONCURRENT_SERVER takes home, debian, path, pyspark, memory"
+    ):
         find_installation()
 
 

@@ -9,6 +9,7 @@ The package is also a command, `python -m zkconcurrent.testing`, and has pytest 
 from ._ensemble import Ensemble, Peer
 from ._errors import NoServerError
 from ._installation import Installation, find_installation
+from ._memory import MemoryServer
 from ._server import Server
 
-__all__ = ["Ensemble", "Installation", "NoServerError", "Peer", "Server", "find_installation"]
+__all__ = ["Ensemble", "Installation", "MemoryServer", "NoServerError", "Peer", "Server", "find_installation"]

@@ -1,4 +1,4 @@
-"""Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`.
+"""Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`, or one in memory with `--memory`.
 
 Once the service accepts clients, the command prints the line of Python that connects to it. Ctrl-C or SIGTERM ends it.
 """
@@ -11,14 +11,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from . import Ensemble, Server
+from . import Ensemble, MemoryServer, Server
 from ._ports import PortTakenError
 
 PORTS = range(2181, 2201)  # from ZooKeeper's own on
+MEMORY_ONLY = "This server is for tests and development: its data is in memory, and it listens on 127.0.0.1 only."
 _POLL_INTERVAL = 0.5
 
 
-def start_at_first_free(ports: Sequence[int]) -> Server:
+def start_at_first_free(ports: Sequence[int], kind: type[Server] = Server) -> Server:
     """Start a server on the first of these ports that is not in use; if it is not the first, say so on standard error.
 
     Raises:
@@ -26,7 +27,7 @@ def start_at_first_free(ports: Sequence[int]) -> Server:
         ValueError: there is no such port.
     """
     for port in ports:
-        server = Server(port=port)
+        server = kind(port=port)
         try:
             server.start()
         except PortTakenError:
@@ -54,7 +55,14 @@ def main() -> str | None:
         "--port", type=int, help=f"where clients connect (default: {PORTS[0]} or, if it is in use, the next free one)"
     )
     kind.add_argument("--ensemble", action="store_true", help="run three servers instead of one, on any free ports")
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="run the server that needs no ZooKeeper and no Java; for tests and development, on 127.0.0.1 only",
+    )
     arguments = parser.parse_args()
+    if arguments.memory and arguments.ensemble:
+        parser.error("--memory runs one server")
 
     # Ctrl-C too, as a script that starts this in the background makes it ignore SIGINT.
     for told_to_end in (signal.SIGINT, signal.SIGTERM):
@@ -64,7 +72,10 @@ def main() -> str | None:
         if arguments.ensemble:
             service.start()
         else:
-            service = start_at_first_free(PORTS if arguments.port is None else [arguments.port])
+            ports = PORTS if arguments.port is None else [arguments.port]
+            service = start_at_first_free(ports, MemoryServer if arguments.memory else Server)
+        if arguments.memory:
+            print(MEMORY_ONLY, file=sys.stderr, flush=True)  # noqa: T201
         print(f'zk = zkconcurrent.connect("zk://{service.hosts}")', flush=True)  # noqa: T201
         servers = service.servers if isinstance(service, Ensemble) else (service,)
         while all(server.is_running for server in servers):

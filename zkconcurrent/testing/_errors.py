@@ -8,7 +8,8 @@ Any of these gives you one:
   Debian:  apt-get install zookeeper default-jre-headless
   macOS:   brew install zookeeper                         (and set JAVA_HOME to "$(brew --prefix openjdk)")
   else:    unpack an Apache ZooKeeper anywhere, set ZOOKEEPER_HOME to it and JAVA_HOME to a Java
-or run a ZooKeeper in a container and give your clients its address instead of starting one here."""
+or run a ZooKeeper in a container and give your clients its address instead of starting one here.
+Tests and development can do without: ZKCONCURRENT_SERVER=memory has the library's own server started instead."""
 
 
 class NoServerError(RuntimeError):

@@ -2,7 +2,7 @@
 
 There are four kinds of installations, searched for in this order: `home` (the folder in ZOOKEEPER_HOME), `debian` (the
 package of Debian and Ubuntu), `path` (a zkServer.sh on the PATH) and `pyspark` (the jars in that PyPI package). The
-environment variable ZKCONCURRENT_SERVER selects one kind.
+environment variable ZKCONCURRENT_SERVER selects one kind, or `memory`, the library's own server, which needs no Java.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Installation:
     """One installed ZooKeeper.
 
     Attributes:
-        kind: `home`, `debian`, `path` or `pyspark`.
-        version: the version of ZooKeeper, such as `"3.8.0"`.
-        class_path: the jars that run a server.
+        kind: `home`, `debian`, `path`, `pyspark` or `memory`.
+        version: the version of ZooKeeper, such as `"3.8.0"`; of the memory server, the version that it behaves like.
+        class_path: the jars that run a server; none of the memory server.
         curator_class_path: the jars for a Java program that uses Curator's recipes; empty if they are not installed.
     """
 
@@ -45,6 +45,9 @@ class Installation:
     version: str
     class_path: tuple[Path, ...]
     curator_class_path: tuple[Path, ...] = ()
+
+
+MEMORY = Installation("memory", "3.8.0", ())
 
 
 def find_installation(kind: str | None = None) -> Installation:
@@ -62,7 +65,7 @@ def find_installation(kind: str | None = None) -> Installation:
             f"There is no kind of ZooKeeper {wanted!r}; ZKCONCURRENT_SERVER takes {', '.join(_FINDERS)}."
         )
     looked_for = []
-    for name in [wanted] if wanted else _FINDERS:
+    for name in [wanted] if wanted else _SEARCHED:
         try:
             return _FINDERS[name]()
         except LookupError as missing:
@@ -108,11 +111,13 @@ def _pyspark() -> Installation:
     return _chosen("pyspark", folder)
 
 
+_SEARCHED = ("home", "debian", "path", "pyspark")
 _FINDERS: dict[str, Callable[[], Installation]] = {
     "home": _home,
     "debian": _debian,
     "path": _path,
     "pyspark": _pyspark,
+    "memory": lambda: MEMORY,  # only if it is asked for
 }
 
 

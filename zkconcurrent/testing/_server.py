@@ -7,12 +7,13 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._installation import Installation, find_installation
+from ._installation import MEMORY, Installation, find_installation
 from ._java import find_java, java_version
 from ._ports import PortTakenError, ReservedPorts, in_use, try_ports
 from ._process_guard import ProcessGuard
@@ -45,6 +46,11 @@ _LOGGING = {
 }
 
 _LOG = "log"
+_TAKEN = "Address already in use"
+_CONTAINERS = "znode.container.checkIntervalMs"
+
+_PACKAGE = Path(__file__).parents[1]
+_MEMORY = "import sys; sys.path.insert(0, sys.argv[1]); from zkconcurrent._memory.tcp import main; main(*sys.argv[2:])"
 
 _START_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.02
@@ -96,6 +102,7 @@ class Server(Service):
         self._java = Path("java")  # replaced at the start
         if min_session_timeout is None:
             min_session_timeout = 2 * tick_time
+        self._special = (*(settings or {}), *(properties or {}))
         self._settings = {
             "tickTime": _milliseconds(tick_time),
             "minSessionTimeout": _milliseconds(min_session_timeout),
@@ -108,7 +115,7 @@ class Server(Service):
         self._properties = {
             **_FEW_THREADS,
             "zookeeper.forceSync": "yes" if force_sync else "no",
-            "znode.container.checkIntervalMs": _milliseconds(container_check_interval),
+            _CONTAINERS: _milliseconds(container_check_interval),
             **(properties or {}),
         }
         # Invariant: the guard, with the server's folder, exists from the first start until stop; `_process` is set from
@@ -182,7 +189,10 @@ class Server(Service):
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
         self._installation = self._installation or find_installation()
-        self._java = find_java()
+        if self._installation.kind != MEMORY.kind:
+            self._java = find_java()
+        elif self._special:
+            raise RuntimeError(f"the memory server has no setting {self._special[0]!r}: use a real ZooKeeper")
         if self._guard is not None:
             self._launch(self._guard, wait)
         elif self._fixed_port is not None:
@@ -299,9 +309,27 @@ class Server(Service):
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if self._server_id is not None:
             (guard.folder / "myid").write_text(f"{self._server_id}\n")
+        with open(guard.folder / _LOG, "wb") as log:
+            self._process = guard.start(self._command(config), log)
+        self._is_frozen = False
+        if wait:
+            self.wait()
+
+    def _command(self, config: Path) -> list[str]:
+        """Return the command that runs the server."""
         assert self._installation is not None
-        properties = {"java.io.tmpdir": guard.folder, **_LOGGING, **self._properties}
-        command = [
+        if self._installation.kind == MEMORY.kind:
+            # Without the user's packages, which would take longer to find than the server to start.
+            return [
+                sys.executable,
+                "-ISc",
+                _MEMORY,
+                str(_PACKAGE.parent),
+                str(config),
+                str(self._properties[_CONTAINERS]),
+            ]
+        properties = {"java.io.tmpdir": config.parent, **_LOGGING, **self._properties}
+        return [
             str(self._java),
             *_JVM_OPTIONS,
             *(f"-D{name}={value}" for name, value in properties.items()),
@@ -310,11 +338,6 @@ class Server(Service):
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(config),
         ]
-        with open(guard.folder / _LOG, "wb") as log:
-            self._process = guard.start(command, log)
-        self._is_frozen = False
-        if wait:
-            self.wait()
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is None or not self.is_running:
@@ -335,12 +358,12 @@ class Server(Service):
 
     def _fail(self, what: str) -> None:
         tail = "\n".join(self.log.splitlines()[-30:])
-        if "BindException" in tail and not self.is_running and in_use(self.port):
+        if _TAKEN in tail and not self.is_running and in_use(self.port):
             raise self._port_taken()
-        error = PortTakenError if "BindException" in tail else RuntimeError
-        raise error(
-            f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(self._java)}. Its log:\n{tail}"
-        )
+        error = PortTakenError if _TAKEN in tail else RuntimeError
+        memory = self._installation is not None and self._installation.kind == MEMORY.kind
+        java = "none, it is the memory server" if memory else java_version(self._java)
+        raise error(f"the ZooKeeper server on port {self._port} {what}. Java: {java}. Its log:\n{tail}")
 
 
 def _milliseconds(seconds: float) -> int:

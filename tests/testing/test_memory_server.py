@@ -1,0 +1,272 @@
+"""The memory server: its life, its faults, its sessions, and who may reach it; its replies are compared elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+
+from tests.conftest import FAST, Eventually
+from tests.helpers.processes import line_from, processes_of, python
+from zkconcurrent import Lock, LockLostError
+from zkconcurrent.testing import Ensemble, MemoryServer, Server
+from zkconcurrent.testing.__main__ import MEMORY_ONLY
+from zkconcurrent.testing._ports import PortTakenError
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[MemoryServer]:
+    """A server for the tests that leave it as it was."""
+    with MemoryServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(shared: MemoryServer) -> Iterator[KazooClient]:
+    """A client of it, which comes back soon."""
+    with shared.client(timeout=10, **FAST) as client:
+        yield client
+
+
+def hello(timeout: int) -> bytes:
+    """Return the bytes that open a session, with its timeout in milliseconds."""
+    return struct.pack("!iiqiqi", 44, 0, 0, timeout, 0, 16) + bytes(16)
+
+
+def test_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped server has left no process, no folder and no listening port."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with MemoryServer() as server:
+        assert len(processes_of(tmp_path)) == 2  # with its watch
+        assert server.log == ""
+    assert not any(tmp_path.iterdir())
+    assert not processes_of(tmp_path)
+    with pytest.raises(ConnectionRefusedError):
+        server.command("ruok")
+
+
+def test_a_start_after_a_stop_is_afresh() -> None:
+    """A server that was stopped starts with no data, and can be used again and again."""
+    server = MemoryServer()
+    for _ in range(2):
+        with server, server.client() as client:
+            client.create("/once")
+
+
+def test_killed(eventually: Eventually) -> None:
+    """A killed server has its data and sessions again when it is started; no fencing token comes twice."""
+    with MemoryServer() as server, server.client(timeout=10, **FAST) as client:
+        lock = Lock(client, "/lock")
+        client.create("/kept", b"data")
+        client.create("/ephemeral", ephemeral=True)
+        session = client.client_id
+        with lock:
+            token = lock.fencing_token
+            server.kill()
+            assert not server.is_running
+            eventually(lambda: client.client_state == "CONNECTING")
+            server.start()
+            eventually(lambda: client.connected)
+            assert not lock.lost.is_set()
+        with lock:
+            assert lock.fencing_token > token
+        assert client.client_id == session
+        assert client.get("/kept")[0] == b"data"
+        assert client.exists("/ephemeral")
+
+
+def test_a_restart_without_the_sessions(eventually: Eventually) -> None:
+    """The data is there, all sessions are over, and clients go on in new ones."""
+    with MemoryServer() as server, server.client(timeout=10, **FAST) as client, server.client(**FAST) as other:
+        lock = Lock(client, "/lock")
+        client.create("/kept", b"data")
+        session = client.client_id
+        with pytest.raises(LockLostError), lock:
+            server.restart(sessions=False)
+            assert lock.lost.wait(10)
+            with other.Lock("/unused"):
+                assert other.get("/kept")[0] == b"data"
+        eventually(lambda: client.connected)
+        assert client.client_id != session
+        again = client.client_id
+        server.restart()  # the next one is not without them
+        eventually(lambda: client.connected)
+        assert client.client_id == again
+
+
+def test_dropped_connections(shared: MemoryServer, client: KazooClient, eventually: Eventually) -> None:
+    """All clients are cut off, and come back in their sessions."""
+    states: list[str] = []
+    client.add_listener(states.append)
+    session = client.client_id
+    shared.drop_connections()
+    eventually(lambda: states == [KazooState.SUSPENDED, KazooState.CONNECTED])
+    assert client.client_id == session
+
+
+def test_expired(shared: MemoryServer, client: KazooClient) -> None:
+    """An expired session is over when the call returns."""
+    client.create("/expired", ephemeral=True)
+    shared.expire(client)
+    with shared.client() as other:
+        assert not other.exists("/expired")
+
+
+def test_a_silent_client_expires(shared: MemoryServer, client: KazooClient, eventually: Eventually) -> None:
+    """A session whose connection is gone ends after its timeout, and not before."""
+    with socket.create_connection(("127.0.0.1", shared.port)) as silent:
+        silent.sendall(hello(600))
+        began = time.monotonic()
+        assert silent.recv(4096)
+        while silent.recv(4096):
+            pass
+        assert 0.6 <= time.monotonic() - began < 5
+    eventually(lambda: client.connected)
+
+
+def test_frozen(shared: MemoryServer) -> None:
+    """A frozen server accepts connections and answers nobody, until it thaws."""
+    shared.freeze()
+    with pytest.raises(TimeoutError):
+        shared.command("ruok", timeout=0.2)
+    shared.thaw()
+    assert shared.command("ruok") == "imok"
+
+
+def test_a_frozen_server_can_be_stopped() -> None:
+    """It is killed like any other."""
+    with MemoryServer() as server:
+        server.freeze()
+    assert not server.is_running
+
+
+def test_a_taken_port(shared: MemoryServer) -> None:
+    """A port that is in use is an error that says so."""
+    with pytest.raises(PortTakenError, match=rf"^port {shared.port} of 127\.0\.0\.1 is in use: .*$"):
+        MemoryServer(port=shared.port).start()
+    with pytest.raises(ValueError, match="from 1 to 65535, not 0"):
+        MemoryServer(port=0)
+
+
+def test_loopback_only(shared: MemoryServer) -> None:
+    """Nobody outside this machine can connect."""
+    tables = "".join(table.read_text() for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")))
+    rows = [row.split()[1] for row in tables.splitlines() if row.split()[1].endswith(f":{shared.port:04X}")]
+    assert rows
+    assert all(row[-13:] == f"0100007F:{shared.port:04X}" for row in rows)
+
+
+def test_session_limits(eventually: Eventually) -> None:
+    """The limits for session timeouts are those that were given."""
+    with MemoryServer(min_session_timeout=3, max_session_timeout=5) as server:
+        for asked, given in ((1, 3), (60, 5)):
+            with server.client(timeout=asked):
+                eventually(lambda given=given: f",to={given}000," in server.command("cons"))
+
+
+def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) -> None:
+    """What it has asked for waits in the server; other clients are served meanwhile, and then it gets all."""
+    client.create("/large", b"x" * 1_000_000)
+    with socket.create_connection(("127.0.0.1", shared.port)) as slow:
+        slow.sendall(hello(10_000))
+        slow.recv(4 + 36, socket.MSG_WAITALL)
+        slow.sendall((bytes.fromhex("00000013 00000001 00000004 00000006") + b"/large\0") * 50)
+        assert len(client.get("/large")[0]) == 1_000_000
+        left = 50 * (4 + 16 + 4 + 1_000_000 + 68)
+        while left:
+            came = len(slow.recv(min(left, 1 << 20)))
+            assert came
+            left -= came
+    assert shared.command("ruok") == "imok"
+
+
+def test_a_client_that_does_not_read_is_dropped(shared: MemoryServer, client: KazooClient) -> None:
+    """The server waits until it takes what was sent, and reads no more from it; meanwhile it does not spin."""
+    client.create("/larger", b"x" * 1_000_000)
+    with socket.create_connection(("127.0.0.1", shared.port)) as slow:
+        slow.sendall(hello(10_000))
+        slow.recv(4 + 36, socket.MSG_WAITALL)
+        slow.sendall((bytes.fromhex("00000014 00000001 00000004 00000007") + b"/larger\0") * 50)
+        assert client.exists("/larger")
+        shared.drop_connections()
+        slow.sendall(b"more")
+        began = computed(shared.pid)
+        time.sleep(1)
+        assert computed(shared.pid) - began < 0.05
+        came = 0
+        with suppress(ConnectionResetError):
+            while data := slow.recv(1 << 20):
+                came += len(data)
+        assert came > 1_000_000
+
+
+def computed(pid: int) -> float:
+    """Return how many seconds a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_many_clients(shared: MemoryServer) -> None:
+    """Threads of several clients count right under one lock."""
+    counted = 0
+    clients = [KazooClient(shared.hosts) for _ in range(4)]
+
+    def count(client: KazooClient) -> None:
+        nonlocal counted
+        client.start()
+        for _ in range(25):
+            with Lock(client, "/counted"):
+                seen = counted
+                time.sleep(0.0005)
+                counted = seen + 1
+
+    threads = [threading.Thread(target=count, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for client in clients:
+        client.stop()
+        client.close()
+    assert counted == 100
+
+
+def test_a_setting_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused, rather than ignored; so is an ensemble."""
+    monkeypatch.setenv("ZKCONCURRENT_SERVER", "memory")
+    for service in (Server(settings={"enforceQuota": "true"}), Server(properties={"a": 1}), Ensemble()):
+        with pytest.raises(RuntimeError, match=r"the memory server has no setting '.*': use a real ZooKeeper"):
+            service.start()
+
+
+def test_the_environment_selects_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `Server` is a memory server then."""
+    monkeypatch.setenv("ZKCONCURRENT_SERVER", "memory")
+    with Server() as server:
+        assert "memory" in server.mntr()["zk_version"]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """It prints the line that connects to it, and what it is for."""
+    with python("-m", "zkconcurrent.testing", "--memory", folder=tmp_path) as process:
+        hosts = line_from(process).partition("zk://")[2].rstrip('")')
+        client = KazooClient(hosts)
+        client.start()
+        assert client.exists("/zookeeper")
+        client.stop()
+        client.close()
+        process.send_signal(signal.SIGINT)
+        output, said = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "")
+    assert said.endswith(f"{MEMORY_ONLY}\n")
+    assert not any(tmp_path.iterdir())

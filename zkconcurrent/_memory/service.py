@@ -1,0 +1,166 @@
+"""One ZooKeeper service: a tree, whose changes it numbers; the sessions that live; and who hears of which events.
+
+It has neither sockets nor threads: one thread at a time calls it, and its clocks are given. Somebody calls `run_chores`
+now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from .tree import READ, Applied, Change, Delete, Ids, Opened, Operation, Tree, Watches, allows
+
+
+class Limits(NamedTuple):
+    """What a service grants, in milliseconds.
+
+    Attributes:
+        tick: sessions expire at multiples of it.
+        shortest: the shortest timeout of a session.
+        longest: the longest one.
+        containers: how often empty containers are removed.
+    """
+
+    tick: int = 200
+    shortest: int = 400
+    longest: int = 60_000
+    containers: int = 60_000
+
+
+class Peer(Protocol):
+    """The service's end of one connection.
+
+    Attributes:
+        session: its session, 0 before there is one.
+        ids: what it has authenticated as.
+    """
+
+    session: int
+    ids: list[tuple[str, str]]
+
+    def notify(self, kind: int, path: str) -> None:
+        """Tell the client of an event."""
+
+    def end(self) -> None:
+        """Close the connection, once all is sent."""
+
+
+class Service:
+    """The service.
+
+    Args:
+        tree: what it begins with.
+        limits: what it grants.
+        clock: returns milliseconds that only ever grow; sessions are timed by it.
+        wall_clock: returns milliseconds since 1970, for the stats of nodes.
+        record: called before each change is done, with its zxid.
+
+    Attributes:
+        watches: what the connections watch.
+        peers: the connection of each session that has one.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        limits: Limits,
+        clock: Callable[[], int],
+        wall_clock: Callable[[], int],
+        record: Callable[[int, Change], None] = lambda _zxid, _change: None,
+    ) -> None:
+        self.tree = tree
+        self.limits = limits
+        self.watches: Watches[Peer] = Watches()
+        self.peers: dict[int, Peer] = {}
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._record = record
+        now = clock()
+        # Of each session, its timeout as its last connection negotiated it, and when it was heard last.
+        self._timeouts = {number: session.timeout for number, session in tree.sessions.items()}
+        self._heard = dict.fromkeys(tree.sessions, now)
+        self._next_session = max(wall_clock() << 16, *tree.sessions, 0) + 1
+        self._look_at_containers = now + limits.containers
+
+    def commit(self, session: int, operations: Sequence[Operation], ids: Ids | None) -> tuple[Change, Applied]:
+        """Do all operations, or none of them; either takes a zxid.
+
+        Raises:
+            Refused: one of them can't be done.
+        """
+        change: Change = ()
+        try:
+            change = self.tree.plan(session, operations, self._wall_clock(), ids)
+        finally:
+            applied = self.apply(change)
+        return change, applied
+
+    def apply(self, change: Change) -> Applied:
+        """Do what was planned, and tell of it; a refused request, which changes nothing, has its zxid too."""
+        zxid = self.tree.zxid + 1
+        self._record(zxid, change)
+        applied = self.tree.apply(change, zxid)
+        if applied.events:
+            for peer, event in self.watches.fire(applied.events):
+                if allows(event.acl, peer.ids, READ):
+                    peer.notify(event.kind, event.path)
+        return applied
+
+    def grant(self, timeout: int) -> int:
+        """Return the timeout that a client gets which asks for this one."""
+        return max(self.limits.shortest, min(timeout, self.limits.longest))
+
+    def open(self, peer: Peer, timeout: int) -> int:
+        """Begin a session for a connection; return its number."""
+        session, self._next_session = self._next_session, self._next_session + 1
+        self.apply((Opened(session, timeout),))
+        self.enter(session, peer, timeout)
+        return session
+
+    def enter(self, session: int, peer: Peer, timeout: int) -> None:
+        """Make a connection that of a session."""
+        self.peers[session] = peer
+        self._timeouts[session] = timeout
+        self.hear(session)
+
+    def cut(self, session: int) -> None:
+        """Close the connection of a session, if it has one."""
+        peer = self.peers.get(session)
+        if peer is not None:
+            peer.end()
+
+    def leave(self, session: int, peer: Peer) -> None:
+        """Forget a connection that is closed; its session lives on until it expires."""
+        self.watches.remove_all(peer)
+        if self.peers.get(session) is peer:
+            del self.peers[session]
+
+    def hear(self, session: int) -> None:
+        """Note that a session's client lives."""
+        self._heard[session] = self._clock()
+
+    def close(self, session: int) -> None:
+        """End a session: its nodes go."""
+        self.apply(self.tree.plan_end(session))
+        self._heard.pop(session, None)
+        self._timeouts.pop(session, None)
+
+    def run_chores(self) -> int:
+        """Expire sessions, and remove empty containers.
+
+        Returns:
+            When there may be more to do, by the clock.
+        """
+        now = self._clock()
+        tick = now - now % self.limits.tick
+        for session in [each for each, heard in self._heard.items() if heard + self._timeouts[each] < tick]:
+            self.close(session)
+            self.cut(session)
+        if self._look_at_containers <= now:
+            self._look_at_containers = now + self.limits.containers
+            nodes = self.tree.nodes
+            # A container that had no child yet stays: somebody is about to make one.
+            for path in [each for each in self.tree.containers if nodes[each].creates and not nodes[each].children]:
+                self.commit(0, [Delete(path)], None)
+        return tick + self.limits.tick

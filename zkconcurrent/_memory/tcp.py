@@ -1,0 +1,191 @@
+"""The memory server's process: one thread serves all connections of 127.0.0.1, and keeps a journal of the changes.
+
+The journal is for tests that kill a server and start it again: each change is in the file before a client hears of it.
+It is not written through to the disk, so it does not outlive the machine.
+"""
+
+from __future__ import annotations
+
+import marshal
+import selectors
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from .service import Limits, Service
+from .tree import APPLIERS, Change, Tree
+from .wire import Connection
+from .words import Words
+
+_STEPS = tuple(APPLIERS)
+_NUMBERS = {step: number for number, step in enumerate(_STEPS)}
+_AT_ONCE = 1 << 16  # bytes to read
+
+
+class Journal:
+    """The changes of a service in a file.
+
+    Args:
+        path: of the file; it is made if there is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 - open as long as the process
+
+    def read(self) -> Tree:
+        """Return the tree that the changes have made; a last one that is cut short is none."""
+        tree, end = Tree(), 0
+        with open(self._file.name, "rb") as file, suppress(EOFError, ValueError, TypeError):
+            while True:
+                zxid, steps = marshal.load(file)
+                tree.apply(tuple(_STEPS[number](*fields) for number, *fields in steps), zxid)
+                end = file.tell()
+        self._file.truncate(end)
+        return tree
+
+    def write(self, zxid: int, change: Change) -> None:
+        """Add a change."""
+        self._file.write(marshal.dumps((zxid, tuple((_NUMBERS[type(step)], *step) for step in change))))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TcpServer:
+    """The server.
+
+    Args:
+        service: what it serves.
+        port: of 127.0.0.1.
+        settings: those of its `zoo.cfg`, for the word `conf`.
+
+    Raises:
+        OSError: another process listens at the port.
+    """
+
+    def __init__(self, service: Service, port: int, settings: dict[str, str]) -> None:
+        self._service = service
+        self._selector = selectors.DefaultSelector()
+        self._sockets: dict[Connection, socket.socket] = {}
+        self._to_send: dict[Connection, None] = {}
+        self._words = Words(service, self._sockets.keys(), settings, self._drop)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        """Serve until the process ends."""
+        due = 0
+        while True:
+            ready = self._selector.select(max(0, due - monotonic_ms()) / 1000)
+            if monotonic_ms() >= due:  # first, as the server may have been stopped for longer than a session lives
+                due = self._service.run_chores()
+            for key, events in ready:
+                if key.data is None:
+                    self._accept()
+                    continue
+                if events & selectors.EVENT_WRITE:
+                    self._note_output(key.data)
+                if events & selectors.EVENT_READ:
+                    self._receive(key.data)
+            while self._to_send:
+                self._send(self._to_send.popitem()[0])
+
+    def _accept(self) -> None:
+        try:
+            client, (host, _) = self._listener.accept()
+        except OSError:  # it has gone again
+            return
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self._service, host, self._words.answer, self._note_output)
+        self._sockets[connection] = client
+        self._selector.register(client, selectors.EVENT_READ, connection)
+
+    def _note_output(self, connection: Connection) -> None:
+        self._to_send[connection] = None
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            data = self._sockets[connection].recv(_AT_ONCE)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            if data:
+                connection.receive(data)
+        except Exception:  # an error of ours is in the log, and ends no other connection
+            import traceback  # seldom needed, and slow to import
+
+            traceback.print_exc()
+            data = b""
+        if not data:
+            self._lose(connection)
+
+    def _send(self, connection: Connection) -> None:
+        client = self._sockets.get(connection)
+        if client is None:
+            return
+        try:
+            while connection.output:
+                del connection.output[: client.send(connection.output)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lose(connection)
+        awaited = (not connection.ended and selectors.EVENT_READ) | (bool(connection.output) and selectors.EVENT_WRITE)
+        if not awaited:
+            self._close(connection, client)
+        elif awaited != self._selector.get_key(client).events:
+            self._selector.modify(client, awaited, connection)
+
+    def _lose(self, connection: Connection) -> None:
+        connection.output.clear()
+        connection.end()
+
+    def _close(self, connection: Connection, client: socket.socket) -> None:
+        del self._sockets[connection]
+        self._words.received += connection.received
+        self._words.sent += connection.sent
+        self._selector.unregister(client)
+        client.close()
+
+    def _drop(self) -> None:
+        for connection in list(self._sockets):
+            if connection.session:
+                connection.end()
+
+
+def monotonic_ms() -> int:
+    """Return milliseconds by a clock that only ever grows."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def main(config: str, containers: str, forgets: str = "") -> None:
+    """Run a server.
+
+    Args:
+        config: the path of a `zoo.cfg`, whose `dataDir` gets the journal.
+        containers: how often empty containers are removed, in milliseconds.
+        forgets: not empty if all sessions of the server before are over.
+    """
+    lines = (line.partition("=") for line in Path(config).read_text().splitlines())
+    settings = {name: value for name, _, value in lines}
+    tick, shortest, longest = (int(settings[name]) for name in ("tickTime", "minSessionTimeout", "maxSessionTimeout"))
+    limits = Limits(tick, shortest, longest, int(containers))
+    data = Path(settings["dataDir"], "version-2")  # as ZooKeeper has it
+    data.mkdir(exist_ok=True)
+    journal = Journal(data / "journal")
+    tree = journal.read()
+    service = Service(tree, limits, monotonic_ms, lambda: time.time_ns() // 1_000_000, journal.write)
+    for session in list(tree.sessions) if forgets else ():
+        service.close(session)
+    TcpServer(service, int(settings["clientPort"]), {**settings, "dataDir": str(data)}).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

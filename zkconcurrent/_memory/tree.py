@@ -1,0 +1,680 @@
+"""ZooKeeper's tree: nodes, sessions and watches, as plain data.
+
+A request becomes a change in two steps, as in ZooKeeper. `Tree.plan` checks operations against the tree and says what
+they would do; it alters nothing. `Tree.apply` does that, under a zxid. So several trees that apply the same changes in
+the same order are equal, and a tree can be restored from a log of its changes.
+
+Nothing here reads a clock, counts zxids or numbers sessions: all three are given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+Acl: TypeAlias = tuple[tuple[int, str, str], ...]  # of each entry, the permissions, the scheme and the id
+Stat: TypeAlias = tuple[int, ...]  # of a node, in the order of the protocol
+Ids: TypeAlias = Sequence[tuple[str, str]]  # what a connection has authenticated as: schemes and ids
+W = TypeVar("W")
+
+EPHEMERAL, SEQUENTIAL, CONTAINER_FLAG = 1, 2, 4
+TTL_FLAGS = (5, 6)  # of nodes with a time to live, which no server knows if nothing else is said
+READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
+OPEN: Acl = ((31, "world", "anyone"),)
+CREATED, DELETED, CHANGED, CHILD = 1, 2, 3, 4  # the types of events
+CHILDREN_WATCH, DATA_WATCH, ANY_WATCH = 1, 2, 3  # the kinds of watches
+ONCE, PERSISTENT, RECURSIVE = -1, 0, 1  # the modes of watches
+ANY_VERSION = -1
+CONTAINER = -(1 << 63)  # the owner of a container
+SPECIAL = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")  # these can't be deleted
+# No element is empty, "." or "..", or has one of Java's control characters, surrogates or private ones.
+_PATH = re.compile("(?:/(?!\\.\\.?(?:/|\\Z))[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+|/")
+
+
+class Code(IntEnum):
+    """ZooKeeper's error codes, as far as they are used here."""
+
+    RUNTIME_INCONSISTENCY = -2
+    MARSHALLING_ERROR = -5
+    UNIMPLEMENTED = -6
+    BAD_ARGUMENTS = -8
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    INVALID_ACL = -114
+    AUTH_FAILED = -115
+    NO_WATCHER = -121
+    RECONFIG_DISABLED = -123
+
+
+class Refused(Exception):
+    """The service refuses a request.
+
+    Attributes:
+        code: why.
+        index: which of the operations is the culprit.
+    """
+
+    def __init__(self, code: Code, index: int = 0) -> None:
+        super().__init__(code, index)
+        self.code = code
+        self.index = index
+
+
+# -- what clients ask for --------------------------------------------------------------------------------------------
+
+
+class Create(NamedTuple):
+    """Make a node: `EPHEMERAL` or not, `SEQUENTIAL` or not; or a container."""
+
+    path: str
+    data: bytes | None = b""
+    acl: Acl = OPEN
+    flags: int = 0
+    container: bool = False
+
+
+class Delete(NamedTuple):
+    """Delete a node, if it has that version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class SetData(NamedTuple):
+    """Write a node's data, if it has that version."""
+
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+class SetAcl(NamedTuple):
+    """Write a node's access rights, if they have that version."""
+
+    path: str
+    acl: Acl
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Refuse the whole request unless a node exists and has that version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Create | Delete | SetData | SetAcl | Check
+
+# -- what is done ----------------------------------------------------------------------------------------------------
+
+
+class Made(NamedTuple):
+    """A node is made; its parent has had so many creates then."""
+
+    path: str
+    data: bytes | None
+    acl: Acl
+    owner: int
+    creates: int
+    time: int
+
+
+class Removed(NamedTuple):
+    """A node is deleted."""
+
+    path: str
+
+
+class Written(NamedTuple):
+    """A node's data is written, which gives it that version."""
+
+    path: str
+    data: bytes | None
+    version: int
+    time: int
+
+
+class Guarded(NamedTuple):
+    """A node's access rights are written, which gives them that version."""
+
+    path: str
+    acl: Acl
+    version: int
+
+
+class Checked(NamedTuple):
+    """A node was looked at."""
+
+    path: str
+
+
+class Opened(NamedTuple):
+    """A session begins, with that timeout in milliseconds."""
+
+    session: int
+    timeout: int
+
+
+class Closed(NamedTuple):
+    """A session ends, and so do its nodes."""
+
+    session: int
+    paths: tuple[str, ...]
+
+
+Step: TypeAlias = Made | Removed | Written | Guarded | Checked | Opened | Closed
+Change: TypeAlias = tuple[Step, ...]  # of a refused request, none
+
+
+class Event(NamedTuple):
+    """What happened to a node.
+
+    Attributes:
+        kind: `CREATED`, `DELETED`, `CHANGED` or, of what its children's watchers hear, `CHILD`.
+        path: which node.
+        acl: its access rights: who may not read it hears nothing.
+        acl_above: those of its parent.
+    """
+
+    kind: int
+    path: str
+    acl: Acl
+    acl_above: Acl = OPEN
+
+
+class Applied(NamedTuple):
+    """What came of a change.
+
+    Attributes:
+        stats: of each step, the node's stat after it, if it has one.
+        events: what happened to which nodes, in order.
+    """
+
+    stats: list[Stat | None]
+    events: list[Event]
+
+
+class Node:
+    """A node; its children are kept by name.
+
+    Attributes:
+        creates: how many children were made so far, at most the largest number of 32 bits.
+        size: how many children there are.
+        owner: the session of an ephemeral node, `CONTAINER`, or 0.
+    """
+
+    def __init__(self, data: bytes | None, acl: Acl, owner: int, zxid: int, time: int) -> None:
+        self.data = data
+        self.acl = acl
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = time
+        self.version = self.acl_version = self.creates = self.size = 0
+        self.children: dict[str, None] = {}
+
+    def stat(self) -> Stat:
+        """Return the node's stat."""
+        return (
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            _signed(2 * self.creates - self.size),  # how often a child was made or deleted
+            self.acl_version,
+            0 if self.owner == CONTAINER else self.owner,
+            len(self.data or b""),
+            self.size,
+            self.pzxid,
+        )
+
+
+class Session:
+    """A session: its timeout, and the paths of its nodes in the order of their creates."""
+
+    def __init__(self, timeout: int) -> None:
+        self.timeout = timeout
+        self.paths: dict[str, None] = {}
+
+
+class Tree:
+    """A service's nodes and sessions.
+
+    Attributes:
+        nodes: by path; the root is there as "/" and, as the parent of "/a", as "".
+        sessions: those that live, by number.
+        containers: the paths of the containers.
+        zxid: of the last change.
+    """
+
+    def __init__(self) -> None:
+        root = Node(b"", OPEN, 0, 0, 0)
+        self.nodes = {"": root, "/": root}
+        self.sessions: dict[int, Session] = {}
+        self.containers: dict[str, None] = {}
+        self.zxid = 0
+        for path in SPECIAL[1:]:
+            acl: Acl = ((READ, "world", "anyone"),) if path == "/zookeeper/config" else OPEN
+            self.nodes[path] = Node(b"", acl, 0, 0, 0)
+            above, name = split(path)
+            self.nodes[above].children[name] = None
+            self.nodes[above].size += 1
+        self.nodes["/zookeeper/config"].acl_version = -1
+
+    def find(self, path: str, ids: Ids | None = None, permission: int = READ) -> Node:
+        """Return a node.
+
+        Args:
+            path: its path.
+            ids: what the connection has authenticated as; None is allowed everything.
+            permission: which permissions would do.
+
+        Raises:
+            Refused: there is none, or these ids may not.
+        """
+        node = self.nodes.get(path)
+        if node is None:
+            raise Refused(Code.NO_NODE)
+        _demand(node.acl, ids, permission)
+        return node
+
+    def plan(self, session: int, operations: Sequence[Operation], time: int, ids: Ids | None = None) -> Change:
+        """Check operations, each as if those before it were done.
+
+        Args:
+            session: whose they are; 0 is the service itself.
+            operations: what is asked for.
+            time: of the change, in milliseconds since 1970.
+            ids: what the connection has authenticated as; None is allowed everything.
+
+        Returns:
+            What they do, a step for each.
+
+        Raises:
+            Refused: one of them can't be done.
+        """
+        draft = _Draft(self, session, time, ids, single=len(operations) == 1)
+        steps = []
+        for index, operation in enumerate(operations):
+            try:
+                steps.append(draft.add(operation))
+            except Refused as refusal:
+                refusal.index = index
+                raise
+        return tuple(steps)
+
+    def plan_end(self, session: int) -> Change:
+        """Return the change that ends a session; none if it has ended."""
+        return (Closed(session, tuple(self.sessions[session].paths)),) if session in self.sessions else ()
+
+    def apply(self, change: Change, zxid: int) -> Applied:
+        """Do what was planned."""
+        self.zxid = zxid
+        applied = Applied([], [])
+        for step in change:
+            applied.stats.append(APPLIERS[type(step)](self, step, zxid, applied.events))
+        return applied
+
+    def _make(self, step: Made, zxid: int, events: list[Event]) -> Stat:
+        path = step.path
+        above, name = split(path)
+        parent = self.nodes[above]
+        parent.children[name] = None
+        parent.size += 1
+        if step.creates > parent.creates:  # not so beyond the largest number
+            parent.creates, parent.pzxid = step.creates, zxid
+        node = self.nodes[path] = Node(step.data, step.acl, step.owner, zxid, step.time)
+        if step.owner == CONTAINER:
+            self.containers[path] = None
+        elif step.owner in self.sessions:
+            self.sessions[step.owner].paths[path] = None
+        events.append(Event(CREATED, path, node.acl, parent.acl))
+        return node.stat()
+
+    def _remove(self, step: Removed, zxid: int, events: list[Event]) -> None:
+        path = step.path
+        node = self.nodes.pop(path, None)
+        if node is None:
+            return
+        above, name = split(path)
+        parent = self.nodes[above]
+        del parent.children[name]
+        parent.size -= 1
+        parent.pzxid = zxid
+        if node.owner == CONTAINER:
+            del self.containers[path]
+        elif node.owner in self.sessions:
+            del self.sessions[node.owner].paths[path]
+        events.append(Event(DELETED, path, node.acl, parent.acl))
+
+    def _write(self, step: Written, zxid: int, events: list[Event]) -> Stat:
+        node = self.nodes[step.path]
+        node.data, node.version, node.mtime, node.mzxid = step.data, step.version, step.time, zxid
+        events.append(Event(CHANGED, step.path, node.acl))
+        return node.stat()
+
+    def _guard(self, step: Guarded, _zxid: int, _events: list[Event]) -> Stat:
+        node = self.nodes[step.path]
+        node.acl, node.acl_version = step.acl, step.version
+        return node.stat()
+
+    def _open(self, step: Opened, _zxid: int, _events: list[Event]) -> None:
+        self.sessions[step.session] = Session(step.timeout)
+
+    def _close(self, step: Closed, zxid: int, events: list[Event]) -> None:
+        for path in step.paths:
+            self._remove(Removed(path), zxid, events)
+        self.sessions.pop(step.session, None)
+
+
+# The steps in an order that stays, as a journal numbers them by it.
+APPLIERS: dict[type, Callable[..., Stat | None]] = {
+    Made: Tree._make,
+    Removed: Tree._remove,
+    Written: Tree._write,
+    Guarded: Tree._guard,
+    Checked: lambda *_: None,
+    Opened: Tree._open,
+    Closed: Tree._close,
+}
+
+
+class _Draft:
+    """A change in the making."""
+
+    def __init__(self, tree: Tree, session: int, time: int, ids: Ids | None, *, single: bool) -> None:
+        self._tree = tree
+        self._session = session
+        self._time = time
+        self._ids = ids
+        self._single = single  # nothing comes after the first operation
+        self._altered: dict[str, Node | None] = {}  # copies; None: it will be gone
+
+    def add(self, operation: Operation) -> Step:
+        """Check one more operation; return what it does."""
+        if self._session and self._session not in self._tree.sessions:
+            raise Refused(Code.SESSION_EXPIRED)
+        step: Step = _PLANNERS[type(operation)](self, operation)
+        return step
+
+    def _find(self, path: str) -> Node:
+        node = self._altered[path] if path in self._altered else self._tree.nodes.get(path)
+        if node is None:
+            raise Refused(Code.NO_NODE)
+        return node
+
+    def _alter(self, path: str, node: Node) -> Node:
+        """Return what stands for a node from now on; only its numbers are its own."""
+        altered = self._altered[path] = copy(node)
+        return altered
+
+    def _create(self, operation: Create) -> Made:
+        path, flags = operation.path, operation.flags
+        if flags in TTL_FLAGS:
+            raise Refused(Code.UNIMPLEMENTED)
+        if not 0 <= flags <= CONTAINER_FLAG or "/" not in path or "\0" in path:
+            raise Refused(Code.BAD_ARGUMENTS)
+        acl = self._resolve(operation.acl)
+        above = split(path)[0]
+        parent = self._find(above)
+        _demand(parent.acl, self._ids, CREATE)
+        if flags & SEQUENTIAL:
+            path += f"{parent.creates:010d}"
+        _validate(path)
+        if (self._altered[path] if path in self._altered else self._tree.nodes.get(path)) is not None:
+            raise Refused(Code.NODE_EXISTS)
+        if parent.owner not in (0, CONTAINER):
+            raise Refused(Code.NO_CHILDREN_FOR_EPHEMERALS)
+        creates = _signed(parent.creates + 1)
+        owner = CONTAINER if operation.container else self._session if flags & EPHEMERAL else 0
+        if not self._single:
+            parent = self._alter(above, parent)
+            parent.creates = creates
+            parent.size += 1
+            self._altered[path] = Node(b"", acl, owner, 0, 0)
+        return Made(path, operation.data, acl, owner, creates, self._time)
+
+    def _delete(self, operation: Delete) -> Removed:
+        path = operation.path
+        if "/" not in path or "\0" in path or path in SPECIAL:
+            raise Refused(Code.BAD_ARGUMENTS)
+        above = split(path)[0]
+        parent = self._find(above)
+        _demand(parent.acl, self._ids, DELETE)
+        node = self._find(path)
+        _agree(operation.version, node.version)
+        if node.size:
+            raise Refused(Code.NOT_EMPTY)
+        if not self._single:
+            self._alter(above, parent).size -= 1
+            self._altered[path] = None
+        return Removed(path)
+
+    def _set_data(self, operation: SetData) -> Written:
+        node = self._checked(operation.path, WRITE)
+        _agree(operation.version, node.version)
+        version = _signed(node.version + 1)
+        if not self._single:
+            self._alter(operation.path, node).version = version
+        return Written(operation.path, operation.data, version, self._time)
+
+    def _set_acl(self, operation: SetAcl) -> Guarded:
+        _validate(operation.path)
+        acl = self._resolve(operation.acl)
+        node = self._checked(operation.path, ADMIN)
+        _agree(operation.version, node.acl_version)
+        return Guarded(operation.path, acl, _signed(node.acl_version + 1))
+
+    def _check(self, operation: Check) -> Checked:
+        _agree(operation.version, self._checked(operation.path, READ).version)
+        return Checked(operation.path)
+
+    def _checked(self, path: str, permission: int) -> Node:
+        _validate(path)
+        node = self._find(path)
+        _demand(node.acl, self._ids, permission)
+        return node
+
+    def _resolve(self, acl: Acl) -> Acl:
+        """Return access rights with "auth" replaced by those that it stands for."""
+        resolved: list[tuple[int, str, str]] = []
+        for permissions, scheme, name in dict.fromkeys(acl):
+            meant = [(permissions, scheme, name)]
+            if scheme == "auth":  # not an address, which nobody has proved
+                meant = [(permissions, *each) for each in self._ids or () if each[0] == "digest"]
+            elif not _is_valid(scheme, name):
+                meant = []
+            if not meant:
+                raise Refused(Code.INVALID_ACL)
+            resolved += meant
+        if not resolved:
+            raise Refused(Code.INVALID_ACL)
+        return tuple(resolved) if resolved != list(OPEN) else OPEN
+
+
+_PLANNERS: dict[type, Callable[..., Any]] = {
+    Create: _Draft._create,
+    Delete: _Draft._delete,
+    SetData: _Draft._set_data,
+    SetAcl: _Draft._set_acl,
+    Check: _Draft._check,
+}
+
+
+class _Table(Generic[W]):
+    """The watches of one kind: by path, who watches, and in which mode."""
+
+    def __init__(self) -> None:
+        self.watchers: dict[str, dict[W, int]] = {}
+        self.paths: dict[W, dict[str, None]] = {}
+        self._recursive = 0
+
+    @property
+    def size(self) -> int:
+        """How many watches there are."""
+        return sum(map(len, self.paths.values()))
+
+    def add(self, watcher: W, path: str, mode: int) -> None:
+        watching = self.watchers.setdefault(path, {})
+        # As in ZooKeeper before 3.9, the last mode replaces the one before.
+        self._recursive += (mode == RECURSIVE) - (watching.get(watcher) == RECURSIVE)
+        watching[watcher] = mode
+        self.paths.setdefault(watcher, {})[path] = None
+
+    def remove(self, watcher: W, path: str) -> bool:
+        """Return whether there was one."""
+        watching = self.watchers.get(path, {})
+        if watcher not in watching:
+            return False
+        self._recursive -= watching.pop(watcher) == RECURSIVE
+        if not watching:
+            del self.watchers[path]
+        del self.paths[watcher][path]
+        return True
+
+    def remove_all(self, watcher: W) -> None:
+        for path in list(self.paths.get(watcher, ())):
+            self.remove(watcher, path)
+        self.paths.pop(watcher, None)
+
+    def fire(self, kind: int, path: str) -> list[W]:
+        """Return the watchers to be told; those that watch once do so no more."""
+        told: dict[W, None] = {}
+        for watcher, mode in list(self.watchers.get(path, {}).items()):
+            if mode == RECURSIVE and kind == CHILD:
+                continue
+            told[watcher] = None
+            if mode == ONCE:
+                self.remove(watcher, path)
+        above = path
+        while self._recursive and kind != CHILD and above != "/":
+            above = split(above)[0] or "/"
+            told.update((each, None) for each, mode in self.watchers.get(above, {}).items() if mode == RECURSIVE)
+        return list(told)
+
+
+class Watches(Generic[W]):
+    """The watches that the connections to one server have left.
+
+    Attributes:
+        data: those that reads of data, and looks whether a node exists, have left.
+        children: those that listings have left; persistent ones are among both.
+    """
+
+    def __init__(self) -> None:
+        self.data: _Table[W] = _Table()
+        self.children: _Table[W] = _Table()
+
+    def add(self, watcher: W, path: str, kind: int, mode: int = ONCE) -> None:
+        """Leave a watch of some kind."""
+        for table in self._tables(kind):
+            table.add(watcher, path, mode)
+
+    def remove(self, watcher: W, path: str, kind: int) -> None:
+        """Remove a watch.
+
+        Raises:
+            Refused: there is none.
+        """
+        removed = [table.remove(watcher, path) for table in self._tables(kind)]
+        if not any(removed):
+            raise Refused(Code.NO_WATCHER)
+
+    def has_any(self, path: str, kind: int) -> bool:
+        """Return whether any connection watches this path."""
+        return any(path in table.watchers for table in self._tables(kind))
+
+    def remove_all(self, watcher: W) -> None:
+        """Remove all watches of a connection."""
+        self.data.remove_all(watcher)
+        self.children.remove_all(watcher)
+
+    def fire(self, events: Iterable[Event]) -> list[tuple[W, Event]]:
+        """Return the events to be sent, and to which connections."""
+        sent = []
+        for event in events:
+            kind, path, _, acl_above = event
+            told = self.data.fire(kind, path)
+            if kind == DELETED:
+                told += [each for each in self.children.fire(kind, path) if each not in told]
+            sent += [(each, event) for each in told]
+            if kind != CHANGED:
+                above = Event(CHILD, split(path)[0] or "/", acl_above)
+                sent += [(each, above) for each in self.children.fire(CHILD, above.path)]
+        return sent
+
+    def _tables(self, kind: int) -> list[_Table[W]]:
+        tables = {CHILDREN_WATCH: [self.children], DATA_WATCH: [self.data], ANY_WATCH: [self.children, self.data]}
+        return tables[kind]
+
+
+def split(path: str) -> tuple[str, str]:
+    """Return the path of the parent, which is "" for the root, and the name."""
+    above, _, name = path.rpartition("/")
+    return above, name
+
+
+def allows(acl: Acl, ids: Ids | None, permission: int) -> bool:
+    """Return whether connections with these ids have the permission."""
+    if acl is OPEN or ids is None or not acl:
+        return True
+    return any(
+        permissions & permission
+        and (
+            (scheme, name) == ("world", "anyone")
+            or any(each == scheme and _matches(scheme, known, name) for each, known in ids)
+        )
+        for permissions, scheme, name in acl
+    )
+
+
+def _demand(acl: Acl, ids: Ids | None, permission: int) -> None:
+    if not allows(acl, ids, permission):
+        raise Refused(Code.NO_AUTH)
+
+
+def _validate(path: str) -> None:
+    if _PATH.fullmatch(path) is None:
+        raise Refused(Code.BAD_ARGUMENTS)
+
+
+def _agree(wanted: int, version: int) -> None:
+    if wanted not in (ANY_VERSION, version):
+        raise Refused(Code.BAD_VERSION)
+
+
+def _signed(number: int) -> int:
+    """Return a number as Java keeps it in 32 bits."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _is_valid(scheme: str, name: str) -> bool:
+    if scheme == "digest":
+        return name.rstrip(":").count(":") == 1
+    if scheme == "ip":
+        return _network(name) is not None
+    return (scheme, name) == ("world", "anyone")
+
+
+def _matches(scheme: str, known: str, name: str) -> bool:
+    if scheme != "ip":
+        return known == name
+    network, address = _network(name), _network(known)
+    return network is not None and address is not None and bool(address.network_address in network)
+
+
+def _network(name: str) -> Any:
+    import ipaddress  # seldom needed, and slow to import
+
+    try:
+        return ipaddress.ip_network(name, strict=False)
+    except ValueError:
+        return None

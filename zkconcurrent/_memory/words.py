@@ -1,0 +1,121 @@
+"""ZooKeeper's words of four letters, as far as the project's tests and tools ask them, and what each answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from .service import Service
+from .wire import Connection
+
+# The last one is not ZooKeeper's.
+_WORDS = ("ruok", "isro", "envi", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")
+_VERSION = "3.8.0-memory, zkconcurrent's server for tests"  # 3.8.0 is the ZooKeeper that it behaves like
+
+
+class Words:
+    """The answers.
+
+    Args:
+        service: the service.
+        connections: those that are open, also the one that asks.
+        settings: those of the server's `zoo.cfg`.
+        drop: closes all connections that have a session.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        connections: Collection[Connection],
+        settings: Mapping[str, str],
+        drop: Callable[[], None],
+    ) -> None:
+        self._service = service
+        self._connections = connections
+        self._settings = settings
+        self._drop_all = drop
+        self.received = self.sent = 0  # by connections that are closed
+
+    def answer(self, word: str) -> str | None:
+        """Return the reply to a word; None if it is none."""
+        return getattr(self, f"_{word}")() if word in _WORDS else None
+
+    def _ruok(self) -> str:
+        return "imok"
+
+    def _isro(self) -> str:
+        return "rw"
+
+    def _envi(self) -> str:  # kazoo's `server_version` reads it
+        return f"Environment:\nzookeeper.version={_VERSION}\n"
+
+    def _drop(self) -> str:
+        self._drop_all()
+        return "dropped"
+
+    def _conf(self) -> str:
+        return _lines(f"{name}={value}" for name, value in self._settings.items())
+
+    def _srvr(self) -> str:
+        return f"Zookeeper version: {_VERSION}\n" + _lines(
+            f"{name}: {value}"
+            for name, value in {
+                "Latency min/avg/max": "0/0.0/0",
+                "Received": self._count_received(),
+                "Sent": self._count_sent(),
+                "Connections": len(self._connections),
+                "Outstanding": 0,
+                "Zxid": hex(self._service.tree.zxid),
+                "Mode": "standalone",
+                "Node count": len(self._service.tree.nodes),
+            }.items()
+        )
+
+    def _cons(self) -> str:
+        clients = (
+            f" /{each.address}[1](queued=0,recved={each.received},sent={each.sent}"
+            + (f",sid={hex(each.session)},to={each.timeout}," if each.session else "")
+            + ")"
+            for each in self._connections
+        )
+        return _lines(clients) + "\n"
+
+    def _mntr(self) -> str:
+        tree, watches = self._service.tree, self._service.watches
+        figures = {
+            "version": _VERSION,
+            "server_state": "standalone",
+            "ephemerals_count": sum(len(session.paths) for session in tree.sessions.values()),
+            "num_alive_connections": len(self._connections),
+            "avg_latency": 0.0,
+            "outstanding_requests": 0,
+            "znode_count": len(tree.nodes),
+            "global_sessions": len(tree.sessions),
+            "packets_sent": self._count_sent(),
+            "packets_received": self._count_received(),
+            "watch_count": watches.data.size + watches.children.size,
+            "open_file_descriptor_count": len(self._connections) + 3,
+            "digest_mismatches_count": 0,
+        }
+        return _lines(f"zk_{name}\t{value}" for name, value in figures.items())
+
+    def _wchs(self) -> str:
+        data = self._service.watches.data
+        watching = sum(map(bool, data.paths.values()))
+        return f"{watching} connections watching {len(data.watchers)} paths\nTotal watches:{data.size}\n"
+
+    def _wchp(self) -> str:
+        watchers = self._service.watches.data.watchers
+        return _lines(
+            f"{path}\n" + _lines(f"\t{hex(each.session)}" for each in watching)[:-1]
+            for path, watching in watchers.items()
+        )
+
+    def _count_received(self) -> int:
+        return self.received + sum(each.received for each in self._connections)
+
+    def _count_sent(self) -> int:
+        return self.sent + sum(each.sent for each in self._connections)
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,74 @@
+"""The memory server: a ZooKeeper in Python, for tests and development where a real one is not needed, or not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ._installation import MEMORY
+from ._server import Server
+
+
+class MemoryServer(Server):
+    """A server that keeps its data in memory, on loopback; a context manager that starts and stops it.
+
+    It starts in a tenth of a second, needs no Java, and speaks ZooKeeper's protocol, so that any client may use it from
+    any process of this machine. Contract tests compare it with a real server. It is **not for production**: it is
+    neither replicated nor durable, and listens on 127.0.0.1 only. TLS, SASL, quotas and nodes with a time to live are
+    unknown to it.
+
+    As a `Server` does, it runs in a process of its own, which can be killed and frozen, and whose data a restart finds
+    again; `stop`, or the end of this Python process, ends it and leaves nothing behind.
+
+    Args:
+        port: the port for clients; by default the first start chooses a free one, and later starts keep it.
+        tick_time: the server's unit of time, in seconds. Sessions expire at a multiple of it.
+        min_session_timeout: the shortest session timeout a client can get, in seconds; by default two ticks.
+        max_session_timeout: the longest session timeout a client can get, in seconds.
+        container_check_interval: how often empty containers are removed, in seconds.
+
+    Raises:
+        ValueError: there is no such port.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        tick_time: float = 0.2,
+        min_session_timeout: float | None = None,
+        max_session_timeout: float = 60.0,
+        container_check_interval: float = 60.0,
+    ) -> None:
+        super().__init__(
+            port=port,
+            tick_time=tick_time,
+            min_session_timeout=min_session_timeout,
+            max_session_timeout=max_session_timeout,
+            container_check_interval=container_check_interval,
+            installation=MEMORY,
+        )
+        self._forgets = False
+
+    def restart(self, *, sessions: bool = True) -> None:
+        """Kill the server, and start it again on the same port with the same data.
+
+        Args:
+            sessions: whether the sessions live on. If not, all are over, and so are their ephemeral nodes.
+        """
+        self.kill()
+        self._forgets = not sessions
+        try:
+            self.start()
+        finally:
+            self._forgets = False
+
+    def drop_connections(self) -> None:
+        """Close the connections of all clients; their sessions live on, and the clients come back at once.
+
+        Raises:
+            OSError: the server is not running, or does not reply in time.
+        """
+        self.command("drop")
+
+    def _command(self, config: Path) -> list[str]:
+        return [*super()._command(config), *["forget"] * self._forgets]
