@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 PATIENCE = 15.0  # seconds
 TIMEOUT = 20.0  # an election can take several seconds, and a lease survives an outage of at least 0.42 of this
 _POLL = 0.05  # seconds
+_OF_THIS_PROCESS = (
+    "its client's service, memory:, is of this process alone; for several processes, run "
+    "`python -m zkconcurrent.testing --memory`"
+)
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
@@ -214,6 +218,11 @@ def connect(
     default port is 2181. All paths of the client lie below the chroot, which is created if it is missing. User and
     password are for digest authentication (or SASL, with `sasl`). Any part is percent-encoded where needed.
 
+    `memory:` is a service of this process, in memory, without a ZooKeeper; `memory:orders` is another one, with a name.
+    It begins at its first use, and ends with the process. Each call opens a session of its own, so two clients exclude
+    each other as two processes would. It is for tests, for development, and for programs of one process: nothing
+    survives the process. It listens on 127.0.0.1. `memory:orders/app?timeout=5` has a chroot and an option.
+
     The options are `timeout` (of the session, in seconds; default 20), `tick` (the servers' `tickTime`, in seconds: if
     known, leases need fewer requests and survive longer outages), `start_timeout`, `sasl` (`DIGEST-MD5` or `GSSAPI`),
     `acl`, and with `zks://` `ca`, `certfile` and `keyfile` (PEM files; without `keyfile`, `certfile` has the key too),
@@ -271,6 +280,11 @@ def prepare(
     """
     check_interpreter()
     found = parse(url)
+    if of_this_process := "memory" in found:
+        # It is seldom needed.
+        from ._memory import process
+
+        found |= {"hosts": process.address(found.pop("memory")), "tick": found.get("tick", process.TICK)}
     if start_timeout is not None:
         options["start_timeout"] = start_timeout
     if acl is not None:
@@ -291,7 +305,7 @@ def prepare(
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
     client = Client(**settings)
-    client._name = _name(url, options, settings)
+    client._name = _OF_THIS_PROCESS if of_this_process else _name(url, options, settings)
 
     def start(given_up: Callable[[], bool] = lambda: False) -> None:
         try:

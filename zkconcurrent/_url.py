@@ -18,6 +18,7 @@ LONGEST_TIMEOUT = 2**31 / 1000  # the protocol counts in milliseconds, of 32 bit
 ACLS = ("creator", "open")
 _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
+_MEMORY = re.compile(r"memory:([\w.-]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII)
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(.*))?", re.DOTALL)
 
 
@@ -39,9 +40,15 @@ def parse(url: str) -> dict[str, Any]:
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
+    if (in_memory := _MEMORY.fullmatch(url)) is not None:
+        name, path, query = (part or "" for part in in_memory.groups())
+        return _of_memory(name, path, query)
     parts = _URL.fullmatch(url)
     if parts is None:
-        raise ValueError("the URL must be zk://host1,host2/chroot?option=value, or zks://... for TLS")
+        raise ValueError(
+            "the URL must be zk://host1,host2/chroot?option=value, zks://... for TLS, or memory:name for a service of "
+            "this process alone"
+        )
     scheme, authority, path, query, fragment = (part or "" for part in parts.groups())
     if scheme.lower() not in ("zk", "zks"):
         raise ValueError("the URL's scheme must be zk, or zks for TLS")
@@ -54,7 +61,7 @@ def parse(url: str) -> dict[str, Any]:
     user, at, hosts = authority.rpartition("@")
     found: dict[str, Any] = {
         "hosts": ",".join(_check_host(n, host) for n, host in enumerate(hosts.split(","), 1)),
-        "chroot": "" if path in ("", "/") else _checked("path", _CHROOT, check_path, _decode("path", path)),
+        "chroot": _chroot(path),
     }
     if scheme.lower() == "zks":
         found["use_ssl"] = True
@@ -62,6 +69,19 @@ def parse(url: str) -> dict[str, Any]:
         _take_option(option, found)
     _take_user(user if at else None, found.pop("sasl", None), found)
     return found
+
+
+def _of_memory(name: str, path: str, query: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"memory": name, "chroot": _chroot(path)}
+    for option in query[1:].split("&") if query[1:] else ():
+        _take_option(option, found)
+    if refused := sorted(found.keys() & {"sasl", "acl"}):
+        raise ValueError(f"the URL's option {refused[0]!r} needs a server: all clients of memory: are of this process")
+    return found
+
+
+def _chroot(path: str) -> str:
+    return "" if path in ("", "/") else _checked("path", _CHROOT, check_path, _decode("path", path))
 
 
 def _check_host(n: int, text: str) -> str:

@@ -124,7 +124,7 @@ def test_a_class_name_has_one_meaning() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     side = module if module == "_local.aio" else layer(module)
-                    side = side if side.startswith(("aio", "_local")) else ""
+                    side = side if side.startswith(("aio", "_local", "_memory")) else ""
                     homes.setdefault(f"{side} {node.name}", set()).add(module)
     same = {" Layout"}  # the paths of a primitive's nodes: each recipe has its own
     assert {name: found for name, found in homes.items() if len(found) > 1 and name not in same} == {}

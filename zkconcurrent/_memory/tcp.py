@@ -59,8 +59,11 @@ class TcpServer:
 
     Args:
         service: what it serves.
-        port: of 127.0.0.1.
+        port: of 127.0.0.1; 0 for any that is free.
         settings: those of its `zoo.cfg`, for the word `conf`.
+
+    Attributes:
+        port: where it listens.
 
     Raises:
         OSError: another process listens at the port.
@@ -73,8 +76,15 @@ class TcpServer:
         self._to_send: dict[Connection, None] = {}
         self._words = Words(service, self._sockets.keys(), settings, self._drop)
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self.port: int = self._listener.getsockname()[1]
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
+
+    def close_copies(self) -> None:
+        """In a forked child, close its copies of the sockets, on which the parent serves."""
+        self._selector.close()  # alone: to unregister a socket would be seen by the parent
+        for each in (self._listener, *self._sockets.values()):
+            each.close()
 
     def run(self) -> None:
         """Serve until the process ends."""

@@ -1,0 +1,126 @@
+"""`connect("memory:")`: a service of this process, and clients that exclude each other as those of processes do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import zkconcurrent
+from tests.conftest import Eventually
+from zkconcurrent import LockLostError, aio
+
+
+def test_two_clients() -> None:
+    """Each has a session of its own: a lock of one excludes the other, which gets it as the first is stopped."""
+    with zkconcurrent.connect("memory:") as one, zkconcurrent.connect("memory:") as other:
+        assert one.client_id[0] != other.client_id[0]
+        lock, same = zkconcurrent.RLock(one, "/two/lock"), zkconcurrent.RLock(other, "/two/lock")
+        with lock:
+            assert not same.acquire(blocking=False)
+            owner = same.owner()
+            assert owner is not None
+            assert owner.pid == os.getpid()
+        assert same.acquire(timeout=5)
+        other.stop()
+        assert lock.acquire(timeout=5)
+        lock.release()
+
+
+def test_services_by_name() -> None:
+    """One name, one service; another name, another one. A chroot and options are as in any URL."""
+    with (
+        zkconcurrent.connect("memory:a/app?timeout=5") as one,
+        zkconcurrent.connect("memory:a/app") as same,
+        zkconcurrent.connect("memory:b/app") as other,
+    ):
+        with zkconcurrent.Lock(one, "/lock"):
+            assert not zkconcurrent.Lock(same, "/lock").acquire(blocking=False)
+            with zkconcurrent.Lock(other, "/lock"):
+                assert not zkconcurrent.Lock(same, "/lock").acquire(blocking=False)
+        assert one.chroot == "/app"
+        assert one._session_timeout == 5000
+
+
+def test_a_session_that_is_over(eventually: Eventually) -> None:
+    """An operator of the service may end a session: its hold is lost, and said to be."""
+    with zkconcurrent.connect("memory:") as one, zkconcurrent.connect("memory:") as other:
+        lock = zkconcurrent.Lock(one, "/over/lock")
+        assert lock.acquire()
+        other.delete(f"/over/lock/{other.get_children('/over/lock')[0]}")
+        eventually(lock.lost.is_set)
+        with pytest.raises(LockLostError):
+            lock.release()
+
+
+def test_tasks() -> None:
+    """`aio.connect` opens the same service."""
+
+    async def main() -> None:
+        async with aio.connect("memory:tasks") as one, aio.connect("memory:tasks") as other:
+            async with aio.Lock(one, "/lock"):
+                assert not await aio.Lock(other, "/lock").acquire(blocking=False)
+            async with aio.Lock(other, "/lock"):
+                pass
+
+    asyncio.run(main())
+
+
+def test_it_is_not_pickled() -> None:
+    """Another process would find another service, and nothing would be excluded."""
+    with zkconcurrent.connect("memory:") as zk, pytest.raises(TypeError, match="of this process alone"):
+        pickle.dumps(zkconcurrent.Lock(zk, "/lock"))
+
+
+def test_a_forked_child() -> None:
+    """It reaches the service of its parent: the two exclude each other."""
+    with zkconcurrent.connect("memory:fork") as zk:
+        lock = zkconcurrent.Lock(zk, "/lock")
+        with lock:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    with zkconcurrent.connect("memory:fork") as own:
+                        code = int(zkconcurrent.Lock(own, "/lock").acquire(blocking=False))
+                finally:
+                    os._exit(code)
+            assert os.waitpid(child, 0)[1] == 0
+        with lock:
+            pass
+
+
+def test_no_service_is_begun_in_vain() -> None:
+    """A program that does not use it has neither its thread nor its module; at exit nothing is printed."""
+    program = (
+        "import sys, threading, zkconcurrent\n"
+        "assert zkconcurrent.connect and 'zkconcurrent._memory.tcp' not in sys.modules\n"
+        "zk = zkconcurrent.connect('memory:'); lock = zkconcurrent.RLock(zk, '/lock'); lock.acquire()\n"
+        "assert [each.name for each in threading.enumerate()].count('zkconcurrent-memory-') == 1\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("memory:?sasl=GSSAPI", "'sasl' needs a server"),
+        ("memory:?acl=creator", "'acl' needs a server"),
+        ("memory:a b", "memory:name"),
+        ("memory:?timeout=x", "'timeout'"),
+        ("memory:?ca=x", "TLS"),
+        ("memory:a/../b", "path"),
+    ],
+)
+def test_a_url_that_is_wrong(url: str, says: str) -> None:
+    """The error names the part, and no service begins."""
+    before = threading.active_count()
+    with pytest.raises(ValueError, match=says):
+        zkconcurrent.connect(url)
+    assert threading.active_count() == before

@@ -1,0 +1,45 @@
+"""The services of this process: each is a server on loopback, on a thread of its own, begun at its first use.
+
+Over TCP a client of such a service is a client like any other. A forked child reaches its parent's services, which the
+parent goes on serving. The child closes its copies of their sockets, so that its clients notice the parent's end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from .service import Limits, Service
+from .tcp import TcpServer, monotonic_ms
+from .tree import Tree
+
+TICK = 0.2  # seconds
+_LIMITS = Limits(tick=int(TICK * 1000), longest=2**31 - 1)
+
+_servers: dict[str, TcpServer] = {}
+_beginning = threading.Lock()
+
+
+def address(name: str) -> str:
+    """Return host and port of the service with that name; begin it if there is none."""
+    with _beginning:
+        server = _servers.get(name)
+        if server is None:
+            service = Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000)
+            server = _servers[name] = TcpServer(service, 0, {})
+            # A daemon: it serves until the process ends, also those who close their sessions at its exit.
+            threading.Thread(target=server.run, name=f"zkconcurrent-memory-{name}", daemon=True).start()
+    return f"127.0.0.1:{server.port}"
+
+
+def _leave_to_parent() -> None:
+    # A thread of the parent may have held the old one.
+    global _beginning
+    _beginning = threading.Lock()
+    for server in _servers.values():
+        server.close_copies()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
