@@ -29,10 +29,6 @@ help: ## this list
 
 demo: ## threads of several processes share a lock while some of them die: is the count still right?
 	@tools/venv
-	@$(BIN)/python -c 'from zkconcurrent.testing import _java, find_installation; \
-	find_installation(); _java.find_java()' 2>/dev/null || { \
-	  echo 'There is no ZooKeeper here, or no Java; pip has both, in some 500 MB, which take a few minutes.'; \
-	  tools/venv server; }
 	@$(BIN)/python examples/demo
 
 test: ## lint, and the tests that a change is likely to break; what they need is installed (by apt-get, where there is one)

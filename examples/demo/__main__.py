@@ -4,10 +4,10 @@
     python examples/demo
     python examples/demo --without-lock         # the same without the lock: the count is wrong
 
-The demo starts a ZooKeeper server on loopback. It kills one worker in the middle of its critical section. It freezes
-another one there until its session has expired and the other workers have gone on. That worker then wakes, believes
-that it still holds the lock, and writes. Every thread keeps a journal; at the end the demo checks the journals and
-draws them as a picture.
+The demo starts a ZooKeeper server on loopback: a real one, or one in memory where none is installed. It kills one
+worker in the middle of its critical section. It freezes another one there until its session has expired and the other
+workers have gone on. That worker then wakes, believes that it still holds the lock, and writes. Every thread keeps a
+journal; at the end the demo checks the journals and draws them as a picture.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from timeline import draw
 from verdict import Fault, Verdict, judge, victim
 from workers import DemoError, Workers
 
-from zkconcurrent.testing import NoServerError, Server, find_installation
+from zkconcurrent.testing import NoServerError, any_server
 
 KILLED, FROZEN = 2, 3  # the workers with a fault
 
@@ -88,10 +88,9 @@ def picture(verdict: Verdict, options: argparse.Namespace) -> str:
 
 def play(options: argparse.Namespace) -> Verdict:
     """Runs everything on a server of its own, and judges the outcome."""
-    installation = find_installation()
-    with Server(installation=installation) as server, tempfile.TemporaryDirectory(prefix="zkconcurrent-demo-") as name:
+    with any_server() as server, tempfile.TemporaryDirectory(prefix="zkconcurrent-demo-") as name:
         lock = "without a lock" if options.without_lock else "under one RLock"
-        print(f"ZooKeeper {installation.version} ({installation.kind}) on {server.hosts}")
+        print(f"ZooKeeper ({server.kind}) on {server.hosts}")
         print(f"{options.workers} processes with {options.threads} threads each add to one counter {lock}\n")
         folder = Path(name)
         arguments = [f"--hosts={server.hosts}", f"--threads={options.threads}"]

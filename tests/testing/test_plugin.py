@@ -183,6 +183,32 @@ def test_no_server(tmp_path: Path) -> None:
     assert f"NoServerError: ZOOKEEPER_HOME is '{tmp_path}'" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "environment", "kind"),
+    [
+        (["--zookeeper=memory"], {}, "memory"),
+        ([], {"ZKCONCURRENT_SERVER": "memory"}, "memory"),
+        ([], {"PATH": "{without java}", "JAVA_HOME": ""}, "memory"),
+    ],
+    ids=["asked for", "in the environment", "no Java here"],
+)
+def test_a_server_in_memory(options: list[str], environment: dict[str, str], kind: str, tmp_path: Path) -> None:
+    """It is started where it is asked for, and where there is no Java; the header says so."""
+    (programs := tmp_path / "bin").mkdir()
+    (programs / "sh").symlink_to("/bin/sh")
+    environment = {name: value.replace("{without java}", str(programs)) for name, value in environment.items()}
+    ended = run_pytest(tmp_path, *NONE, "-v", *options, **environment)
+    assert f"zookeeper: {kind}\n" in ended.stdout
+    assert "4 passed" in ended.stdout, ended.stdout
+
+
+def test_a_real_server_is_asked_for(tmp_path: Path) -> None:
+    """Where there is none, the tests fail; none in memory takes its place."""
+    ended = run_pytest(tmp_path, *NONE, "--zookeeper=real", PATH="/nowhere", JAVA_HOME="")
+    assert "1 passed, 3 errors" in ended.stdout, ended.stdout
+    assert "No Java was found" in ended.stdout
+
+
 def test_costs_nothing_until_used() -> None:
     """Every test run loads the plugin where the package is installed, so that imports neither kazoo nor the locks."""
     program = "import sys, zkconcurrent.testing.plugin; print(*sys.modules)"

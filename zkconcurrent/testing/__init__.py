@@ -1,4 +1,4 @@
-"""Real ZooKeeper servers for tests: started in a second, on loopback, from the installation on this machine.
+"""ZooKeeper servers for tests, on loopback: from the installation on this machine, or in memory without one.
 
     with Server() as server:
         zk = zkconcurrent.connect(f"zk://{server.hosts}")
@@ -9,7 +9,16 @@ The package is also a command, `python -m zkconcurrent.testing`, and has pytest 
 from ._ensemble import Ensemble, Peer
 from ._errors import NoServerError
 from ._installation import Installation, find_installation
-from ._memory import MemoryServer
+from ._memory import MemoryServer, any_server
 from ._server import Server
 
-__all__ = ["Ensemble", "Installation", "MemoryServer", "NoServerError", "Peer", "Server", "find_installation"]
+__all__ = [
+    "Ensemble",
+    "Installation",
+    "MemoryServer",
+    "NoServerError",
+    "Peer",
+    "Server",
+    "any_server",
+    "find_installation",
+]

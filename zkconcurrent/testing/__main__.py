@@ -1,4 +1,6 @@
-"""Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`, or one in memory with `--memory`.
+"""Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`.
+
+With `--memory`, and where no ZooKeeper or no Java is installed, it is one in memory.
 
 Once the service accepts clients, the command prints the line of Python that connects to it. Ctrl-C or SIGTERM ends it.
 """
@@ -11,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from . import Ensemble, MemoryServer, Server
+from . import Ensemble, MemoryServer, Server, any_server
 from ._ports import PortTakenError
 
 PORTS = range(2181, 2201)  # from ZooKeeper's own on
@@ -58,7 +60,8 @@ def main() -> str | None:
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="run the server that needs no ZooKeeper and no Java; for tests and development, on 127.0.0.1 only",
+        help="run the server that needs no ZooKeeper and no Java, also where these are installed; for tests and "
+        "development, on 127.0.0.1 only",
     )
     arguments = parser.parse_args()
     if arguments.memory and arguments.ensemble:
@@ -73,8 +76,9 @@ def main() -> str | None:
             service.start()
         else:
             ports = PORTS if arguments.port is None else [arguments.port]
-            service = start_at_first_free(ports, MemoryServer if arguments.memory else Server)
-        if arguments.memory:
+            kind_of_server = MemoryServer if arguments.memory else type(any_server())
+            service = start_at_first_free(ports, kind_of_server)
+        if isinstance(service, MemoryServer):
             print(MEMORY_ONLY, file=sys.stderr, flush=True)  # noqa: T201
         print(f'zk = zkconcurrent.connect("zk://{service.hosts}")', flush=True)  # noqa: T201
         servers = service.servers if isinstance(service, Ensemble) else (service,)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from ._installation import MEMORY
+from ._errors import NoServerError
+from ._installation import MEMORY, find_installation
+from ._java import find_java
 from ._server import Server
 
 
@@ -72,3 +75,22 @@ class MemoryServer(Server):
 
     def _command(self, config: Path) -> list[str]:
         return [*super()._command(config), *["forget"] * self._forgets]
+
+
+def any_server() -> Server:
+    """Return a server to start: a real ZooKeeper, or a `MemoryServer` where ZooKeeper or Java is missing.
+
+    Raises:
+        NoServerError: ZKCONCURRENT_SERVER, ZOOKEEPER_HOME or JAVA_HOME names one that is missing.
+    """
+    named = ["ZKCONCURRENT_SERVER", "ZOOKEEPER_HOME"]
+    try:
+        installation = find_installation()
+        if installation is not MEMORY:
+            named = ["JAVA_HOME"]
+            find_java()
+            return Server(installation=installation)
+    except NoServerError:
+        if any(os.environ.get(each) for each in named):
+            raise
+    return MemoryServer()

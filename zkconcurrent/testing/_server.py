@@ -161,6 +161,16 @@ class Server(Service):
         return self._running_process().pid
 
     @property
+    def kind(self) -> str:
+        """What it runs: `"memory"`, or an installed ZooKeeper's kind and version, such as `"debian 3.8.0"`.
+
+        Raises:
+            NoServerError: there is no ZooKeeper.
+        """
+        found = self._installation or find_installation()
+        return found.kind if found is MEMORY else f"{found.kind} {found.version}"
+
+    @property
     def is_running(self) -> bool:
         """Whether the process exists; it may be frozen, or not serve yet."""
         return self._process is not None and self._process.poll() is None

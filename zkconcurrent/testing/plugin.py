@@ -1,7 +1,7 @@
-"""Fixtures for tests that need a real ZooKeeper; pytest finds them wherever zkconcurrent is installed.
+"""Fixtures for tests that need a ZooKeeper; pytest finds them wherever zkconcurrent is installed.
 
-They start a server, and import kazoo, only when a test requests one. Without a ZooKeeper on the machine the test fails
-with a message that says how to get one; it is never skipped.
+They start a server, and import kazoo, only when a test requests one. The server is a real one where ZooKeeper and Java
+are installed, else one in memory. `--zookeeper=real` or `--zookeeper=memory` decides; the run's header says which.
 """
 
 from __future__ import annotations
@@ -20,12 +20,35 @@ if TYPE_CHECKING:
     from . import Server
 
 
-@pytest.fixture(scope="session")
-def zookeeper() -> Iterator[Server]:
-    """A running ZooKeeper server, one for each test run."""
-    from . import Server
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption(
+        "--zookeeper",
+        choices=["real", "memory"],
+        help="the server of the fixtures zookeeper, zk and azk; by default real where it is installed, else memory",
+    )
 
-    with Server() as server:
+
+def _server(config: pytest.Config) -> Server:
+    from . import MemoryServer, Server, any_server
+
+    return {None: any_server, "real": Server, "memory": MemoryServer}[config.getoption("--zookeeper")]()
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Return which server the fixtures start."""
+    from . import NoServerError
+
+    try:
+        return f"zookeeper: {_server(config).kind}"
+    except NoServerError:
+        return None  # the error comes with the first test that needs it
+
+
+@pytest.fixture(scope="session")
+def zookeeper(pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A running ZooKeeper server, one for each test run."""
+    with _server(pytestconfig) as server:
         yield server
 
 
