@@ -284,6 +284,8 @@ def prepare(
         # It is seldom needed.
         from ._memory import process
 
+        if process.stop not in closers:
+            closers.append(process.stop)
         found |= {"hosts": process.address(found.pop("memory")), "tick": found.get("tick", process.TICK)}
     if start_timeout is not None:
         options["start_timeout"] = start_timeout

@@ -18,6 +18,7 @@ TICK = 0.2  # seconds
 _LIMITS = Limits(tick=int(TICK * 1000), longest=2**31 - 1)
 
 _servers: dict[str, TcpServer] = {}
+_threads: dict[str, threading.Thread] = {}
 _beginning = threading.Lock()
 
 
@@ -29,14 +30,23 @@ def address(name: str) -> str:
             service = Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000)
             server = _servers[name] = TcpServer(service, 0, {})
             # A daemon: it serves until the process ends, also those who close their sessions at its exit.
-            threading.Thread(target=server.run, name=f"zkconcurrent-memory-{name}", daemon=True).start()
+            _threads[name] = threading.Thread(target=server.run, name=f"zkconcurrent-memory-{name}", daemon=True)
+            _threads[name].start()
     return f"127.0.0.1:{server.port}"
+
+
+def stop(until: float) -> None:
+    """Stop all services, at the exit of the process; wait for it until the given time, by the monotonic clock."""
+    for name, thread in _threads.items():
+        _servers[name].stop()
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def _leave_to_parent() -> None:
     # A thread of the parent may have held the old one.
     global _beginning
     _beginning = threading.Lock()
+    _threads.clear()
     for server in _servers.values():
         server.close_copies()
 

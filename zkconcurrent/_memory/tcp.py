@@ -76,20 +76,22 @@ class TcpServer:
         self._to_send: dict[Connection, None] = {}
         self._words = Words(service, self._sockets.keys(), settings, self._drop)
         self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self._stopped = False
         self.port: int = self._listener.getsockname()[1]
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def close_copies(self) -> None:
-        """In a forked child, close its copies of the sockets, on which the parent serves."""
-        self._selector.close()  # alone: to unregister a socket would be seen by the parent
+        """Close this process's copies of the sockets; in a forked child, whose parent serves on its own."""
+        # Nothing is unregistered: the parent's selector is the same.
+        self._selector.close()
         for each in (self._listener, *self._sockets.values()):
             each.close()
 
     def run(self) -> None:
-        """Serve until the process ends."""
+        """Serve until `stop`, or the end of the process."""
         due = 0
-        while True:
+        while not self._stopped:
             ready = self._selector.select(max(0, due - monotonic_ms()) / 1000)
             if monotonic_ms() >= due:  # first, as the server may have been stopped for longer than a session lives
                 due = self._service.run_chores()
@@ -103,6 +105,13 @@ class TcpServer:
                     self._receive(key.data)
             while self._to_send:
                 self._send(self._to_send.popitem()[0])
+        self.close_copies()
+
+    def stop(self) -> None:
+        """Have `run` close all connections and return; on another thread."""
+        self._stopped = True
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port)).close()
 
     def _accept(self) -> None:
         try:
