@@ -16,11 +16,11 @@ that error must leave the call.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Collection, Generator
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from .interrupts import FRAMES, TRIES, check_depth, insist
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,11 +31,7 @@ WakeUp: TypeAlias = Callable[[], None]
 WhyEnd: TypeAlias = Callable[[], "Exception | None"]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0  # seconds
-TRIES = 100  # an error that comes more often is no signal handler's, but that of too deep a recursion, say
 _RELEASE = operator.methodcaller("_release_save")
-FRAMES = 30  # more than any call of the library needs, but for functions of the program
-# Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
-_NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
 
 
 class Waiting(Protocol):
@@ -219,58 +215,6 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
         finally:
             _end(call, steps)  # another interrupt may have come before that began
         raise
-
-
-def check_depth(frames: int) -> None:
-    """Refuse to begin a call or block that could not end, because the stack has no room for so many frames.
-
-    A RecursionError strikes again and again, also in the clean-up. So a call begins only if all the frames that it may
-    need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
-    endless recursion would leave its lock held.
-
-    Every call makes this check, so the check itself goes so deep only where there is no cheaper way.
-
-    Raises:
-        RecursionError: the recursion limit is near.
-    """
-    isinstance(None, _NESTED[frames])  # the recursions of C; before Python 3.12, one count for them and the frames
-    if sys.version_info < (3, 12):
-        return
-    try:
-        # An inlined `__init__` counts twice, with a frame that is not seen; and a greenlet goes on with its starter's
-        # count, but sees only its own frames.
-        sys._getframe((sys.getrecursionlimit() - frames) // 2)
-    except ValueError:  # the stack is not that deep
-        if "greenlet" not in sys.modules:
-            return
-    _go_deeper(frames)
-
-
-def _go_deeper(frames: int) -> None:
-    if frames:
-        _go_deeper(frames - 1)
-
-
-def insist(step: Callable[[], object]) -> None:
-    """Bring an idempotent step to its end, though up to `TRIES` errors of signal handlers strike it; raise the last.
-
-    Where one strikes before this has begun, nothing is done.
-    """
-    struck: BaseException | None = None
-    try:
-        for _ in range(TRIES):
-            try:
-                step()
-                break
-            except BaseException as error:
-                struck = error
-    finally:
-        step()  # again: one may have struck between two tries
-    if struck is not None:
-        try:
-            raise struck
-        finally:
-            struck = None  # or the traceback and this frame keep each other alive
 
 
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
