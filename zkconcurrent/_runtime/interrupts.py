@@ -29,8 +29,10 @@ from typing import Any
 
 from .._errors import ClientError
 
-TRIES = 100  # an error that comes more often is no signal handler's, but that of too deep a recursion, say
-FRAMES = 30  # more than any call of the library needs, but for functions of the program
+# An error that strikes more often is not a signal handler's, but that of a recursion that is too deep, say.
+TRIES = 100
+# More frames than any call of the library needs, apart from those of functions of the program.
+FRAMES = 30
 # Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
 _NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
 # Methods that call other methods, which a subclass may override.
@@ -38,9 +40,9 @@ _OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
 
 def insist(step: Callable[[], object]) -> None:
-    """Bring an idempotent step to its end, though up to `TRIES` errors of signal handlers strike it; raise the last.
+    """Run an idempotent step (R3) until it has come to its end, though up to `TRIES` errors strike it; raise the last.
 
-    Where one strikes before this has begun, nothing is done.
+    An error that strikes before this function has begun leaves the step undone.
     """
     struck: BaseException | None = None
     try:
@@ -51,12 +53,14 @@ def insist(step: Callable[[], object]) -> None:
             except BaseException as error:
                 struck = error
     finally:
-        step()  # again: one may have struck between two tries
+        # An error may have struck between two tries. R3: the step may run once more.
+        step()
     if struck is not None:
         try:
             raise struck
         finally:
-            struck = None  # or the traceback and this frame keep each other alive
+            # Otherwise the traceback of the error and this frame would keep each other alive.
+            struck = None
 
 
 def check_depth(frames: int) -> None:
@@ -71,14 +75,16 @@ def check_depth(frames: int) -> None:
     Raises:
         RecursionError: the recursion limit is near.
     """
-    isinstance(None, _NESTED[frames])  # the recursions of C; before Python 3.12, one count for them and the frames
+    # `isinstance` recurses in C. Before Python 3.12, one count limits these recursions and the frames together.
+    isinstance(None, _NESTED[frames])
     if sys.version_info < (3, 12):
         return
     try:
-        # An inlined `__init__` counts twice, with a frame that is not seen; and a greenlet goes on with its starter's
-        # count, but sees only its own frames.
+        # An inlined `__init__` counts twice, as it has a frame that is not seen. A greenlet goes on with the count of
+        # its starter, but sees only its own frames.
         sys._getframe((sys.getrecursionlimit() - frames) // 2)
-    except ValueError:  # the stack is not that deep
+    except ValueError:
+        # Even if each frame that is seen counts twice, there is room.
         if "greenlet" not in sys.modules:
             return
     _go_deeper(frames)
@@ -108,14 +114,17 @@ def check_not_interrupted(call: Any) -> None:
     while frame is not None:
         known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
         other, primitive = known.get("call"), known.get("self")
-        parts = getattr(other, "calls", (other,))  # several locks may be acquired as one
-        if call in parts:  # a wrapper stands between the call's own frames
+        # A call that acquires several locks as one has a call for each of them.
+        parts = getattr(other, "calls", (other,))
+        if call in parts:
+            # This frame is one of the call's own. It was not passed over above, as a wrapper stands between the two.
             frame = _caller_of_library(frame)
             continue
         if not known:
             calls_out, settled = True, False
         elif calls_out and frame.f_code.co_name in _OVERRIDABLE and "call" not in known:
-            pass  # not interrupted: it has called a subclass's method, which made this call
+            # This frame was not interrupted: it has called a method of a subclass, which made the call.
+            pass
         else:
             calls_out = False
             settled = settled or getattr(other, "settled", False)
@@ -136,6 +145,7 @@ def _caller_of_library(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-@functools.lru_cache(1000)  # each wait asks for each of its frames
+# Each wait asks this for each of its frames.
+@functools.lru_cache(1000)
 def _is_library(module: object) -> bool:
     return str(module).startswith("zkconcurrent._")

@@ -107,7 +107,8 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         try:
             insist(partial(_end, call, steps))
         finally:
-            _end(call, steps)  # another interrupt may have come before that began
+            # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
+            _end(call, steps)
         raise
 
 
@@ -116,37 +117,41 @@ def _send_or_end(call: Waiting, steps: Steps[Any], woken: bool) -> float | None:
     error = None if call.why_end is None else call.why_end()
     if error is None:
         return steps.send(woken)
-    ends_by_itself(call)  # the clean-up may sleep, too
+    # The clean-up may sleep, too, and nothing may end that sleep.
+    ends_by_itself(call)
     try:
         return steps.throw(error)
     finally:
-        del error  # or its traceback and this frame keep each other, and the call, alive
+        # Otherwise the traceback of the error and this frame would keep each other, and the call, alive.
+        del error
 
 
 def ends_by_itself(call: Waiting) -> None:
-    """Let nothing more end a call: it has begun to clean up, and what has ended it is to leave it."""
+    """Let nothing else end a call that has begun to clean up: it must raise the error that has ended it."""
     call.why_end, call.waits_for = None, ()
 
 
 def _sleep(call: Waiting, event: Any, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
-    A signal handler or finalizer may have interrupted its thread where that has the lock of a session. What it waits
-    for may be up to other threads, so they get the lock meanwhile. They then see the same half-done step as the
-    handler, for which the session allows: see `session`.
+    A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
+    the handler waits for may be up to other threads. So they get the lock meanwhile. They then see the same half-done
+    step as the handler; the session allows for that: see `session`.
     """
     owned = [session.lock for session in call.sessions if session.has_lock()]
     if not owned:
         return bool(event.wait(pause))
     lent: list[tuple[Any, Any]] = []
     try:
-        lent.extend(zip(owned, map(_RELEASE, owned), strict=True))  # in one step: an interrupt may not lose one
+        # R4: this releases and records each lock in one step, so no interrupt can lose one.
+        lent.extend(zip(owned, map(_RELEASE, owned), strict=True))
         return bool(event.wait(pause))
     finally:
         try:
             insist(partial(_take_back, lent))
         finally:
-            _take_back(lent)  # as in `wait`
+            # As in `wait`: another interrupt may have struck before `insist` began.
+            _take_back(lent)
 
 
 def _take_back(lent: Collection[tuple[Any, Any]]) -> None:
@@ -166,7 +171,8 @@ class _Wakeup:
         self.signalled = False
 
     def wake(self) -> None:  # on any thread
-        call_soon(self.loop, self._rouse)  # if the loop is closed, the keeper abandons the call
+        # If the loop is closed, this wakes nothing; the keeper then abandons the call.
+        call_soon(self.loop, self._rouse)
 
     def _rouse(self) -> None:  # on the loop
         self.signalled = True
@@ -176,7 +182,8 @@ class _Wakeup:
 
 async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
-    import asyncio  # programs without an event loop never import it
+    # A program without an event loop never imports asyncio.
+    import asyncio
 
     if not call.settled:
         check_depth(FRAMES)
@@ -200,7 +207,8 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                                 timer = None
                     woken, wakeup.signalled = wakeup.signalled, False
                 except BaseException as error:
-                    if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
+                    if isinstance(error, GeneratorExit):
+                        # The loop is gone, and this task with it, so the steps cannot wait for their clean-up.
                         raise
                     call.leave_clean_up()
                     pause = steps.throw(error)
@@ -213,7 +221,8 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
         try:
             insist(partial(_end, call, steps))
         finally:
-            _end(call, steps)  # another interrupt may have come before that began
+            # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
+            _end(call, steps)
         raise
 
 
@@ -251,7 +260,8 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
     """Have an event loop call a function, unless it is closed; on any thread."""
     try:
         loop.call_soon_threadsafe(function)
-    except RuntimeError:  # also that of a recursion that is too deep, and a signal handler's
+    except RuntimeError:
+        # A closed loop raises it, but so does a recursion that is too deep, and a signal handler may.
         if not loop.is_closed():
             raise
 
@@ -259,7 +269,8 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
 def _end(call: Waiting, steps: Steps[Any]) -> None:
     """End a call that did not reach its own end."""
     try:
-        steps.close()  # now, not when the last traceback is collected
+        # The steps end now, and not only when the last traceback is garbage collected.
+        steps.close()
     finally:
         call.abandon()
 
