@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PATIENCE = 15.0  # seconds
-TIMEOUT = 20.0  # an election can take several seconds, and a lease survives an outage of at least 0.42 of this
+# In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.
+TIMEOUT = 20.0
 _POLL = 0.05  # seconds
 _OF_THIS_PROCESS = (
     "its client's service, memory:, is of this process alone; for several processes, run "
@@ -144,7 +145,8 @@ class Client(KazooClient):  # type: ignore[misc]
         self._pid = os.getpid()
         self._name: _Name | str = "its client was not opened by connect()"
         self._opens_at_use = False
-        self._followers: dict[_Name, Client] = {}  # for unpickled objects, once it is stopped
+        # The clients of objects that are unpickled after this client was stopped.
+        self._followers: dict[_Name, Client] = {}
         self._opening = threading.RLock()
         _clients.add(self)
 
@@ -158,7 +160,8 @@ class Client(KazooClient):  # type: ignore[misc]
         Raises:
             ValueError: another process could not, or should not, open the same client; the error says why.
         """
-        if self.auth_data:  # also what was added since
+        # These are also the credentials that were added since.
+        if self.auth_data:
             raise ValueError(_CREDENTIALS)
         if isinstance(self._name, str):
             raise ValueError(self._name)
@@ -179,7 +182,8 @@ class Client(KazooClient):  # type: ignore[misc]
     def open_at_use(self) -> None:
         """Start the client if `process_client` made it and it was not started yet. Does not wait for a server."""
         if not self._opens_at_use or self._opening._is_owned():  # type: ignore[attr-defined]
-            return  # owned: a signal handler interrupted the start, and can't wait for it
+            # If this thread has the lock already, a signal handler interrupted the start, and cannot wait for it.
+            return
         with self._opening:
             if self._opens_at_use:
                 self.start_async()
@@ -302,7 +306,8 @@ def prepare(
     if settings.get("use_ssl"):
         settings.setdefault("check_hostname", settings.get("verify_certs", True))
         if settings.get("certfile"):
-            settings.setdefault("keyfile", settings["certfile"])  # it may have both; without a key, kazoo sends neither
+            # The certfile may contain the key, too. Without a keyfile, kazoo sends neither.
+            settings.setdefault("keyfile", settings["certfile"])
     if settings.get("sasl_options") and find_spec("puresasl") is None:
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
@@ -331,16 +336,18 @@ def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     client = _by_name.get(name)
     while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
         new, _ = prepare(url, **dict(options))
-        new.chroot = parse(url)["chroot"]  # the client that pickled the object has made it
+        # The chroot exists: the client that pickled the object has made it.
+        new.chroot = parse(url)["chroot"]
         new._opens_at_use = True
-        # In one step, as another thread may be faster: there is one client, and one that follows a stopped one.
+        # R4: another thread may be faster. There is one client for a name, and one that follows a stopped one.
         client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
     return client
 
 
 def _name(url: str, options: dict[str, Any], settings: dict[str, Any]) -> _Name | str:
     """Return the arguments of `process_client`; or, as a str, the reason why another process can't open this client."""
-    sasl = settings.get("sasl_options") or {"mechanism": "GSSAPI"}  # that takes the user's ticket
+    # GSSAPI has no secret here: it takes the user's Kerberos ticket.
+    sasl = settings.get("sasl_options") or {"mechanism": "GSSAPI"}
     if settings.get("auth_data") or settings.get("keyfile_password") or sasl.get("mechanism") != "GSSAPI":
         return _CREDENTIALS
     for option, value in options.items():
@@ -374,11 +381,13 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         RefusedError: the service refuses the credentials or the chroot.
     """
     until = time.monotonic() + patience
-    link = Session.of(client).link  # before the start, so that the first acquire need not prove that the session lives
+    # The session sees the client before its start, so the first acquire need not prove that the session lives.
+    link = Session.of(client).link
     live = client.start_async()
     while (left := until - time.monotonic()) > 0:
         if link.stopped or given_up():
-            break  # stopped: kazoo gave up, and its connection thread has ended
+            # The link is stopped if kazoo gave up and its connection thread has ended.
+            break
         if not client.connected:
             live.wait(min(left, _POLL))
             continue
@@ -468,7 +477,8 @@ def _leave_to_parent() -> None:
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _by_name: dict[_Name, Client] = {}  # those of unpickled objects
-_inherited: list[Client] = []  # the parent's, in a forked child: kept, as their collection would close and warn
+# The parent's clients, in a forked child. They are kept, as their collection would close them and warn.
+_inherited: list[Client] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
 closers.append(_close_all)

@@ -41,7 +41,8 @@ Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
 Make: TypeAlias = "Callable[[DecoratedCalls], Any]"
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
-LONGEST_FIELD = 255  # bytes of UTF-8, escaped: the longest file name
+# In bytes of UTF-8, when escaped. The longest name of a file has as many.
+LONGEST_FIELD = 255
 # Formats whose text depends on the locale or the time zone of the process.
 _LOCAL_NUMBER = re.compile("n$")
 _LOCAL_DATE = re.compile("%[-_0^#EO]*[aAbBchpPrsxX+]")
@@ -100,7 +101,8 @@ class Template:
         if "{" in (spec or ""):
             raise ValueError(f"the template {self._text!r} has a field in the format of {{{name}}}")
         form = (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-        try:  # finds the syntax errors that only show in use
+        # This finds the syntax errors that would show only in use.
+        try:
             string.Formatter().get_field(name, (), {argument: _Anything()})
             if conversion:
                 string.Formatter().convert_field("", conversion)
@@ -160,7 +162,8 @@ def scalar(value: object, spec: str = "") -> Any:
         TypeError: the value is not a scalar: its text may differ between processes, or between equal values.
         ValueError: the text of this value, or its text in this format, may differ between processes.
     """
-    kind = type(value)  # of the value itself: a proxy's `__class__` is not its own
+    # The type of the value itself, as the `__class__` of a proxy is that of another object.
+    kind = type(value)
     for base, plain in _PLAIN.items():
         if issubclass(kind, base):
             value = plain(value)
@@ -177,7 +180,8 @@ def scalar(value: object, spec: str = "") -> Any:
 
 
 def _of_enum(value: Any) -> str:
-    name = value._name_ if value._name_ in type(value).__members__ else value._value_  # several flags have no name
+    # A value of several flags has no name of its own.
+    name = value._name_ if value._name_ in type(value).__members__ else value._value_
     return f"{type(value).__name__}.{name}"
 
 
@@ -354,7 +358,8 @@ class LockedBy(ABC):
         """Return the lock of a block."""
         if self._template.arguments:
             raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
-        self._entered = self._lock({})  # a reference, as a lock is dropped with its last object
+        # The block keeps a reference, as a lock is dropped with its last object.
+        self._entered = self._lock({})
         return self._entered
 
     def __call__(self, function: F) -> F:
@@ -362,11 +367,13 @@ class LockedBy(ABC):
         return self._synchronized(function)  # type: ignore[no-any-return]
 
     def _synchronized(self, function: Any) -> Any:
-        if type(function) in (classmethod, staticmethod):  # not a proxy or a subclass of one
+        # A proxy of one of these, or a subclass, is not taken apart, but wrapped below as it is.
+        if type(function) in (classmethod, staticmethod):
             return type(function)(self._synchronized(function.__func__))
         if type(function) is MethodType:
             return MethodType(self._synchronized(function.__func__), function.__self__)
-        inner: Any = getattr(function, "__func__", function)  # behind a proxy of a method
+        # A proxy of a method has the function in `__func__`.
+        inner: Any = getattr(function, "__func__", function)
         if isinstance(function, type) or not callable(inner):
             raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
         calls = DecoratedCalls(self, inner)
@@ -376,7 +383,8 @@ class LockedBy(ABC):
                     f"{_name(inner)} has no argument {argument!r}, which the path names; it has "
                     f"{', '.join(calls.signature.parameters) or 'none'}"
                 )
-        if not isinstance(function, FunctionType):  # a partial, or an object with __call__
+        if not isinstance(function, FunctionType):
+            # A partial, say, or an object with `__call__`.
             return SynchronizedFunction(function, calls)
         plain: Any = functools.wraps(function)(calls.kind.make(calls))
         if type(function) is FunctionType and not plain.__code__.co_flags & _LATER:
@@ -531,7 +539,8 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bound = super().__get__(instance, owner)
-        return self if isinstance(bound, FunctionType) else bound  # unbound, as plain functions are in their class
+        # An unbound function is the decorated one itself, as a plain function is in its class.
+        return self if isinstance(bound, FunctionType) else bound
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return getattr(self, "__qualname__", None) or (self._self_by, (self.__wrapped__,))
@@ -596,4 +605,5 @@ _ASYNC = (
 
 _FUNCTION = Kind(_call, _function)
 _GENERATOR = Kind(_iterate, _generator)
-_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # the call runs nothing of the body
+# A call of a function with one of these flags runs nothing of its body.
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -14,7 +14,8 @@ from urllib.parse import unquote, unquote_plus
 
 from ._arguments.paths import check_path
 
-LONGEST_TIMEOUT = 2**31 / 1000  # the protocol counts in milliseconds, of 32 bits
+# In seconds: the protocol counts in milliseconds, with 32 bits.
+LONGEST_TIMEOUT = 2**31 / 1000
 ACLS = ("creator", "open")
 _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
@@ -52,7 +53,8 @@ def parse(url: str) -> dict[str, Any]:
     scheme, authority, path, query, fragment = (part or "" for part in parts.groups())
     if scheme.lower() not in ("zk", "zks"):
         raise ValueError("the URL's scheme must be zk, or zks for TLS")
-    if "@" in path + query + fragment:  # the '/' before it may be in a password, so no text is shown
+    # The '/' before the '@' may be part of a password, so the error shows no text of the URL.
+    if "@" in path + query + fragment:
         raise ValueError(
             "the URL has an '@' after its hosts; in a password, write '/', '?', '#', '@' as %2F %3F %23 %40"
         )
@@ -155,7 +157,8 @@ def _checked(part: str, rule: str, check: Callable[[str], Any], text: str) -> An
     try:
         return check(text)
     except ValueError:
-        pass  # its message, also as a context, could show the password
+        # The message could show the password, even as a context. So the error below is not raised in this block.
+        pass
     raise ValueError(f"the URL's {part} must {rule}")
 
 

@@ -37,7 +37,7 @@ from zkconcurrent import (
     aio,
     synchronized,
 )
-from zkconcurrent._runtime import waiting
+from zkconcurrent._runtime import interrupts, waiting
 
 LIMITS = range(100, 106)  # frames above the test; the innermost block needs some more each time
 KINDS: dict[str, Callable[[KazooClient, str], Any]] = {
@@ -115,7 +115,7 @@ def test_a_recursion_of_coroutines_without_an_end(
 def test_a_release_at_every_depth(kind: str, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """The release releases all, or nothing."""
     lock = {"Lock": Lock, **KINDS}[kind](zk, zk_path)
-    for margin in range(1, waiting.FRAMES + 30):
+    for margin in range(1, interrupts.FRAMES + 30):
         lock.acquire()
         try:
             with_frames_left(margin, lock.release)
@@ -164,7 +164,7 @@ def test_a_block_at_every_depth(
 ) -> None:
     """A call that fails has left no node, and so has one that does not fail."""
     primitive = make(zk, zk_path)
-    for margin in range(1, waiting.FRAMES + 30):
+    for margin in range(1, interrupts.FRAMES + 30):
         try:
             with_frames_left(margin, lambda: call(primitive))
         except RecursionError:
@@ -183,7 +183,7 @@ def test_changes_at_every_depth(zk: KazooClient, zk_path: str) -> None:
         lambda: entries.update({str(margin): b""}),
     ]
     made = [0, 0, 0]
-    for margin in range(1, waiting.FRAMES + 30):
+    for margin in range(1, interrupts.FRAMES + 30):
         for which, change in enumerate(changes):
             try:
                 with_frames_left(margin, change)
@@ -220,7 +220,7 @@ def test_the_frames_of_a_call(
     finally:
         sys.setprofile(None)
 
-    assert 10 < most < waiting.FRAMES / 2
+    assert 10 < most < interrupts.FRAMES / 2
     eventually(lambda: not client._zkconcurrent_session.registry.deletes)
 
 

@@ -568,7 +568,7 @@ def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str) -> None:
         def trace(frame: Any, event: str, _: Any) -> Any:
             nonlocal left
             if not frame.f_code.co_filename.endswith(
-                ("_threads/base/value_base.py", "waiting.py", "recipes/value.py", "receipts.py")
+                ("_threads/base/value_base.py", "waiting.py", "interrupts.py", "recipes/value.py", "receipts.py")
             ):
                 return trace if event == "call" and "zkconcurrent" in frame.f_code.co_filename else None
             left -= event == "line"

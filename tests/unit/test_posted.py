@@ -21,7 +21,7 @@ from zkconcurrent._engine.session import LeftTickets, Session
 from zkconcurrent._kazoo.link import Link
 from zkconcurrent._kazoo.replies import HandledReply
 from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._runtime.waiting import check_depth
+from zkconcurrent._runtime.interrupts import check_depth
 
 
 def client_state() -> ClientState:

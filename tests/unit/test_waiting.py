@@ -29,7 +29,7 @@ def test_a_wait_interrupted_twice() -> None:
             assert not lock._is_owned()  # type: ignore[attr-defined]
             raise KeyboardInterrupt
 
-    for hook in at_every_line("waiting.py"):
+    for hook in at_every_line("waiting.py", "interrupts.py"):
         for _ in range(DEPTH):
             lock.acquire()
         with pytest.raises(KeyboardInterrupt), hook:

@@ -131,7 +131,8 @@ def equal(codec: Codec, data: bytes, value: Any) -> bool:
     try:
         return bytes(codec.encode(value)) == data
     except (TypeError, ValueError):
-        return False  # it can't be what was read
+        # The codec refuses the value, so the bytes were not made from it.
+        return False
 
 
 def check_codec(codec: Codec) -> Codec:

@@ -1,7 +1,7 @@
 """Limits: no argument may make a request that is larger than the server accepts.
 
 A server closes the connection of a client that sends more than `jute.maxbuffer` allows, 1 MB by default. So numbers are
-checked when they are passed, as `_paths` checks the lengths of paths.
+checked when they are passed, as `paths` checks the lengths of paths.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ CHECK_BYTES = 17
 REQUEST_OVERHEAD = 2_048
 """How many bytes a request may take besides a value and the paths: a thread's name has up to 720 of them."""
 
-_REQUEST = 800_000  # bytes; the rest of 1 MB is for access control lists and a chroot
-_NODE = 400  # bytes of a request for each node, besides the path: its name, data and access control list
+# In bytes; the rest of 1 MB is left for access control lists and a chroot.
+_REQUEST = 800_000
+# How many bytes of a request each node takes besides its path, for its name, data and access control list.
+_NODE = 400
 
 
 def check_int(name: str, value: object) -> int:

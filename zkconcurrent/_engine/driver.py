@@ -70,7 +70,7 @@ from .._protocol.operations import (
     makes_ephemerals,
 )
 from .._protocol.ticket import State, Ticket
-from .._runtime.interrupted import check_not_interrupted
+from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
 from .session import LeftTickets, Session

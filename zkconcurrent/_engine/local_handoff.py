@@ -13,7 +13,7 @@ from typing import Any
 
 from .._protocol.operations import Recipe, SessionExpired
 from .._protocol.ticket import Ticket
-from .._runtime.interrupted import check_not_interrupted
+from .._runtime.interrupts import check_not_interrupted
 from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .driver import Call

@@ -23,12 +23,16 @@ from typing import Any, TypeAlias
 
 from kazoo.client import KazooClient
 
-SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to connect that gets no reply
-RESOLVER_PATIENCE = 0.1  # seconds, where the last addresses are known
+# An attempt to connect gets one of at least so many shares of the session timeout. So a hold outlives one attempt that
+# gets no reply.
+SHARES = 4
+# In seconds: how long to wait for a resolver if the last addresses are known.
+RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
 
 _Host: TypeAlias = tuple[str, Any]
-_Address: TypeAlias = tuple[str, str, int]  # the name, the address, the port
+# The name, the address, the port.
+_Address: TypeAlias = tuple[str, str, int]
 
 
 class Addresses:
@@ -43,16 +47,19 @@ class Addresses:
         self.walked = False
         self.trying: _Address = ("", "", 0)
         self._client = client
-        self._found: dict[_Host, list[tuple[Any, str, int]]] = {}  # the last known: family, address, port
+        # The last known addresses of each name: family, address, port.
+        self._found: dict[_Host, list[tuple[Any, str, int]]] = {}
         self._failures: dict[_Host | _Address, str] = {}
-        self._resolving: Any = None  # an event, set when all names are resolved
-        self._granted = math.inf  # the last session timeout that was granted
+        # An event, which is set when all names are resolved.
+        self._resolving: Any = None
+        # The session timeout that was granted last.
+        self._granted = math.inf
         self._resolved_at = self._opened_at = self._lost_at = -math.inf
 
     # -- how long each is tried ------------------------------------------------------------------------------------
 
     def share(self, timeout: float) -> float:
-        """Return how long to wait for one server: an equal share, while the session may live that is to be resumed.
+        """Return how long to wait for one server: an equal share, as long as the session to be resumed may live.
 
         Later, slow servers get more time: a share for each name.
         """
@@ -113,7 +120,8 @@ class Addresses:
 
             try:
                 self._client.handler.spawn(resolve)
-            except RuntimeError:  # no thread can be started
+            except RuntimeError:
+                # No thread can be started now.
                 return
             self._resolving = resolving
         self._resolving.wait(RESOLVER_PATIENCE)
@@ -122,7 +130,8 @@ class Addresses:
         for host in hosts:
             try:
                 found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
-            except (OSError, UnicodeError) as error:  # the latter for a name that can be none
+            except (OSError, UnicodeError) as error:
+                # A UnicodeError means that the text can be no name at all.
                 self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
                 self._failures[host] = getattr(error, "strerror", None) or str(error)
             else:
@@ -167,14 +176,16 @@ class Walk:
         while True:
             left = [each for each in addresses._in_order(self._keys) if each not in tried]
             if not left:
-                return  # kazoo pauses, and begins anew
+                # kazoo pauses now, and then begins anew.
+                return
             address, began = left[0], time.monotonic()
             tried.add(address)
             yield address
             now = time.monotonic()
             lived = addresses._opened_at >= began
             if lived and now - addresses._opened_at > RESOLVE_AGAIN:
-                tried = {address}  # the others may be well again; but no server that hangs up is tried without a pause
+                # The other servers may be well again. But this one hung up, and is not tried again without a pause.
+                tried = {address}
             if now - addresses._resolved_at > RESOLVE_AGAIN:
                 addresses._resolve()
 

@@ -65,7 +65,7 @@ from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWat
 boot_clock: Callable[[], float] = time.monotonic
 if hasattr(time, "clock_gettime"):
     boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-# A thread that is not among these started after this time.
+# A thread that was not alive at the import started after the import.
 _imported = boot_clock()
 _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
@@ -116,7 +116,8 @@ class MultiWithContainers(Transaction):  # type: ignore[misc]
                 made, after = read_string(buffer, after)
                 results.append(made)
                 offset = after + stat_struct.size
-            else:  # kazoo reads on to the end: one result, and the mark of the end behind it
+            else:
+                # kazoo reads until it finds the mark of the end, so it gets this one result with such a mark behind it.
                 size = _SIZES.get(header.type, 0)
                 if header.type == CreateRequest.type:
                     size = read_string(buffer, after)[1] - after
@@ -124,12 +125,13 @@ class MultiWithContainers(Transaction):  # type: ignore[misc]
                 offset = after + size
 
 
-_SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}  # of results in a multi
+# The sizes of the results in a multi.
+_SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}
 _END = multiheader_struct.pack(-1, True, -1)
 
 
 class ListChildren(GetChildren2):  # type: ignore[misc]
-    """The request for the names of children, of whose reply the stat is read no further than needed."""
+    """The request for the names of children; of the stat in its reply, only the needed field is read."""
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> Names:
@@ -157,7 +159,8 @@ class AutoResetEvent:
 
     def set(self) -> None:
         """Wake the waiting thread; if none waits, the next wait returns at once."""
-        try:  # no `suppress`: the woken thread waits for this
+        # A `suppress` would cost time for which the woken thread waits.
+        try:
             self._lock.release()
         except RecursionError:  # a RuntimeError, too
             raise
@@ -179,14 +182,15 @@ class SteadyEvent(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._is_set = False
-        self._sleepers: deque[AutoResetEvent] = deque()  # one for each waiting thread
+        # Each waiting thread has one.
+        self._sleepers: deque[AutoResetEvent] = deque()
 
     def is_set(self) -> bool:
         """Return whether it is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake all threads that wait; again, if that was interrupted."""
+        """Set it, and wake all threads that wait. R3: a caller that was interrupted here calls this again."""
         self._is_set = True
         for sleeper in list(self._sleepers):
             sleeper.set()
@@ -222,20 +226,26 @@ class Link:
         self.handler = client.handler
         self.transport = Transport.of(client)
         self.clock = boot_clock
-        self._leases: dict[int, Lease] = {}  # by session; kazoo's connection thread writes here
+        # The leases by session. kazoo's connection thread writes here.
+        self._leases: dict[int, Lease] = {}
         self.identity = identity(client.handler.name)
-        self._own_threads: tuple[list[Any], set[Any]] = [], set()  # kazoo's, and their numbers
+        # kazoo's threads, and their numbers.
+        self._own_threads: tuple[list[Any], set[Any]] = [], set()
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
         # from being set, and the first kind costs half the work of kazoo's.
         of_threads = type(client.handler) is SequentialThreadingHandler
         self.sleep_event = AutoResetEvent if of_threads else client.handler.event_object
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
-        self.containers: bool | None = None  # whether the servers know containers; None until asked
-        self.is_directory: Callable[[str], bool] = lambda _: False  # whether others may have primitives below a path
+        # Whether the servers know containers; None until they were asked.
+        self.containers: bool | None = None
+        # Whether others, too, may have primitives below a path.
+        self.is_directory: Callable[[str], bool] = lambda _: False
         self.seen_chroot = ""
         self._probes = 0
-        self._trees: tuple[int, ...] | None = None  # see `kinds_of_trees`; None until asked
-        self._keeps_watches = False  # the servers do not know how to remove one
+        # See `kinds_of_trees`. None until the servers were asked.
+        self._trees: tuple[int, ...] | None = None
+        # True once the servers have said that they cannot remove a watch.
+        self._keeps_watches = False
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -250,7 +260,8 @@ class Link:
             return "another thread has stopped the client during this call, and started it again: call once more"
         if connection.connection_stopped.is_set():
             return "the client has given up connecting, as its connection_retry is used up: open another one"
-        return FORKED  # its thread is gone, and did not end
+        # kazoo's thread is gone without a note of its end: only a fork does that.
+        return FORKED
 
     @property
     def stopping(self) -> bool:
@@ -267,7 +278,8 @@ class Link:
         if hasattr(routine, "dead"):  # a greenlet
             return bool(routine.dead)
         # An exception that a signal handler raises within `Thread.is_alive()` makes CPython before 3.13 take the thread
-        # for dead. So the note is read that such a look has made, or a fork; kazoo's own tells of any other end.
+        # for dead. So this does not call it, but reads the note that it keeps: an earlier call has made it, or a fork.
+        # kazoo's own event tells of any other end.
         noted = getattr(routine, "_is_stopped", None)
         return not routine.is_alive() if noted is None or connection.connection_stopped.is_set() else bool(noted)
 
@@ -330,7 +342,8 @@ class Link:
         session, handshake = self.session(), self.transport.handshake
         if session is None or handshake is None:
             return None
-        self._trees = None  # this server may be a newer one
+        # This server may be newer than the last one.
+        self._trees = None
         lease = self._leases.setdefault(session, self._new_lease(session))
         lease.opened(*handshake)
         return lease
@@ -342,7 +355,8 @@ class Link:
             return None
         lease = self._new_lease(session)
         lease.opened(self._connected_since(), timeout)
-        return self._leases.setdefault(session, lease)  # kazoo's thread may have made it first
+        # R4: kazoo's thread may have made the lease first.
+        return self._leases.setdefault(session, lease)
 
     def ended(self) -> None:
         """End the lease with its session, on kazoo's connection thread."""
@@ -428,10 +442,12 @@ class Link:
         def on_reply(made: HandledReply) -> None:
             if isinstance(made.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-                reply.set_exception(kazoo_errors.ConnectionLoss())  # repeat it as the other request
+                # The caller repeats the request, which then is a `CreateRequest`.
+                reply.set_exception(kazoo_errors.ConnectionLoss())
             elif made.error is not None:
                 reply.set_exception(made.error)
-            elif kind is CreateRequest:  # on the connection thread, these two belong to the reply that is being read
+            elif kind is CreateRequest:
+                # On the connection thread, the last zxid and the session are those of the reply that is being read.
                 reply.set((made.value, CreatedStat(self.client.last_zxid, self.session() or 0)))
             else:
                 reply.set(made.value)
@@ -445,11 +461,13 @@ class Link:
         The cause has the number of the operation that failed, in `part`.
         """
         requests: list[Any] = []
-        at: list[int] = []  # which operation each is of
+        # Of each request, the index of its operation.
+        at: list[int] = []
         for n, each in enumerate(operations):
             requests.append(_PARTS[type(each)](self, self.full(each.path), each))
             at.append(n)
-            if type(each) is SetNode and each.version == BEFORE_ANY:  # go on to the version after that, at once
+            if type(each) is SetNode and each.version == BEFORE_ANY:
+                # This write makes the version -1, which requests take for any. So a second write follows at once.
                 requests.append(SetData(self.full(each.path), each.data, -1))
                 at.append(n)
 
@@ -460,7 +478,7 @@ class Link:
                     error = each
                     error.part = at[part]  # type: ignore[attr-defined]
             if error is not None:
-                # Those are refused in a local session, too, which lives: the caller asks the leader.
+                # A local session that lives gets this error for ephemerals, too: then the caller asks the leader.
                 if whole.error is None and not makes_ephemerals(operations):
                     self._leave_if_over(error)
                 reply.set_exception(error)
@@ -468,7 +486,7 @@ class Link:
             self._note_write(whole)
             # Of an operation with two requests, the second one's reply.
             results = list(dict(zip(at, whole.value, strict=True)).values())
-            # On the connection thread, these two belong to the reply that is being read.
+            # On the connection thread, the last zxid and the session are those of the reply that is being read.
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
             reply.set([(each, made) if isinstance(each, str) else each for each in results])
 
@@ -506,7 +524,7 @@ class Link:
         self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
 
     def _leave_if_over(self, result: object) -> None:
-        """Cut the connection if the leader has refused a request as the session is over; the next server tells it.
+        """Cut the connection if the leader has refused a request because the session is over; the next server says so.
 
         A server may keep the connection of such a session and serve its reads: if the session was closed through
         another connection to this server, just as the client came back.
@@ -527,7 +545,8 @@ class Link:
         def on_reply(first: HandledReply) -> None:
             if isinstance(first.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-                reply.set_exception(kazoo_errors.ConnectionLoss())  # repeat it as a persistent node
+                # The caller repeats the request, which then makes a persistent node.
+                reply.set_exception(kazoo_errors.ConnectionLoss())
             elif first.error is not None:
                 reply.set_exception(first.error)
             else:
@@ -587,7 +606,8 @@ class Link:
 
         def on_reply(found: HandledReply) -> None:
             if found.error is None or isinstance(found.error, kazoo_errors.NoNodeError):
-                reply.set((found.value, self.client.last_zxid))  # on the connection thread, it is this reply's
+                # On the connection thread, the last zxid is that of this reply.
+                reply.set((found.value, self.client.last_zxid))
             else:
                 reply.set_exception(found.error)
 
@@ -598,7 +618,8 @@ class Link:
 
         def on_reply(done: HandledReply) -> None:
             if done.error is None:
-                reply.set(self.connection)  # on the connection thread, it is the one that has answered
+                # On the connection thread, this is the connection that has answered.
+                reply.set(self.connection)
             else:
                 reply.set_exception(done.error)
 
@@ -615,9 +636,9 @@ class Link:
         return [kind for kind in (CHILDREN, DATA) if has_watch(self.client, full, kind, watcher)]
 
     def kinds_of_trees(self) -> tuple[int, ...]:
-        """Return which kinds of watches are to be removed for the watch of a tree; none if that is being asked.
+        """Return the kinds of watches to remove for the watch of a tree; none while a server is being asked for them.
 
-        A server before 3.9 refuses the kind `TREE`, and writes an error into its log: one is enough.
+        A server before 3.9 refuses the kind `TREE`, and writes an error into its log each time. So it is asked once.
         """
         if self._trees is not None:
             return self._trees
@@ -642,7 +663,8 @@ class Link:
                 self._trees = (DATA, CHILDREN) if older else None if error is not None else (TREE,)
                 error = RemovalWithdrawn() if older else error
             if error is None or isinstance(error, kazoo_errors.NoWatcherError):
-                forget_watcher(self.client, request)  # before the next reply, which may be that of a new watch
+                # This comes before the next reply is read, as that may be the reply to a new watch.
+                forget_watcher(self.client, request)
                 reply.set()
                 return
             if isinstance(error, kazoo_errors.UnimplementedError):

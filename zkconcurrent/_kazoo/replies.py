@@ -87,7 +87,8 @@ class HandledReply(Reply):
         super().__init__(wake)
         self._then = then
         self._post = post
-        self._failed = post is None  # the next failure is the last
+        # Whether the next failure is the last: without `post`, nothing calls the function again.
+        self._failed = post is None
 
     def _complete(self) -> None:
         if self._post is not None:

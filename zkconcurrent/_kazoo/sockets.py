@@ -27,7 +27,8 @@ class FairHandler:
     def __init__(self, client: KazooClient, addresses: Addresses) -> None:
         self._addresses = addresses
         self._handler = client.handler
-        self.select: Any = client.handler.select  # at each turn of the connection thread
+        # The connection thread looks this up at each of its turns, too often for `__getattr__`.
+        self.select: Any = client.handler.select
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
@@ -35,7 +36,7 @@ class FairHandler:
     def create_connection(
         self, address: tuple[Any, ...], hostname: str | None = None, timeout: float | None = None, **options: Any
     ) -> Any:
-        """Connect as kazoo's handler does, and note what keeps it from that."""
+        """Connect as kazoo's handler does; note the error if that fails."""
         if timeout is not None:
             timeout = self._addresses.share(timeout)
         self._addresses.trying = (hostname or address[0], address[0], address[1])
@@ -57,7 +58,8 @@ class WakeupSocket:
         self._sock = sock
         # gevent's and eventlet's own would block.
         self._raw = getattr(sock, "fd", sock) if hasattr(sock, "act_non_blocking") else getattr(sock, "_sock", sock)
-        self._owes_byte = False  # a byte had no room
+        # Whether a byte has had no room.
+        self._owes_byte = False
 
     def close(self) -> None:
         """Close the socket."""
@@ -126,13 +128,15 @@ class Poller:
     def __init__(self) -> None:
         self._files: list[Any] = []
         self._numbers: list[int] = []
-        self._poll: Any = None  # has them; None if they are no plain sockets
+        # A poll object with all the files; None if one of them is not a plain socket.
+        self._poll: Any = None
 
     def wait(
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait until one of the files is ready, or the time is up."""
-        numbers = list(map(_FILENO, readers))  # a socket that was closed has another
+        # A socket that was closed has another number.
+        numbers = list(map(_FILENO, readers))
         if readers != self._files or numbers != self._numbers:
             self._learn(list(readers), numbers)
         if self._poll is None or writers or timeout is None:

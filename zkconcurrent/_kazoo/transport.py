@@ -47,16 +47,21 @@ log = logging.getLogger("zkconcurrent")
 
 F = TypeVar("F", bound=Callable[..., Any])
 READ_SIZE = 65536
-KAZOO_NODE = re.compile(r"/[0-9a-f]{32}(__r?lock__)?$")  # of a lock, an election, or a semaphore's lease of kazoo's
-REQUEST_HEADER = struct.Struct("!iii")  # the length of what follows, the request's number, its type
+# The node of a lock, of an election or of a semaphore's lease that kazoo's own recipes make.
+KAZOO_NODE = re.compile(r"/[0-9a-f]{32}(__r?lock__)?$")
+# The length of the rest, the request's number, and its type.
+REQUEST_HEADER = struct.Struct("!iii")
 XIDS = 2**31 - 1
 AUTH_XID = -4
 WATCH_DATA = (Exists.type, GetData.type)
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
-MOST_SASL_REPLIES = 100  # of one handshake; those of all mechanisms take fewer than ten
-MAX_REQUEST = 1_000_000  # bytes; a server closes the connection at a request above its jute.maxbuffer, 1,048,575
+# The replies of one handshake. Those of all mechanisms take fewer than ten.
+MOST_SASL_REPLIES = 100
+# In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
+MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
-TURN_TRIES, TURN_TRY = 10, 0.02  # how often, and how long each time, the connection thread waits for a turn
+# How often the connection thread waits for a turn, and how many seconds each time.
+TURN_TRIES, TURN_TRY = 10, 0.02
 
 
 class TooLarge(Exception):
@@ -127,7 +132,7 @@ class Transport:
 
     Attributes:
         clock: the clock of handshakes.
-        on_close: called on kazoo's thread before that asks for the end of the session.
+        on_close: called on kazoo's thread before the thread asks for the end of the session.
         on_change: called on kazoo's thread with the path of each watch event.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
         on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
@@ -140,19 +145,26 @@ class Transport:
 
     def __init__(self, client: KazooClient) -> None:
         if getattr(client, "_connection", None) is None or isinstance(client._connection, ConnectionHandler):
-            check_kazoo(client)  # others are simulated
+            check_kazoo(client)
+            # Any other connection is simulated.
         self._client = client
         self._handler = client.handler
         self._connection = client._connection
-        self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, which ours replace
+        # kazoo's own methods, which those of this class replace.
+        self._kazoo: Any = SimpleNamespace()
         self._turn: SendLock | None = None
         self._waiter = Poller()
-        self._received = bytearray()  # the part of the next replies that was read
-        self._received_from: socket.socket | None = None  # and from where
-        self._pending_auths: deque[Any] = deque()  # requests to authenticate, whose replies come out of order
-        self._sent_lately = False  # a caller sent since kazoo last wanted to ping
-        self._proven = False  # the servers have accepted the client's credentials for SASL before
-        self._sasl_replies: int | None = None  # those of the present SASL handshake; None if there is none
+        # The part of the next replies that was read already, and the socket that it came from.
+        self._received = bytearray()
+        self._received_from: socket.socket | None = None
+        # The requests to authenticate, whose replies come out of order.
+        self._pending_auths: deque[Any] = deque()
+        # Whether a caller has sent a request since kazoo last wanted to ping.
+        self._sent_lately = False
+        # Whether the servers have ever accepted the client's credentials for SASL.
+        self._proven = False
+        # How many replies the present SASL handshake has had; None if there is no such handshake.
+        self._sasl_replies: int | None = None
         self.refusal: Exception | None = None
         self.addresses = Addresses(client)
         self._direct = type(self._handler) is SequentialThreadingHandler
@@ -165,13 +177,14 @@ class Transport:
         self._renews = self._is_renewing = False
         self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
-        self._xids = itertools.count(self._connection._xid or 0)  # the client may have been in use before
+        # The numbers go on from kazoo's, as the client may have been in use before.
+        self._xids = itertools.count(self._connection._xid or 0)
 
     @staticmethod
     def of(client: KazooClient) -> Transport:
         """Return the client's transport; there is only one, as it changes the client."""
         found: Transport | None = vars(client).get("_zkconcurrent_transport")
-        # In one step: of two threads, or a thread and its signal handler, one makes it and either installs it.
+        # R4: of two threads, or a thread and its signal handler, one makes it. R3: either may install it.
         transport = found or vars(client).setdefault("_zkconcurrent_transport", Transport(client))
         if not found:
             transport._install()
@@ -195,7 +208,8 @@ class Transport:
         if (self._client._queue or (turn is not None and turn.unsent)) and pipe is not None:
             try:
                 pipe.send(b"\0")
-            except OSError as error:  # the client is being closed, or the pipe is full
+            except OSError as error:
+                # The client is being closed, or the pipe is full.
                 raise_interrupt(error)
 
     @property
@@ -218,14 +232,14 @@ class Transport:
         )
 
     def renew(self) -> bool:
-        """Have the connection replaced that is older than the transport, once nothing waits for a reply on it.
+        """Have kazoo replace a connection that is older than the transport, once nothing waits for a reply on it.
 
-        The next one begins with a request of which the library knows when it was sent. So the first hold of a client
-        that was started long ago need not wait until other requests are old enough to prove its lease. No request of
-        the program fails by it: those that are made meanwhile are sent on the next connection.
+        The library knows when the request that opens the next connection is sent. So the first hold of a client that
+        was started long ago need not wait until other requests are old enough to prove its lease. No request of the
+        program fails because of this: those that are made meanwhile are sent on the next connection.
 
         Returns:
-            Whether that is to be expected.
+            Whether kazoo will do so.
         """
         if not isinstance(self._connection, ConnectionHandler) or not self.renewable:
             return False
@@ -373,16 +387,19 @@ class Transport:
         if type(request) is Create and KAZOO_NODE.search(request.path):
             self.on_kazoo_node(request.path)
         if closes:
-            self.on_close()  # other clients may acquire before the reply is here
+            # Other clients may acquire before the reply is here.
+            self.on_close()
         if turn is not None and not turn.take():
             if not closes:
                 raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
-            turn = None  # the last request of all: it may go out beside the caller's
+            # This is the last request of all, so it may go out beside that of the caller.
+            turn = None
         try:
             self._renew_if_idle()
             self._send_unsent(turn, connect_timeout)
             if withdraw_removals(client):
-                return  # what follows is looked at anew: it may be the last request of all
+                # kazoo's next turn looks at the new head of the queue anew: it may be the last request of all.
+                return
             connection._xid = next(self._xids) % XIDS
             self._kazoo.send_request(read_timeout, connect_timeout)
             pending = client._pending
@@ -396,7 +413,8 @@ class Transport:
             pipe.send_owed(bool(client._queue))
         if self._turn is None and self._direct and client._state in _CONNECTED:
             sock = connection._socket
-            if type(sock) is socket.socket:  # TLS has one state for both directions
+            # TLS has one state for both directions, so callers send only on plain sockets.
+            if type(sock) is socket.socket:
                 self._turn = SendLock(sock)
 
     @_drop_on_error
@@ -439,7 +457,8 @@ class Transport:
         self.addresses.lost()
         if self._is_renewing:
             self._is_renewing = False
-            return  # nothing was pending, and what has been queued since is sent on the next connection
+            # Nothing was pending, and all requests queued since then are sent on the next connection.
+            return
         self._client._pending.extend(self._pending_auths)
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)
@@ -447,11 +466,13 @@ class Transport:
     def _read_header(self, timeout: float) -> Any:
         """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
         if self._client._state == KeeperState.AUTH_FAILED:
-            raise kazoo_errors.AuthFailedError  # kazoo reads on, and the replies belong to no request
+            # kazoo reads on after the refusal, but the replies belong to no request.
+            raise kazoo_errors.AuthFailedError
         header, buffer, offset = self._kazoo.read_header(timeout)
         if self._sasl_replies is not None:
             self._sasl_replies += 1
-            if self._sasl_replies > MOST_SASL_REPLIES:  # kazoo would go on until the session ends
+            if self._sasl_replies > MOST_SASL_REPLIES:
+                # kazoo would go on until the session ends.
                 raise kazoo_errors.AuthFailedError("the server's replies are not those of SASL; it may not offer SASL")
         if header.xid == AUTH_XID and self._pending_auths:
             self._client._pending.appendleft(self._pending_auths.popleft())
@@ -495,23 +516,28 @@ class Transport:
             turn.sending = self._sent_lately = True
             xid = next(self._xids) % XIDS + 1
             pending, entry = client._pending, (request, reply, xid)
-            pending.append(entry)  # first: the reply may come before `send` returns
+            # R1: the reply may come before `send` returns.
+            pending.append(entry)
             message = REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
-            if not (lost := self._turn is not turn):  # just now: perhaps too late to be failed with the others
+            # The connection may have been lost just now, with this entry too late to be failed with the others.
+            if not (lost := self._turn is not turn):
                 try:
-                    sent = turn.socket.send(message)  # does not wait: kazoo made it so
+                    # This does not wait, as kazoo made the socket non-blocking.
+                    sent = turn.socket.send(message)
                 except BlockingIOError:
                     sent = 0
                 if sent < len(message):
                     turn.unsent = message[sent:]
             turn.sending = False
-        except OSError as error:  # it is broken: kazoo will find that, and fail all requests
+        except OSError as error:
+            # The socket is broken. kazoo will find that, and fail all requests.
             raise_interrupt(error)
         finally:
             turn.owner = None
             turn.lock.release()
         if lost:
-            with contextlib.suppress(ValueError, IndexError):  # it was failed with the others
+            # If the entry is not there, it was failed with the others.
+            with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
         elif turn.unsent or client._queue:
@@ -539,7 +565,8 @@ class Transport:
                 raise kazoo_errors.ConnectionDropped("socket connection broken")
             ahead += more
         turn = self._turn
-        if turn is not None and turn.sending and turn.lock.acquire(False):  # otherwise a caller sends just now
+        # If the lock is not free, a caller is sending just now.
+        if turn is not None and turn.sending and turn.lock.acquire(False):
             try:
                 if turn.sending:
                     raise kazoo_errors.ConnectionDropped("a request failed, or was interrupted, while it was sent")
@@ -566,7 +593,8 @@ class Transport:
             return
         try:
             callback.func(*callback.args)
-        except Exception:  # the connection must go on
+        except Exception:
+            # The connection must go on, so an error does not leave this thread.
             log.exception("a watch event was not handled: %r", callback.args)
 
 

@@ -16,7 +16,8 @@ from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetD
 
 Watcher: TypeAlias = Callable[[Any], None]
 PERSISTENT_RECURSIVE = 1  # a mode of watches
-CHILDREN, DATA, TREE = 1, 2, 5  # the kinds of watches; servers know the last one since 3.9
+# The kinds of watches. Servers know the last one since 3.9.
+CHILDREN, DATA, TREE = 1, 2, 5
 _OF_CHILDREN = (GetChildren.type, GetChildren2.type)
 _OF_DATA = (Exists.type, GetData.type)
 
@@ -68,9 +69,9 @@ class RemovalWithdrawn(Exception):
 
 
 def withdraw_removals(client: KazooClient) -> bool:
-    """Take those removals off the head of the client's queue that must not be sent; return whether there were any.
+    """Take the removals that must not be sent off the head of the client's queue; return whether there were any.
 
-    To be called just before the head is sent.
+    The caller is about to send the head.
     """
     queue, withdrawn = client._queue, False
     while queue and isinstance(queue[0][0], RemoveWatches):
@@ -83,7 +84,8 @@ def withdraw_removals(client: KazooClient) -> bool:
         withdrawn = True
         if pending or request.ours is None:
             reply.set_exception(RemovalWithdrawn())
-        else:  # the watch has fired, or is the program's
+        else:
+            # The watch has fired already, or the program uses it, too.
             forget_watcher(client, request)
             reply.set()
     return withdrawn

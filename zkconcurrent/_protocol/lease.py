@@ -29,10 +29,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-MARGIN = 0.02  # of the timeout: how much slower than the server's clock the local one may run
-GAP = 0.3  # of the timeout, where the tick is unknown: servers grant no timeout below two ticks
-TICK_GAP = 0.6  # of the tick, where it is known
-THIN = 100  # requests that the log keeps for each timeout
+# By how much the local clock may run slower than the server's, as a part of the timeout.
+MARGIN = 0.02
+# The gap where the tick is unknown, as a part of the timeout: servers grant no timeout below two ticks.
+GAP = 0.3
+# The gap where the tick is known, as a part of it.
+TICK_GAP = 0.6
+# How many requests the log keeps for each timeout.
+THIN = 100
 NEVER = -math.inf
 
 
@@ -91,7 +95,8 @@ class Lease:
         self._margin = margin
         self._connected = NEVER
         self._log: deque[Exchange] = deque()
-        self._judged = NEVER  # when the last judged write was sent
+        # When the write was sent that was judged last.
+        self._judged = NEVER
 
     def opened(self, connected: float, timeout: float) -> None:
         """Begin a connection: the requests of other connections prove nothing on it.
@@ -102,7 +107,8 @@ class Lease:
         """
         self._connected = connected
         self._judged = NEVER
-        self._log = deque()  # a new one: other threads may be reading the old
+        # The log is a new object, as other threads may be reading the old one.
+        self._log = deque()
         self.timeout = timeout = min(self.timeout, timeout)
         self.gap = GAP * timeout if self._tick is None else TICK_GAP * self._tick
         self.beat = timeout / (6 if self.gap <= GAP / 2 * timeout else 9)

@@ -91,7 +91,7 @@ class Node(NamedTuple):
 
 
 BEFORE_ANY = -2
-"""The version before -1, which requests take for any: nobody could tell then that a node was written meanwhile."""
+"""The version before -1. Requests take -1 for any version, so they could not tell that the node was written again."""
 
 
 def next_version(version: int) -> int:
@@ -103,7 +103,7 @@ def next_version(version: int) -> int:
 
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-"""What the parsing of a node's data may raise: any program may have written them."""
+"""The errors that parsing a node's data may raise, as any program may have written the data."""
 
 
 class NewTicket(NamedTuple):
@@ -264,8 +264,8 @@ class Exists(NamedTuple):
 class CheckChroot(NamedTuple):
     """Refuse a client whose chroot does not exist; costs a request once for each client.
 
-    For a recipe that has read, behind a `Sync`, that its path is missing, and creates nothing: otherwise it would find
-    nothing for ever. A create is refused by ZooKeeper.
+    It is for a recipe that creates nothing, and has read, after a `Sync`, that its path is missing. Without the check
+    the recipe would find nothing for ever. A recipe that creates a node needs none, as ZooKeeper refuses the create.
     """
 
     path: str
@@ -397,7 +397,8 @@ def _true(*_: object) -> bool:
 def _node(_step: object, value: tuple[bytes | None, Any]) -> Node:
     """Return a node from its data and kazoo's stat."""
     data, stat = value
-    created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
+    # `cversion` counts the creates and the deletes of children.
+    created = (stat.cversion + stat.numChildren) // 2
     times = stat.ctime / 1000.0, stat.mtime / 1000.0
     return Node(
         data or b"",

@@ -50,7 +50,8 @@ FOLDERS = {
     "DoubleBarrier": ("ready",),
 }
 """The children of fixed names, by the kind of primitive; all are persistent."""
-_FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}  # what an error calls these kinds
+# What an error calls these kinds.
+_FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}
 
 # A node that is known by its role: one of ours, or of Curator's; or the name that an old Curator, or an operator, gave.
 _KNOWN = re.compile(
@@ -175,7 +176,8 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     roles = rule.roles
     for name in queue:
         if name[:3] == "_c_" and name[_PREFIX:-10] in roles and name[-10:].isdecimal():
-            continue  # nearly all: without a pattern, as a wake-up checks every name of a crowd
+            # Nearly all names end here. This needs no pattern, as each wake-up checks every name of a crowd.
+            continue
         if (role := role_of(name)) is not None and role not in roles:
             layouts = {role, rule.role} == {MUTEX.role, LATCH.role}
             raise ForeignNodeError(

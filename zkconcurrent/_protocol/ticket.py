@@ -35,7 +35,8 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-_OVER = Lease(0)  # no session began it, so it never counts
+# No session began this lease, so it never counts.
+_OVER = Lease(0)
 
 
 class Ticket:
@@ -101,7 +102,8 @@ class Ticket:
 
     def become(self, state: State) -> None:
         """Go to another stage of its life."""
-        self.live = _OVER  # first: wherever this is interrupted, no thread believes in a hold that is none
+        # The lease goes first: wherever an interrupt strikes, no thread believes in a hold that is none.
+        self.live = _OVER
         self.state = state
         if state is State.HELD:
             self.live = self.lease

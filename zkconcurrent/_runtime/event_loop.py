@@ -51,7 +51,8 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
 
 
 def _running_loop() -> Any:
-    asyncio = sys.modules.get("asyncio")  # if it was never imported, no loop runs
+    # No loop runs if asyncio was never imported.
+    asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else getattr(asyncio, "_get_running_loop", _nothing)()
 
 
@@ -63,7 +64,8 @@ def _in_cell() -> bool:
     return frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "ipykernel")
 
 
-def _nothing() -> None:  # asyncio is being imported
+# This stands in for `_get_running_loop` while asyncio is being imported.
+def _nothing() -> None:
     return None
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Protocol
 
-_FIRST = 1 << 50  # above all results of `get_ident`, and small, to be hashed fast: each acquire looks it up
+# It is above all results of `get_ident`, and small enough to be hashed fast: each acquire looks a number up.
+_FIRST = 1 << 50
 
 
 class _Life:
@@ -41,10 +42,12 @@ def identity(handler: str = "") -> Callable[[], int]:
     return _identity(local, get_ident)
 
 
-@cache  # a thread has one number for all clients
+# A thread has one number for all clients.
+@cache
 def _identity(local: type, get_ident: Callable[[], int]) -> Callable[[], int]:
     owner = type("Owner", (local,), {"number": _Number(get_ident)})()
-    return partial(getattr, owner, "number")  # runs no Python frame, except the first time in each thread
+    # This runs no Python frame, except at the first use in each thread.
+    return partial(getattr, owner, "number")
 
 
 class _Number:
@@ -57,7 +60,7 @@ class _Number:
         if owner is None:
             return self
         mine = owner.__dict__
-        # Each step takes effect once, even if a signal handler or a finalizer calls in between.
+        # R3, R4: each step takes effect once, even if a signal handler or a finalizer calls in between.
         life = mine.setdefault("life", _Life(next(_numbers), self._get_ident()))
         _living[life.number] = life
         return mine.setdefault("number", life.number)
@@ -73,7 +76,7 @@ class ReleasesAtEnd(Protocol):
 
 
 class _TaskLife(_Life):
-    """The life of a task: this object goes when the task does, and is over once the task is done."""
+    """The life of a task: it is over once the task is done; this object is garbage collected with the task."""
 
     __slots__ = ("gone", "held", "task")
     gone: weakref.ref[Any]
@@ -86,7 +89,7 @@ class _TaskLife(_Life):
 
 
 def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
-    """Have what the running task holds at a path, or will hold, released when the task ends."""
+    """Have the present and future holds of the running task at a path released when the task ends."""
     life = _living[owner]
     assert isinstance(life, _TaskLife)
     if life.held is None:
@@ -99,10 +102,11 @@ def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
 
 
 def _end(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, gone: object) -> None:
-    """Release what a task holds that is done, or was thrown away with its loop; of the latter, asyncio warns."""
+    """Release the holds of a task that is done, or was thrown away with its loop; asyncio warns of the latter."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
-    held.clear()  # a task that is done has no blocks left to end when it is garbage collected
+    # The garbage collector will call this again for the task. It is done, so it has no blocks left to end then.
+    held.clear()
     if paths and not thrown_away:
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
         warnings.warn(text, ResourceWarning, stacklevel=2)

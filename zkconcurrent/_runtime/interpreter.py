@@ -23,7 +23,8 @@ def _can_start_daemon_threads() -> bool:
     try:
         _thread.start_new_thread(_nothing, ())
     except RuntimeError as error:
-        return "isolated" not in str(error)  # other failures are raised when a thread is needed
+        # Other failures are raised later, when a thread is needed.
+        return "isolated" not in str(error)
     return True
 
 

@@ -1,7 +1,7 @@
 """`LiveSet`: a set of weak references, in the order of arrival; a member that is garbage collected leaves the set.
 
-Threads, signal handlers and finalizers use it without a lock, as each change is one step of CPython. The standard
-library's weak collections have no order, or take four times as long.
+Threads, signal handlers and finalizers use it without a lock, as each change is one atomic operation (R4). The
+standard library's weak collections have no order, or take four times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class LiveSet(Generic[T]):
             refs.pop(gone, None)
 
         self._refs = refs
-        self._forget = forget  # it refers to the dictionary alone: no member keeps the set alive
+        # `forget` refers to the dictionary alone, so no member keeps the set alive.
+        self._forget = forget
 
     def add(self, member: T) -> None:
         """Add a member, as the last; one that is there already keeps its place."""
@@ -46,6 +47,7 @@ class LiveSet(Generic[T]):
         return len(self._refs)
 
     def __iter__(self) -> Iterator[T]:
-        for each in list(self._refs):  # a copy, in one step
+        # R4: the copy is made in one step.
+        for each in list(self._refs):
             if (member := each()) is not None:
                 yield member

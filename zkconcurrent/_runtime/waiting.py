@@ -16,11 +16,11 @@ that error must leave the call.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Collection, Generator
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from .interrupts import FRAMES, TRIES, check_depth, insist
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,11 +31,7 @@ WakeUp: TypeAlias = Callable[[], None]
 WhyEnd: TypeAlias = Callable[[], "Exception | None"]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0  # seconds
-TRIES = 100  # an error that comes more often is no signal handler's, but that of too deep a recursion, say
 _RELEASE = operator.methodcaller("_release_save")
-FRAMES = 30  # more than any call of the library needs, but for functions of the program
-# Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
-_NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
 
 
 class Waiting(Protocol):
@@ -111,7 +107,8 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         try:
             insist(partial(_end, call, steps))
         finally:
-            _end(call, steps)  # another interrupt may have come before that began
+            # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
+            _end(call, steps)
         raise
 
 
@@ -120,37 +117,41 @@ def _send_or_end(call: Waiting, steps: Steps[Any], woken: bool) -> float | None:
     error = None if call.why_end is None else call.why_end()
     if error is None:
         return steps.send(woken)
-    ends_by_itself(call)  # the clean-up may sleep, too
+    # The clean-up may sleep, too, and nothing may end that sleep.
+    ends_by_itself(call)
     try:
         return steps.throw(error)
     finally:
-        del error  # or its traceback and this frame keep each other, and the call, alive
+        # Otherwise the traceback of the error and this frame would keep each other, and the call, alive.
+        del error
 
 
 def ends_by_itself(call: Waiting) -> None:
-    """Let nothing more end a call: it has begun to clean up, and what has ended it is to leave it."""
+    """Let nothing else end a call that has begun to clean up: it must raise the error that has ended it."""
     call.why_end, call.waits_for = None, ()
 
 
 def _sleep(call: Waiting, event: Any, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
-    A signal handler or finalizer may have interrupted its thread where that has the lock of a session. What it waits
-    for may be up to other threads, so they get the lock meanwhile. They then see the same half-done step as the
-    handler, for which the session allows: see `session`.
+    A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
+    the handler waits for may be up to other threads. So they get the lock meanwhile. They then see the same half-done
+    step as the handler; the session allows for that: see `session`.
     """
     owned = [session.lock for session in call.sessions if session.has_lock()]
     if not owned:
         return bool(event.wait(pause))
     lent: list[tuple[Any, Any]] = []
     try:
-        lent.extend(zip(owned, map(_RELEASE, owned), strict=True))  # in one step: an interrupt may not lose one
+        # R4: this releases and records each lock in one step, so no interrupt can lose one.
+        lent.extend(zip(owned, map(_RELEASE, owned), strict=True))
         return bool(event.wait(pause))
     finally:
         try:
             insist(partial(_take_back, lent))
         finally:
-            _take_back(lent)  # as in `wait`
+            # As in `wait`: another interrupt may have struck before `insist` began.
+            _take_back(lent)
 
 
 def _take_back(lent: Collection[tuple[Any, Any]]) -> None:
@@ -170,7 +171,8 @@ class _Wakeup:
         self.signalled = False
 
     def wake(self) -> None:  # on any thread
-        call_soon(self.loop, self._rouse)  # if the loop is closed, the keeper abandons the call
+        # If the loop is closed, this wakes nothing; the keeper then abandons the call.
+        call_soon(self.loop, self._rouse)
 
     def _rouse(self) -> None:  # on the loop
         self.signalled = True
@@ -180,7 +182,8 @@ class _Wakeup:
 
 async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
-    import asyncio  # programs without an event loop never import it
+    # A program without an event loop never imports asyncio.
+    import asyncio
 
     if not call.settled:
         check_depth(FRAMES)
@@ -204,7 +207,8 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                                 timer = None
                     woken, wakeup.signalled = wakeup.signalled, False
                 except BaseException as error:
-                    if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
+                    if isinstance(error, GeneratorExit):
+                        # The loop is gone, and this task with it, so the steps cannot wait for their clean-up.
                         raise
                     call.leave_clean_up()
                     pause = steps.throw(error)
@@ -217,60 +221,9 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
         try:
             insist(partial(_end, call, steps))
         finally:
-            _end(call, steps)  # another interrupt may have come before that began
+            # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
+            _end(call, steps)
         raise
-
-
-def check_depth(frames: int) -> None:
-    """Refuse to begin a call or block that could not end, because the stack has no room for so many frames.
-
-    A RecursionError strikes again and again, also in the clean-up. So a call begins only if all the frames that it may
-    need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
-    endless recursion would leave its lock held.
-
-    Every call makes this check, so the check itself goes so deep only where there is no cheaper way.
-
-    Raises:
-        RecursionError: the recursion limit is near.
-    """
-    isinstance(None, _NESTED[frames])  # the recursions of C; before Python 3.12, one count for them and the frames
-    if sys.version_info < (3, 12):
-        return
-    try:
-        # An inlined `__init__` counts twice, with a frame that is not seen; and a greenlet goes on with its starter's
-        # count, but sees only its own frames.
-        sys._getframe((sys.getrecursionlimit() - frames) // 2)
-    except ValueError:  # the stack is not that deep
-        if "greenlet" not in sys.modules:
-            return
-    _go_deeper(frames)
-
-
-def _go_deeper(frames: int) -> None:
-    if frames:
-        _go_deeper(frames - 1)
-
-
-def insist(step: Callable[[], object]) -> None:
-    """Bring an idempotent step to its end, though up to `TRIES` errors of signal handlers strike it; raise the last.
-
-    Where one strikes before this has begun, nothing is done.
-    """
-    struck: BaseException | None = None
-    try:
-        for _ in range(TRIES):
-            try:
-                step()
-                break
-            except BaseException as error:
-                struck = error
-    finally:
-        step()  # again: one may have struck between two tries
-    if struck is not None:
-        try:
-            raise struck
-        finally:
-            struck = None  # or the traceback and this frame keep each other alive
 
 
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
@@ -307,7 +260,8 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
     """Have an event loop call a function, unless it is closed; on any thread."""
     try:
         loop.call_soon_threadsafe(function)
-    except RuntimeError:  # also that of a recursion that is too deep, and a signal handler's
+    except RuntimeError:
+        # A closed loop raises it, but so does a recursion that is too deep, and a signal handler may.
         if not loop.is_closed():
             raise
 
@@ -315,7 +269,8 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
 def _end(call: Waiting, steps: Steps[Any]) -> None:
     """End a call that did not reach its own end."""
     try:
-        steps.close()  # now, not when the last traceback is collected
+        # The steps end now, and not only when the last traceback is garbage collected.
+        steps.close()
     finally:
         call.abandon()
 

@@ -1,7 +1,8 @@
 """A thread that works while there is work: started when work comes, ended when none is left, never more than one.
 
 Signal handlers and finalizers add work too, at any line, so no lock may guard it. The right to work is the only element
-of a deque. A thread takes it by a single step once it runs, not when it is started: an interrupt may strike in between.
+of a deque. A thread takes it in one step (R4) once it runs. Its starter does not take it for the thread: an interrupt
+may strike before the thread is started.
 """
 
 from __future__ import annotations

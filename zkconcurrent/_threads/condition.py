@@ -13,7 +13,8 @@ from .._engine.holds import Hold
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._recipes.condition import notify, pass_on
-from .._runtime.waiting import TRIES, Steps
+from .._runtime.interrupts import TRIES
+from .._runtime.waiting import Steps
 from .base.condition_wait import ConditionWait
 from .base.primitive import Primitive, discard_result, kind_of
 from .lock import Lock

@@ -11,7 +11,8 @@ from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
-from .._runtime.waiting import FRAMES, Steps, check_depth
+from .._runtime.interrupts import FRAMES, check_depth
+from .._runtime.waiting import Steps
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.primitive import kind_of, node_data

@@ -18,7 +18,8 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import Requeue, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._recipes.double_barrier import destroy, enter, leave, withdraw
-from .._runtime.waiting import TRIES, Steps, outlast
+from .._runtime.interrupts import TRIES
+from .._runtime.waiting import Steps, outlast
 from .base.primitive import Primitive, kind_of, node_data, reports_loss
 
 

@@ -15,8 +15,8 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import Node
 from .._protocol.ticket import State
 from .._recipes.election import Leader
+from .._runtime.interrupts import insist
 from .._runtime.public import public
-from .._runtime.waiting import insist
 from .base.candidacy import LeaderLock
 from .base.primitive import HOST, PickledByPath, kind_of, reports_loss
 

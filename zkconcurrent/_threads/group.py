@@ -15,8 +15,9 @@ from .._engine.loss import Loss
 from .._engine.session import Session, log
 from .._errors import ClientError
 from .._recipes.group import Member, members, next_members, stay
+from .._runtime.interrupts import insist
 from .._runtime.public import public
-from .._runtime.waiting import Steps, insist, wait
+from .._runtime.waiting import Steps, wait
 from .base.primitive import Primitive, check_timeout, kind_of, node_data
 
 

@@ -13,7 +13,8 @@ from .._engine.driver import Call
 from .._engine.holds import Hold
 from .._errors import LockLostError, ZkConcurrentError
 from .._protocol.ticket import State
-from .._runtime.waiting import Steps, insist
+from .._runtime.interrupts import insist
+from .._runtime.waiting import Steps
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, LockBase
 from .base.primitive import Named, check_on_lost, kind_of

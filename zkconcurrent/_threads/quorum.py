@@ -17,7 +17,7 @@ from .._engine.loss import Loss, ReportsOnce, listen, was_lost
 from .._errors import ClientError, LockLostError
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import ended, name
-from .._runtime.interrupted import check_not_interrupted
+from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_base import LockBase
 from .base.side_by_side import Branch, together

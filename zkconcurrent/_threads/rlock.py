@@ -7,7 +7,7 @@ from .._errors import LockLostError
 from .._protocol.rules import MUTEX
 from .._protocol.ticket import State
 from .._runtime.identity import ident
-from .._runtime.waiting import FRAMES, check_depth
+from .._runtime.interrupts import FRAMES, check_depth
 from .base.lock_base import LockBase
 from .base.primitive import check_timeout, not_held
 

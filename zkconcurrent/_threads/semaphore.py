@@ -18,7 +18,8 @@ from .._protocol.rules import MUTEX, PERMIT
 from .._recipes.destroy import Users, destroy, users
 from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
 from .._runtime.event_loop import warn
-from .._runtime.waiting import FRAMES, Steps, check_depth, insist
+from .._runtime.interrupts import FRAMES, check_depth, insist
+from .._runtime.waiting import Steps
 from .base.lock_base import Contender, LockBase
 from .base.primitive import discard_result, kind_of, node_data
 

@@ -11,8 +11,9 @@ from typing import Any
 from .._engine.holds import Hold
 from .._engine.loss import Loss
 from .._errors import LockLostError
+from .._runtime.interrupts import check_depth
 from .._runtime.public import public
-from .._runtime.waiting import call_soon, check_depth
+from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
 
 DEPTH_OF_END = 8  # frames that the end of an `async with` block needs

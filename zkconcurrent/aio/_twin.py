@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._runtime.waiting import check_depth
+from .._runtime.interrupts import check_depth
 from .._threads import joint_lock as _several
 from .._threads.base.lock_base import Contender
 from .._threads.base.primitive import Named, not_held, reports_loss

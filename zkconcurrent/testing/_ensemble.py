@@ -58,7 +58,8 @@ class Ensemble(Service):
         self._settings = {"initLimit": 50, "syncLimit": 10, **(settings or {})}
         self._options = options
         self._each = each or (lambda _number: {})
-        self._reserved: ReservedPorts | None = None  # from each start until stop
+        # The ports are reserved from each start until `stop`.
+        self._reserved: ReservedPorts | None = None
         self.servers: tuple[Server, ...] = ()
 
     def __repr__(self) -> str:

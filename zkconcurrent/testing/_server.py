@@ -96,7 +96,8 @@ class Server(Service):
             raise ValueError(f"a port is a number from 1 to 65535, not {port}")
         self._fixed_port = port
         self._port = port
-        self._reserved: ReservedPorts | None = None  # from a start that chooses the port until stop
+        # The port is reserved from a start that chooses it until `stop`.
+        self._reserved: ReservedPorts | None = None
         self._server_id = server_id
         self._installation = installation
         self._java = Path("java")  # replaced at the start

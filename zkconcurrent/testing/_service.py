@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-PATIENCE = 10.0  # seconds; kazoo's `start()` waits longer
+# In seconds. kazoo's `start()` waits longer.
+PATIENCE = 10.0
 
 
 class Service(ABC):
@@ -55,10 +56,12 @@ class Service(ABC):
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
         entered, until = session, time.monotonic() + PATIENCE
-        while entered is None or entered[0] == session[0]:  # the client reconnected before the close, and cut us off
+        # `entered` is None if the client reconnected before the close, and so cut off the second connection.
+        while entered is None or entered[0] == session[0]:
             try:
                 with self.client(client_id=session) as second:
                     entered = second.client_id
-            except KazooTimeoutError:  # cut off so early that kazoo takes it for a failed start
+            except KazooTimeoutError:
+                # The client cut off the second connection so early that kazoo takes this for a failed start.
                 if time.monotonic() > until:
                     raise

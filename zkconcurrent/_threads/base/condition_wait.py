@@ -10,7 +10,8 @@ from ..._protocol.operations import OutOfReach
 from ..._protocol.ticket import State
 from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
 from ..._recipes.nodes import FirstLook
-from ..._runtime.waiting import FRAMES, Steps, check_depth, outlast
+from ..._runtime.interrupts import FRAMES, check_depth
+from ..._runtime.waiting import Steps, outlast
 from .lock_base import LockBase
 from .primitive import node_data
 

@@ -24,8 +24,9 @@ from ..._protocol.ticket import State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
 from ..._runtime.identity import ended, name, task_of
+from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.public import public
-from ..._runtime.waiting import FRAMES, Steps, check_depth
+from ..._runtime.waiting import Steps
 from .cancel import cancel_waits
 from .primitive import BlockingCalls, Primitive, check_on_lost, kind_of, node_data, not_held, reports_loss
 

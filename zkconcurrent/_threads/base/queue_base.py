@@ -31,9 +31,10 @@ from ..._recipes.queue.state import (
     look,
 )
 from ..._recipes.receipts import OutcomeLost
+from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
-from ..._runtime.waiting import Steps, insist, outlast, wait
+from ..._runtime.waiting import Steps, outlast, wait
 from .primitive import Primitive, kind_of, node_data
 from .settling import SettleOnAbandon, SettlingState
 

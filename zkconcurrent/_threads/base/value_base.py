@@ -26,7 +26,7 @@ from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users
 from ..._recipes.receipts import OutcomeLost
 from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, destroy, settle
-from ..._runtime.interrupted import check_not_interrupted
+from ..._runtime.interrupts import check_not_interrupted
 from ..._runtime.waiting import Steps
 from .primitive import Primitive, node_data
 from .settling import SettleOnAbandon, SettlingState

@@ -1,0 +1,151 @@
+"""Exceptions and calls that come at any line of the library, and the four rules by which it survives them.
+
+The interpreter runs signal handlers and finalizers on top of whatever a thread does: between any two steps of its
+bytecode, so at any line. A handler or finalizer may raise an error there, as Ctrl-C raises KeyboardInterrupt, or may
+call the library again. Nothing prevents this: the program owns its signals, and a `finally` block may be struck as
+well. Still no node, hold or lock may be left for which other threads or clients would wait forever. So everything that
+needs a clean-up keeps to four rules. Comments cite them by name:
+
+R1 Record before acting. Code notes what is about to exist (a ticket, a hold, a piece of work) before the request or the
+   change that makes it exist. An interrupt in between then leaves something to be cleaned up, and nothing unknown.
+R2 Clear last. Code forgets such a note only when its clean-up is complete.
+R3 A step may run twice. A clean-up that was struck is run again, so each of its steps is idempotent.
+R4 Move by one atomic operation. What passes from one owner to another is moved by one step that no signal handler can
+   split: a deque's append or pop, a dict's setdefault or pop.
+
+`insist` runs a step again until it has come to its end. Two more things here concern interrupts. Too deep a recursion
+also raises its error at any line, and raises it in the clean-up again, so `check_depth` refuses to begin. And a handler
+must not wait for the call that it has interrupted, so `check_not_interrupted` refuses that.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from itertools import accumulate
+from types import FrameType
+from typing import Any
+
+from .._errors import ClientError
+
+# An error that strikes more often is not a signal handler's, but that of a recursion that is too deep, say.
+TRIES = 100
+# More frames than any call of the library needs, apart from those of functions of the program.
+FRAMES = 30
+# Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
+_NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
+# Methods that call other methods, which a subclass may override.
+_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
+
+
+def insist(step: Callable[[], object]) -> None:
+    """Run an idempotent step (R3) until it has come to its end, though up to `TRIES` errors strike it; raise the last.
+
+    An error that strikes before this function has begun leaves the step undone.
+    """
+    struck: BaseException | None = None
+    try:
+        for _ in range(TRIES):
+            try:
+                step()
+                break
+            except BaseException as error:
+                struck = error
+    finally:
+        # An error may have struck between two tries. R3: the step may run once more.
+        step()
+    if struck is not None:
+        try:
+            raise struck
+        finally:
+            # Otherwise the traceback of the error and this frame would keep each other alive.
+            struck = None
+
+
+def check_depth(frames: int) -> None:
+    """Refuse to begin a call or block that could not end, because the stack has no room for so many frames.
+
+    A RecursionError strikes again and again, also in the clean-up. So a call begins only if all the frames that it may
+    need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
+    endless recursion would leave its lock held.
+
+    Every call makes this check, so the check itself goes so deep only where there is no cheaper way.
+
+    Raises:
+        RecursionError: the recursion limit is near.
+    """
+    # `isinstance` recurses in C. Before Python 3.12, one count limits these recursions and the frames together.
+    isinstance(None, _NESTED[frames])
+    if sys.version_info < (3, 12):
+        return
+    try:
+        # An inlined `__init__` counts twice, as it has a frame that is not seen. A greenlet goes on with the count of
+        # its starter, but sees only its own frames.
+        sys._getframe((sys.getrecursionlimit() - frames) // 2)
+    except ValueError:
+        # Even if each frame that is seen counts twice, there is room.
+        if "greenlet" not in sys.modules:
+            return
+    _go_deeper(frames)
+
+
+def _go_deeper(frames: int) -> None:
+    if frames:
+        _go_deeper(frames - 1)
+
+
+def check_not_interrupted(call: Any) -> None:
+    """Refuse to let a call wait, in a signal handler or a finalizer, for the very call that it has interrupted.
+
+    That call is on the stack of the calling thread, and ends only when this one returns. Its frames have it in a
+    local variable named `call`, or the primitive in `self`.
+
+    The call of a task is not checked. A handler has no task, unless it runs an event loop of its own; and CPython
+    keeps every frame looked at, and its locals if they were read, for as long as the task waits.
+
+    Raises:
+        ClientError: the thread was interrupted in a call at this path.
+    """
+    if call.path_state is None or call.settled or call.deserted is not None:
+        return
+    frame = _caller_of_library(sys._getframe(1))
+    calls_out, settled = True, False
+    while frame is not None:
+        known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
+        other, primitive = known.get("call"), known.get("self")
+        # A call that acquires several locks as one has a call for each of them.
+        parts = getattr(other, "calls", (other,))
+        if call in parts:
+            # This frame is one of the call's own. It was not passed over above, as a wrapper stands between the two.
+            frame = _caller_of_library(frame)
+            continue
+        if not known:
+            calls_out, settled = True, False
+        elif calls_out and frame.f_code.co_name in _OVERRIDABLE and "call" not in known:
+            # This frame was not interrupted: it has called a method of a subclass, which made the call.
+            pass
+        else:
+            calls_out = False
+            settled = settled or getattr(other, "settled", False)
+            under_way = [getattr(part, "path_state", None) for part in parts if not getattr(part, "settled", False)]
+            if not settled and call.path_state in (*under_way, getattr(primitive, "_path_state", None)):
+                raise ClientError(
+                    call.path,
+                    "this thread was interrupted in a call here, and continues only when the calling signal "
+                    "handler or finalizer returns: do not wait there (blocking=False, block=False), or use another "
+                    "thread",
+                )
+        frame = frame.f_back
+
+
+def _caller_of_library(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and _is_library(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    return frame
+
+
+# Each wait asks this for each of its frames.
+@functools.lru_cache(1000)
+def _is_library(module: object) -> bool:
+    return str(module).startswith("zkconcurrent._")
