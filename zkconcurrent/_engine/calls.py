@@ -40,7 +40,7 @@ class Calls:
 
     @property
     def path(self) -> str:
-        """That of the newest call."""
+        """The path of the newest call."""
         return self.calls[-1].path
 
     @property
@@ -70,7 +70,7 @@ class Calls:
             call.leave_clean_up()
 
     def abandon(self) -> None:
-        """Undo everything that the calls have done; again, if that was interrupted."""
+        """Undo everything that the calls have done. If this was interrupted, a second call finishes it (R3)."""
         if self._undo is not None:
             self._undo()
         for call in self.calls:

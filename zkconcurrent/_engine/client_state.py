@@ -1,7 +1,7 @@
 """The state that all parts of one client's engine share: link, clock, lock, and the work posted by kazoo's threads.
 
 kazoo's threads post their work and never wait for the lock; the thread that has the lock does the posted work. The
-reason: a signal handler may suspend a thread that has the lock, and then wait for kazoo's thread.
+reason: a signal handler may interrupt a thread that has the lock, and then wait for kazoo's thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 POST_PATIENCE = 0.002  # seconds
-UNANSWERED = 10.0  # seconds; stands for the session timeout until that is known
+# Stands for the session timeout until that is known.
+UNANSWERED = 10.0  # seconds
 
 
 class ClientState:
@@ -40,8 +41,8 @@ class ClientState:
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         posted: the work of kazoo's threads, in order; the thread that has the lock does it.
         keepers_sleep: the event on which the keeper sleeps.
-        calls: the calls in progress; a change of the connection wakes them. An interrupt may keep a call from being
-            abandoned, and such a call does not stay here.
+        calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
+            kept from being abandoned does not stay here.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
@@ -54,8 +55,10 @@ class ClientState:
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()
-        self._running: dict[FrameType, Callable[[], None]] = {}  # the posted work under way, by the frame that does it
-        self._failed: Callable[[], None] | None = None  # the posted work that has failed last, on a program's thread
+        # The posted work under way, by the stack frame that does it.
+        self._running: dict[FrameType, Callable[[], None]] = {}
+        # The posted work that failed last on a thread of the program: `_run` has it done once more.
+        self._failed: Callable[[], None] | None = None
         self._warnings: deque[tuple[Any, ...]] = deque()
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
         self.keepers_sleep = link.sleep_event()
@@ -80,7 +83,11 @@ class ClientState:
         return self.longest_reply / 3
 
     def has_lock(self) -> bool:
-        """Return whether the calling thread has the lock; a caller that is to wait is then a handler or finalizer."""
+        """Return whether the calling thread has the lock.
+
+        No thread waits while it has the lock. So if it has the lock before a wait, the caller is a signal handler or a
+        finalizer.
+        """
         return bool(self.lock._is_owned())
 
     def wake_keeper(self) -> None:
@@ -157,28 +164,38 @@ class ClientState:
         while posted:
             try:
                 act = posted[0] if not running else self._next_posted()
-            except IndexError:  # a handler that interrupted this thread has done it
+            except IndexError:
+                # A signal handler that interrupted this thread has done all of it.
                 return
             if act is None:
                 return
-            # No `finally`: an interrupt may strike there, too. It ends this frame, which tells as much.
+            # R1. No `finally` removes this entry, as an interrupt may strike in a `finally`, too. An interrupt ends the
+            # frame, by which `_next_posted` knows that the entry is void.
             running[sys._getframe()] = act
-            if act in posted:  # a handler that struck just before may have done it
+            # A signal handler that struck just before may have done the work.
+            if act in posted:
                 self._run(act)
-            try:  # noqa: SIM105 - on every reply
-                posted.remove(act)  # only now: work that is interrupted before is done again
+            # R2: work that is interrupted before this is done again. `suppress` would cost more, on every reply.
+            try:  # noqa: SIM105
+                posted.remove(act)
             except ValueError:
                 pass
-            running.pop(sys._getframe(), None)  # not before: a handler that strikes between the two would do it again
+            # R2: if this came first, a signal handler that strikes between the two would do the work again.
+            running.pop(sys._getframe(), None)
 
     def _next_posted(self) -> Callable[[], None] | None:
-        """Return the next work that is not under way below: while one runs, an interrupt may call for the others."""
+        """Return the next posted work that is not under way on this thread.
+
+        While this thread does one piece of work, a signal handler may interrupt it and do the others.
+        """
         frame: FrameType | None = sys._getframe()
         alive = set()
         while frame is not None:
             alive.add(frame)
             frame = frame.f_back
         for each in list(self._running):
-            if each not in alive:  # it was interrupted
+            # The frame is not on this thread's stack: an interrupt has ended its work, or has suspended it on a thread
+            # that lends its lock meanwhile. The work is done again (R3).
+            if each not in alive:
                 del self._running[each]
         return next((act for act in list(self.posted) if act not in self._running.values()), None)

@@ -25,12 +25,14 @@ class Deletes:
     def __init__(self, client: ClientState) -> None:
         self._client = client
         self.in_flight: dict[str, float] = {}
-        self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
+        # When the keeper first tried each delete, by prefix.
+        self._first_try: dict[str, float] = {}
 
     def begin_anew(self) -> None:
         """Begin all deletes anew, on a new connection.
 
-        The old notes are left alone: a thread whose signal handler sees the new connection may be about to add one.
+        This makes a new dictionary and leaves the old one alone. The connection may change in a signal handler that has
+        interrupted a thread between a delete and the record of it, and that record must not count for the new one.
         """
         self.in_flight = {}
 
@@ -53,7 +55,8 @@ class Deletes:
         unknown = False
         for prefix, ticket in list(self._client.registry.deletes.items()):
             if ticket.state is State.DISCARDED and (ticket.path == path or ticket.path.startswith(f"{path}/")):
-                learned = ticket.name is not None and not ticket.deletes  # while a listing looks for it
+                # The reply to the create told the name while a listing looked for it; the delete was not sent yet.
+                learned = ticket.name is not None and not ticket.deletes
                 if prefix not in self.in_flight or learned:
                     self._delete_or_find(ticket)
                 unknown |= ticket.name is None
@@ -84,7 +87,7 @@ class Deletes:
 
         def on_reply(reply: HandledReply) -> None:
             if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):
-                # A delete that was sent only once: another client deleted the node.
+                # The delete was sent only once, so it was another client that deleted the node.
                 if reply.error is not None and ticket.deletes == 1:
                     ticket.refusal = NoNode()
                 self._deleted(ticket)
@@ -94,8 +97,9 @@ class Deletes:
         ticket.deletes += 1
         reply = HandledReply(on_reply, post=client.post)
         client.link.delete(ticket.node, reply)
-        # Recorded only now: an interrupt in between must not look like a sent delete. Recorded even if it failed at
-        # once: until the connection or session is known to be over, the keeper would send it again without a pause.
+        # The send is recorded only now: if an interrupt comes before it, the delete must not seem to be sent. A send
+        # that failed at once is recorded too: otherwise the keeper would repeat it without a pause, until it knows that
+        # the connection or session is over.
         if ticket.prefix in client.registry.deletes:
             in_flight[ticket.prefix] = sent
 
@@ -105,12 +109,14 @@ class Deletes:
         synced = HandledReply(lambda _: None)
 
         def on_reply(reply: HandledReply) -> None:
-            error = synced.error or reply.error  # a busy server may refuse the `sync` alone
+            # A busy server may refuse the `sync` alone; then the listing proves nothing.
+            error = synced.error or reply.error
             if error is not None and not isinstance(error, kazoo_errors.NoNodeError):
                 self._try_again(ticket, error)
                 return
             if ticket.deletes:
-                return  # the reply to the create told the name, and its delete was sent
+                # The reply to the create has told the name, and the delete was sent.
+                return
             ticket.name = next((name for name in reply.value or () if name.startswith(ticket.prefix)), None)
             if ticket.name is None:
                 self._deleted(ticket)
@@ -134,7 +140,9 @@ class Deletes:
         if isinstance(failed, ConnectionLost):
             self.in_flight.pop(ticket.prefix, None)
             if isinstance(failed, Busy) and ticket.name is not None:
-                ticket.deletes -= 1  # it has deleted nothing: if the node is gone, another client has deleted it
+                # A busy server has deleted nothing, so this attempt does not count: if the next one finds no node,
+                # another client has deleted it.
+                ticket.deletes -= 1
         elif isinstance(failed, RefusedError) and ticket.refusal is None:
             if isinstance(error, kazoo_errors.NoAuthError):
                 failed = RefusedError(
@@ -145,4 +153,5 @@ class Deletes:
             ticket.refusal = failed
             self._client.warn_later("not deleted: %s", failed)
         self._client.wake_keeper()
-        ticket.wake()  # the releasing thread need not wait for a lost connection
+        # The releasing thread looks again, and does not wait until a connection is back.
+        ticket.wake()

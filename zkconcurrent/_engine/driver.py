@@ -79,8 +79,10 @@ T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]
 CLEAN_UP_PATIENCE = 0.1  # seconds
 POLL_INTERVAL = 0.5  # seconds
-RENEWS_FROM = 0.3  # seconds; a new connection takes about as long
-CLOCK_POLL_INTERVAL = 1.0  # a wait that goes by the wall clock looks at it so often, as it may be set
+# A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
+RENEWS_FROM = 0.3  # seconds
+# A wait that goes by the wall clock looks at it so often, as the clock may be set.
+CLOCK_POLL_INTERVAL = 1.0  # seconds
 
 
 class HoldStore(Protocol):
@@ -95,14 +97,15 @@ class Call:
 
     Attributes:
         tickets: the tickets begun in this call; `abandon` discards them.
-        given_up: the ticket of the hold that this call gives up for a while; `abandon_by_loop` discards it too.
+        given_up: in the wait of a condition, the ticket of the hold that the wait releases. `abandon_by_loop` discards
+            this ticket too.
         part_of: a weak reference to the `Calls` to which this call belongs; None if there is none.
         wake: ends the call's sleep; see `waiting`.
         deserted: a function that returns whether the event loop is closed, so that no loop resumes the call; None for a
             thread's call.
         finished: the call was abandoned, or has left its hand-off.
-        path_state: where this call takes or ends a hold, if it does.
-        settled: all requests of the call were sent, or given up, so that no thread waits for this call.
+        path_state: the path's state, if this call takes or ends a hold there; otherwise None.
+        settled: the call has sent or given up all its requests, so that no thread waits for this call.
         max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for any
             time.
         waits_for: see `Waiting`.
@@ -123,7 +126,8 @@ class Call:
     _before_wait = False
     _first_replies_by = 0.0
     _deadline: float | None = None
-    _cutoff: float | None = None  # the deadline; once it has passed, a moment later
+    # The deadline; once that has passed, the end of the clean-up.
+    _cutoff: float | None = None
 
     def __init__(
         self, session: Session, path: str, path_state: HoldStore | None = None, *, max_outage: float | None = None
@@ -136,7 +140,7 @@ class Call:
 
     @property
     def whole(self) -> Waiting:
-        """What a loop runs: the `Calls` that this is a part of, or this call."""
+        """The object that a loop runs: the `Calls` of which this is a part, or this call."""
         return self if self.part_of is None else self.part_of() or self
 
     @property
@@ -158,7 +162,7 @@ class Call:
         self.session.calls.discard(self)
 
     def leave_clean_up(self) -> None:
-        """Wait no more for what is cleaned up: the keeper goes on."""
+        """Stop waiting for clean-up; the keeper finishes it."""
         self._leaves_clean_up = True
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
@@ -190,7 +194,8 @@ class Call:
                     step = recipe.throw(error)
                 else:
                     step = recipe.send(reply)
-                    del reply  # the next step may wait for long: a listing of a crowd is large
+                    # The next step may wait for long, and a listing of a crowd takes much memory.
+                    del reply
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except GeneratorExit:
@@ -210,15 +215,17 @@ class Call:
 
     def abandon(self) -> None:
         """Discard all tickets that the call has begun or been granted, without waiting."""
-        self.finished = True  # first: another interrupt may follow
+        # First, as another interrupt may follow: a hand-off waits for no finished call.
+        self.finished = True
         self.session.calls.discard(self)
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
-        self.settled = True  # last: until then, a signal handler that strikes here must not wait for this call
+        # R2: a signal handler that strikes before this must not wait for the call; see `check_not_interrupted`.
+        self.settled = True
 
     def abandon_by_loop(self) -> None:
-        """Abandon the call of a closed event loop: its caller takes no hold back that the call was giving up."""
+        """Abandon the call of a closed event loop, with the ticket in `given_up`: no caller is left to take it back."""
         if self.given_up is not None:
             self.session.dropped.append(LeftTickets([], [self.given_up]))
         self.abandon()
@@ -236,7 +243,8 @@ class Call:
         reply = Reply(self.wake)
         session.link.sync(self.path, reply)
         bound = self._reply_limit()
-        with contextlib.suppress(DeadlinePassed, OutOfReach):  # the recipe's first step raises them again
+        # The recipe's first step raises these errors again.
+        with contextlib.suppress(DeadlinePassed, OutOfReach):
             while not reply.done and (yield from self._park(bound)):
                 pass
         session.run_posted()
@@ -254,7 +262,8 @@ class Call:
     def _new_ticket(self, step: NewTicket) -> Steps[Ticket]:
         while True:
             yield from self._connected(None)
-            with contextlib.suppress(SessionExpired):  # it ended just now: wait for the next
+            # If the session ended just now, the call waits for the next one.
+            with contextlib.suppress(SessionExpired):
                 return self.session.new_ticket(step.path, self.tickets)
 
     def _request(
@@ -270,8 +279,8 @@ class Call:
 
         Args:
             steps: the requests.
-            watcher: is left on the nodes that they read.
-            replies: theirs, if they were sent already.
+            watcher: the watcher to leave on the nodes that they read.
+            replies: the replies to wait for, if the requests were sent already.
         """
         results: list[Any] = [None] * len(steps)
         left = list(range(len(steps)))
@@ -294,12 +303,15 @@ class Call:
             bound = None if last.done else self._reply_limit()
             while not last.done:
                 if not (yield from self._park(bound)):
-                    last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
+                    # The request was lost inside kazoo.
+                    last.set_exception(kazoo_errors.ConnectionLoss())
             if len(replies) > 1 and not all(reply.done for reply in replies):
-                self.session.run_posted()  # their replies came before the last one, and were posted
+                # The other replies came before the last one, so kazoo's thread has posted what is to be done with them.
+                self.session.run_posted()
             in_doubt, again = again, []
             for i, reply in zip(left, replies, strict=True):
-                if again and POLICIES[type(steps[i])].reads:  # one before it may have met a busy server, alone
+                # A busy server may have refused an earlier request alone, so this read may show an older state.
+                if again and POLICIES[type(steps[i])].reads:
                     again.append(i)
                     continue
                 try:
@@ -311,13 +323,15 @@ class Call:
                         raise
                     again.append(i)
                 except SessionExpired:
-                    refused = getattr(reply.error, "part", None) is not None  # by a leader
+                    # Only the error of a leader, which has refused a `multi`, names the part that failed.
+                    refused = getattr(reply.error, "part", None) is not None
                     if not refused or not makes_ephemerals(getattr(steps[i], "operations", ())):
                         raise
                     yield from self._check_session(steps[i].ticket)
                     if self.session.link.connection is connection:
                         raise failure(kazoo_errors.EphemeralOnLocalSessionError(), self.path) from None
-                    again.append(i)  # a former leader was about to end the session, and did not
+                    # The session lives: a former leader was about to end it, and did not.
+                    again.append(i)
                 else:
                     if i in in_doubt and results[i] is False:
                         results[i] = None
@@ -333,11 +347,12 @@ class Call:
         Raises:
             SessionExpired: the session is over.
         """
-        with contextlib.suppress(NoNode, RefusedError):  # both replies show that the session lives
+        # Both replies show that the session lives.
+        with contextlib.suppress(NoNode, RefusedError):
             yield from self._request((Multi(ticket, (Check(self.path),)),))
 
     def _create(self, step: CreateEphemeral, wake: Callable[[], None], _: object) -> Reply:
-        # A reply may keep only these alive.
+        # The reply may outlive the call. It keeps these alive, and not the call.
         session, ticket, before = self.session, step.ticket, step.ticket.sent
 
         def made(reply: HandledReply) -> None:
@@ -381,7 +396,7 @@ class Call:
             raise ConnectionLost
         policy = POLICIES[type(step)]
         if policy.creates and step.ticket.state is State.DISCARDED:
-            # Its node was created in the next session.
+            # The ticket's node was created in the next session, so `note_create_reply` has discarded the ticket.
             raise SessionExpired
         if policy.deletes and step.ticket is not None:
             self.session.mark_deleted(step.ticket)
@@ -392,7 +407,8 @@ class Call:
         if type(step) in _FAILURES:
             failed = _FAILURES[type(step)](self, step, error, failed)
         if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
-            failed = ConnectionLost()  # a request bound to no session continues in the next
+            # A request that is bound to no session continues in the next one.
+            failed = ConnectionLost()
         if type(failed) in policy.answers:
             if policy.deletes and step.ticket is not None:
                 self.session.mark_deleted(step.ticket)
@@ -400,17 +416,19 @@ class Call:
         try:
             raise failed
         finally:
-            del failed  # otherwise the traceback and this frame keep each other alive, and the caller's lock with them
+            # Otherwise the traceback and this frame would keep each other alive, and the caller's lock with them.
+            del failed
 
     def _container_failure(self, step: EnsureContainer, error: Exception, failed: Exception) -> Exception:
         """Return why a container was not made, or NodeExists if that does not matter."""
         if isinstance(error, kazoo_errors.NoAuthError) and step.path != self.path:
-            self._refused = step.path  # refused even if the node exists: the next create tells
+            # The server refuses this even if the node exists: the next create shows whether it does.
+            self._refused = step.path
             return NodeExists()
         if isinstance(failed, NoNode):
             if step.path.rpartition("/")[0] == self._refused:
                 return failure(kazoo_errors.NoAuthError(), self.path)
-            # The parent was reaped just now: the create fails, and the recipe makes it again.
+            # The server has removed the empty parent just now: the create fails, and the recipe makes the parent again.
             return NodeExists() if step.path.count("/") > 1 else self._no_chroot()
         return failed
 
@@ -422,7 +440,7 @@ class Call:
         return self._no_chroot() if isinstance(part, Container | Create) and part.path.count("/") == 1 else failed
 
     def _tree_failure(self, _step: WatchRecursive, error: Exception, failed: Exception) -> Exception:
-        """Return why a tree is not watched, as only a Dict or Set asks for that."""
+        """Return why a tree is not watched. The messages name the Dict and the Set, as nothing else watches a tree."""
         if isinstance(error, kazoo_errors.UnimplementedError):
             return RefusedError(self.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")
         if isinstance(error, kazoo_errors.MarshallingError):
@@ -453,19 +471,21 @@ class Call:
             self._begin_wait()
         session, ticket, ahead = self.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
         early: list[Reply] = []
-        # Not a closure, which would take more memory for each of a crowd of waiters.
+        # A closure would take more memory for each of a crowd of waiters.
         session.start_waiting(ticket, partial(self._look_again, step, early), ahead)
         ticket.shown = (ahead,)
         try:
             yield from self._connected(ticket)
             reply = Reply(self.wake)
             session.link.get(ahead, reply, session.on_event)
-            if not ticket.awaits:  # the change was noted just before, and the watch is for nobody
+            # The change was noted just before, so no call needs the watch that this read leaves.
+            if not ticket.awaits:
                 session.note_left(ahead)
             bound = self._reply_limit()
             while not (reply.done or ticket.changed):
                 if not (yield from self._park(bound)):
-                    break  # the request was lost inside kazoo: look again
+                    # The request was lost inside kazoo: look again.
+                    break
             if reply.error is not None:
                 failed = failure(reply.error, self.path)
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
@@ -478,7 +498,8 @@ class Call:
         except BaseException:
             session.stop_waiting(ticket, self.wake)
             raise
-        if ticket.awaits:  # otherwise the thread that noted the change has ended the wait
+        # Otherwise the thread that noted the change has ended the wait.
+        if ticket.awaits:
             session.stop_waiting(ticket, self.wake)
         if ticket.handed_over:
             return None
@@ -493,12 +514,14 @@ class Call:
         if early or ticket.handed_over or not session.link.connected:
             self.wake()
         else:
-            if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
+            # After a long wait the lease may need a new proof, which this write gives before the replies to the reads.
+            if not ticket.lease.believed(session.clock() + session.timeout / 20):
                 session.link.check([ticket.node], HandledReply(lambda _: None))
             wakes = [no_wakeup] * (len(step.reads) - 1) + [self.wake]
             sent = [_REQUESTS[type(read)](self, read, wake, None) for read, wake in zip(step.reads, wakes, strict=True)]
             early.extend(sent)
-        session.stop_waiting(ticket, self.wake)  # last: after an interrupt before, the next event does it all again
+        # R2: if an interrupt comes before this, the next event does all of it again.
+        session.stop_waiting(ticket, self.wake)
 
     def _prove(self, step: ProveLease) -> Steps[None]:
         session, ticket = self.session, step.ticket
@@ -506,7 +529,8 @@ class Call:
             # An old connection that the library has just begun to use has proved nothing yet. A free lock or
             # permit is not refused for that.
             self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.patience)
-        for each in {ticket, *self.tickets}:  # one later proof is good for all permits of the call
+        # One later proof is good for all permits of the call.
+        for each in {ticket, *self.tickets}:
             each.doubted = ticket.lease.heard
         try:
             ticket.proving = True
@@ -537,7 +561,8 @@ class Call:
 
     def _wait_tree(self, step: WaitRecursive) -> Steps[bool]:
         session, ticket, link = self.session, step.ticket, self.session.link
-        session.start_waiting(ticket, self.wake, ticket.path)  # first: from here on, no change is missed
+        # Before the test of `changes`: from here on, the call misses no change.
+        session.start_waiting(ticket, self.wake, ticket.path)
         try:
             if not step.changes and link.connected and link.connection is step.connection:
                 yield from self._await_change(ticket)
@@ -586,7 +611,7 @@ class Call:
         session = self.session
         if self._leaves_clean_up or session.exiting or session.link.on_own_thread():
             return
-        # Only now, after the delete is sent: another thread may wait for that.
+        # Only now: the delete was sent first, as other threads and clients may wait for it.
         ticket.wake = self.wake
         now = session.now()
         until = now if self._deadline is None else min(now, self._deadline)
@@ -597,7 +622,8 @@ class Call:
                 return
             yield left
             session.run_posted()
-            session.keeper.stand_in()  # which repeats a delete whose reply was lost
+            # If the keeper is stuck, this thread repeats a delete whose reply was lost.
+            session.keeper.stand_in()
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -622,7 +648,8 @@ class Call:
         except ClientError:
             if self._cutoff is None or self.session.now() < self._cutoff:
                 raise
-            raise DeadlinePassed from None  # a single attempt: it has no time to wait
+            # A single attempt has no time to wait anyway: it ends by its deadline, in a signal handler too.
+            raise DeadlinePassed from None
         while not ticket.changed:
             pause = math.inf if left is None else left()
             if pause <= 0:
@@ -676,7 +703,7 @@ class Call:
         return woken or session.now() < bound
 
     def _reachable_until(self, patience: float) -> float:
-        """Return until when to wait for the service to come back; its loss wakes the call."""
+        """Return until when to wait for a lost connection to come back; the loss itself wakes the call."""
         now = self.session.now()
         if self.session.link.connected:
             self._down_since = None
@@ -738,7 +765,7 @@ _AT_ONCE: dict[type, str] = {
     MarkDeleted: "mark_deleted",
     MarkMissing: "mark_missing",
 }
-# How each request is sent, given what its reply wakes, and the watcher of a read.
+# How each request is sent, given the function that its reply calls, and the watcher of a read.
 _REQUESTS: dict[type, Callable[..., Reply]] = {
     CreateEphemeral: Call._create,
     Multi: Call._multi,

@@ -27,10 +27,14 @@ from .._protocol.ticket import State, Ticket
 from .client_state import ClientState
 
 LATE_CREATE_WATCH = 10  # session timeouts
-SHORTEST_PAUSE = 0.01  # seconds between two passes of the keeper
-MOST_ASKED = 1000  # nodes that the leader is asked about at a time
-MULTI_BYTES = 9  # of a multi, without its checks
-NODES_PER_MULTI = 100  # nodes in one multi: it takes about twice as long as one with a single node
+# The shortest pause between two turns of the keeper.
+SHORTEST_PAUSE = 0.01  # seconds
+# The keeper asks the leader about so many nodes at a time, at most.
+MOST_ASKED = 1000
+# The size of a multi without its checks.
+MULTI_BYTES = 9
+# A multi that checks so many nodes takes about twice as long as one that checks a single node.
+NODES_PER_MULTI = 100
 
 
 class Heartbeat:
@@ -39,14 +43,22 @@ class Heartbeat:
     def __init__(self, client: ClientState) -> None:
         self._client = client
         self._unanswered: set[HandledReply] = set()
-        self._next: int | None = None  # the number of the next request to get a reply, when last looked at
-        self._silent_since = 0.0  # no reply since then, as far as the keeper saw
-        self._last = -math.inf  # when the last was sent
-        self._in_doubt: dict[str, float] = {}  # the paths where a create may still arrive, and until when
-        self._asked_leader = -math.inf  # when it was last asked about the awaited nodes
-        self._unknown: set[str] = set()  # of these, the ones that it did not have
-        self._epoch: int | None = None  # of the leader that was heard of last
-        self._unlisted: set[str] = set()  # the paths that are to be listed, as a leader is new
+        # The number of the oldest request without a reply, as the keeper last saw it; None if there was none.
+        self._next: int | None = None
+        # The keeper has seen no reply since then.
+        self._silent_since = 0.0
+        # When the last heartbeat was sent.
+        self._last = -math.inf
+        # Until when a create may still arrive, by path.
+        self._in_doubt: dict[str, float] = {}
+        # When the keeper last asked the leader about the awaited nodes.
+        self._asked_leader = -math.inf
+        # The awaited nodes that the leader lacked at an earlier question.
+        self._unknown: set[str] = set()
+        # The number of the leader of which the keeper heard last.
+        self._epoch: int | None = None
+        # The paths that the keeper has yet to list under a new leader.
+        self._unlisted: set[str] = set()
 
     def reset(self) -> None:
         """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
@@ -92,12 +104,13 @@ class Heartbeat:
         if not self._proof_is_wanted():
             held = any(ticket.state is State.HELD for ticket in client.registry.tickets.values())
             return self._last + (lease.beat if held else client.timeout / 3)
-        # Two requests prove a lease: one with another before it that is old enough, and one after it.
+        # Two requests prove a lease: X, with an older one (q) before it that is old enough, and W after it; see
+        # `lease`.
         soon = self._last + lease.beat / 10
         return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
 
     def _proof_is_wanted(self) -> bool:
-        """Return whether a proof must come soon: for a waiter, or for a hold by the opening of the connection alone.
+        """Return whether a proof must come soon: for a waiter, or for a hold that rests on the handshake alone.
 
         Such a hold may begin so late that its lease hardly lasts for the time that a proof takes.
         """
@@ -116,7 +129,8 @@ class Heartbeat:
         if self._next is None or before not in (None, self._next):
             self._silent_since = now
             if now - self._last > client.timeout:
-                self._unanswered.clear()  # they were lost inside kazoo
+                # The replies were lost inside kazoo.
+                self._unanswered.clear()
         elif now - self._silent_since > client.timeout / 3:
             client.warn_later("no reply for %.1f s; reconnecting", now - self._silent_since)
             self._unanswered.clear()
@@ -132,7 +146,8 @@ class Heartbeat:
         if not known:
             link.sync("/", self._expected(lambda _: None))
         elif not readable:
-            link.check_root(self._expected(lambda _: None))  # proves as much, and no node can be missing
+            # A check of the root proves as much, and the root can't be missing.
+            link.check_root(self._expected(lambda _: None))
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
             self._delete_strays(path)
@@ -163,7 +178,8 @@ class Heartbeat:
             if self._is_proving():
                 self._client.wake_calls()
             if self._proof_is_wanted():
-                self._client.wake_keeper()  # the next request may prove the lease
+                # The next request may prove the lease, so the keeper sends it soon.
+                self._client.wake_keeper()
 
         reply = HandledReply(on_reply, post=self._client.post)
         self._unanswered.add(reply)
@@ -179,9 +195,11 @@ class Heartbeat:
             failed = [n for n, result in enumerate(reply.value) if self._note_result(known[n], result)]
             if failed:
                 link = self._client.link
-                link.check_root(self._expected(lambda _: None))  # proves the lease in the place of it
+                # A check of the root proves the lease in place of the failed `multi`.
+                link.check_root(self._expected(lambda _: None))
                 link.sync("/", HandledReply(lambda _: None))
-                for ticket in known[failed[0] + 1 :]:  # and which others are missing, all at once
+                # Reads behind the `sync` show at once which of the other nodes are missing.
+                for ticket in known[failed[0] + 1 :]:
                     self._read_node(ticket)
                 self.hurry()
 
@@ -200,7 +218,8 @@ class Heartbeat:
             self._client.wake_keeper()
         elif not isinstance(result, kazoo_errors.NoAuthError):
             return False
-        ticket.unreadable = True  # checked again, it would make that proof fail too
+        # If the next heartbeat checked this node again, its proof would fail, too.
+        ticket.unreadable = True
         return True
 
     def _look_for_new_leader(self) -> None:

@@ -70,7 +70,8 @@ class TaskHold(Hold):
         self._task: Callable[[], Any]
         try:
             self._task = weakref.ref(task)
-        except TypeError:  # a task of another loop than asyncio's
+        except TypeError:
+            # The task is not asyncio's, and allows no weak reference.
             self._task = lambda: task
         self._depth = depth
         super().__init__(path, ticket, role, owner, loss, depth)
@@ -102,30 +103,33 @@ class PathState:
         next_loss: the loss of the next hold, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
-        lock: of a condition, its lock's path.
+        lock: the path of a condition's lock.
         first_look: this client's first look at the path, if the primitive needs one.
         observers: the objects to tell of losses, by role.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
-        notes: how often a call that changes that value, or waits for it, has noted it.
+        notes: how often calls that change that value, or wait for it, have noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
         grants: how often a grant to this client has shown an upper bound of `elsewhere`.
-        most: that bound, the last time.
+        most: the last such bound.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         self.session = session
         self.path = path
         self.kind = kind
-        self.handoff: Any = None  # a `LocalHandoff`, made by the layers above
+        # The layers above make this `LocalHandoff`.
+        self.handoff: Any = None
         self.part = ""
         self.lock = ""
-        self.first_look: Any = None  # a `FirstLook`, made by the layers above
+        # The layers above make this `FirstLook`.
+        self.first_look: Any = None
         self.last_seen: Any = None
         self.notes = 0
         self.elsewhere: dict[str, int] = {}
         self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)
-        self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
+        # One entry for each block of a task that was thrown away.
+        self._blocks: deque[int] = deque()
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.user_event
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
@@ -133,7 +137,7 @@ class PathState:
         weakref.finalize(self, _drop_collected, session.dropped, path, self.holds).atexit = False
 
     def leave_receipts(self) -> None:
-        """Leave the receipts that no call uses to be deleted, if it has any: the client is about to end."""
+        """Leave this path's receipts, if no call uses them, to be deleted: the client is about to end."""
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
@@ -257,7 +261,8 @@ class PathState:
             holds = self.holds[hold.role]
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
-                    holds.setdefault(key, dropped)  # a signal handler has acquired in between
+                    # R4: a signal handler has acquired in between, and this puts its hold back.
+                    holds.setdefault(key, dropped)
             if self.handoff is not None:
                 self.handoff.wake_next()
 
@@ -286,7 +291,8 @@ class PathState:
             try:
                 self._tell(hold)
             except BaseException:
-                self._tell(hold)  # again, after an interrupt: nobody else would
+                # R3: after an interrupt this tells again, as no other thread would report this loss.
+                self._tell(hold)
                 raise
             raise lost_error(hold, 0)
         if refusal is not None:
@@ -294,12 +300,15 @@ class PathState:
 
     def _tell(self, hold: Hold) -> None:
         with self.session.lock:
-            hold.loss.tell()  # again, if that was interrupted
+            # R3: an interrupt may have struck an earlier call of this in its middle.
+            hold.loss.tell()
             if not hold.loss.reported:
                 if self.handoff is not None:
                     self.handoff.wake_next()
                 self.session.keeper.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
-            listeners = hold.loss.listeners  # again, too: an interrupt may have come after the keeper's report
+            # R3: the listeners are told even of a loss that the keeper has reported, as an interrupt may have struck
+            # between the two.
+            listeners = hold.loss.listeners
         for listener in listeners:
             listener.tell()
 
@@ -313,7 +322,7 @@ class PathState:
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.
 
-        The blocks of one that was thrown away end after this, one for each level.
+        If the task was thrown away, its blocks end after this, one for each level of its holds.
         """
         holds = [hold for hold in all_holds(self.holds) if hold.owner == owner]
         held = [hold.ticket for hold in holds if hold.alive]
@@ -326,7 +335,8 @@ class PathState:
 
     def end_blocks_of(self, hold: Hold) -> None:
         """Note that a task was thrown away in a wait that had given up its hold: its blocks end after this."""
-        if self.own(hold.role, hold.owner) is None:  # else the wait has its hold again, and `end_owner` notes them
+        # Otherwise the wait has its hold again, and `end_owner` notes the blocks.
+        if self.own(hold.role, hold.owner) is None:
             self._blocks.extend([0] * hold.depth)
             hold.depth = 0
 

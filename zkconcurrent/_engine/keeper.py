@@ -22,7 +22,8 @@ from .client_state import ClientState
 
 log = logging.getLogger("zkconcurrent")
 
-IDLE_BEAT = 1.0  # seconds between two turns, if nothing is due
+# The pause between two turns, if nothing is due before.
+IDLE_BEAT = 1.0  # seconds
 STUCK_AFTER = 0.1  # seconds
 STARTS_FOR = 0.1  # seconds
 
@@ -49,7 +50,8 @@ class Keeper:
         self._client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
-        self._to_begin = [_keep]  # taken by the thread that begins it
+        # R4: the thread that takes this entry begins the keeper.
+        self._to_begin = [_keep]
 
     @property
     def begun(self) -> bool:
@@ -67,7 +69,7 @@ class Keeper:
                 raise
 
     def start_soon(self, start: Callable[[], None]) -> None:
-        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until the thread runs.
+        """Have the keeper call `start`, which starts a thread, without the lock: `start` waits until the thread runs.
 
         If no thread can be started, `start` adds to `to_start` what the keeper is to call at its next turn.
         """
@@ -108,7 +110,8 @@ class Keeper:
             pause = self._do_due_work()
         finally:
             client.lock.release()
-        self._start_threads()  # a log handler of the program may block
+        # Before the log, as a log handler of the program may block.
+        self._start_threads()
         client.log_warnings()
         return pause
 
@@ -122,11 +125,14 @@ class Keeper:
             try:
                 self.to_start[0]()
             except RuntimeError:
-                return  # what could not be started is the last now
+                # No thread can be started now. `start` has put what is left of its work at the end, for the next turn.
+                return
             finally:
-                self.to_start.popleft()  # only now: the exit waits until none is left
+                # R2: at its exit, the interpreter waits until `to_start` is empty.
+                self.to_start.popleft()
         if self.to_start:
-            self._client.wake_keeper()  # the others come after the heartbeat
+            # The heartbeat does not wait for the others: the keeper starts them later.
+            self._client.wake_keeper()
 
     def _abandon_deserted_calls(self) -> None:
         """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""

@@ -39,12 +39,15 @@ class LocalHandoff:
     def __init__(self, session: Session, holds: dict[Any, Hold]) -> None:
         self._session = session
         self._holds = holds
-        # Weak, and finished when it is abandoned: no interrupt, at any line, may leave the hand-off closed.
+        # The reference is weak, and an abandoned call is `finished`: so no interrupt, at any line, can leave the
+        # hand-off closed.
         self._asking: weakref.ref[Call] | None = None
         self._waiting: LiveSet[Call] = LiveSet()
         self._kept: Ticket | None = None
-        self._turn_began = 0.0  # when ZooKeeper granted it
-        self._handovers = 0  # how often it was handed over since
+        # When ZooKeeper granted the ticket that the threads pass on.
+        self._turn_began = 0.0
+        # How often threads have passed it on since.
+        self._handovers = 0
         session.handoffs.add(self)
 
     def run(
@@ -86,7 +89,8 @@ class LocalHandoff:
     def _is_open(self) -> bool:
         if self._is_asking():
             return False
-        for hold in self._holds.values():  # noqa: SIM110 - asked several times a cycle
+        # A loop, as `any` would take longer, and this runs several times a cycle.
+        for hold in self._holds.values():  # noqa: SIM110
             if hold.alive:
                 return False
         return True
@@ -108,7 +112,8 @@ class LocalHandoff:
             ticket = self._kept
             if ticket is None:
                 return None
-            call.tickets.append(ticket)  # first: a call interrupted here must be able to discard it
+            # R1: a call that is interrupted after this can discard the ticket.
+            call.tickets.append(ticket)
             self._kept = None
             try:
                 if self._turn_lasts() and session.grant(ticket):
@@ -125,7 +130,9 @@ class LocalHandoff:
     def keep_for_next(self, ticket: Ticket) -> bool:
         """Keep the ticket of an ending hold for the next thread, if there is one; return whether it is kept."""
         if self._is_asking():
-            return False  # it waits in the queue for just this node: the hold was put back while the hand-off was open
+            # While the hold was dropped, before `put_back` restored it, the hand-off was open. So another call has
+            # entered, and waits in ZooKeeper's queue for this very node.
+            return False
         if self._next_waiter() is None or self._handovers >= MOST_HANDOVERS or not self._turn_lasts():
             return False
         self._handovers += 1
@@ -137,8 +144,8 @@ class LocalHandoff:
     def end_turn(self) -> float:
         """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again.
 
-        That thread may be suspended, with a signal handler on top of it. And a call that is garbage collected
-        does not wake the next. For the keeper, with the session's lock held.
+        That thread may be suspended, with a signal handler on top of it. This also wakes the next waiter, which a call
+        that is garbage collected does not do. For the keeper, with the session's lock held.
         """
         if self._kept is not None and not self._turn_lasts():
             ticket, self._kept = self._kept, None

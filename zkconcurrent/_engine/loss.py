@@ -95,7 +95,7 @@ class JointLoss(ReportsOnce):
         holder: the object that has the joint hold, weakly: otherwise that object would never be garbage.
         tickets: the tickets of the holds, once all are held.
         given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
-        told: the joint hold is lost, and it is decided whether to report this.
+        told: the joint hold is lost, and `tell` has decided whether to report the loss.
     """
 
     def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
@@ -108,7 +108,10 @@ class JointLoss(ReportsOnce):
 
     @classmethod
     def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
-        """Return the holder's joint loss of these, each with the session that tells it; make it if there is none."""
+        """Return the holder's joint loss of these losses; make it if there is none.
+
+        Each loss comes with the session that tells it.
+        """
         parts = [loss for _, loss in losses]
         session = losses[0][0]
         with session.lock:
@@ -124,7 +127,7 @@ class JointLoss(ReportsOnce):
 
     @property
     def over(self) -> bool:
-        """Whether it is held no more, as one of its parts has ended, or its object."""
+        """Whether the joint hold has ended: one of its holds has ended, or its object is gone."""
         return self.holder() is None or any(part() is None for part in self.parts)
 
     @property
@@ -140,15 +143,21 @@ class JointLoss(ReportsOnce):
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
             self.report_soon(holder)
-        self.told = True  # only now: if that was interrupted, it is told again
+        # R2: after an interrupt before this, the loss is told again.
+        self.told = True
 
     def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
-        """Return `release()`, which gives up these tickets. It, or a later reply, may find that one was lost before."""
+        """Return `release()`, which gives up these tickets.
+
+        The release, or a later reply, may find that a ticket was lost before.
+        """
         if self.held:
             self.given_up = tickets
         try:
             return release()
-        finally:  # a ticket that is still held has more levels, and any other loss was reported
+        finally:
+            # Only tickets that this release has ended stay in the list. A ticket that is still held has more levels,
+            # and any other loss was reported.
             self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
 
 

@@ -20,7 +20,8 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._interior: dict[str, int] = {}  # how many primitives lie below a path
+        # How many primitives lie below each path.
+        self._interior: dict[str, int] = {}
 
     def open(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
         """Return the state of `path`, the same for every object made for it.
@@ -53,7 +54,8 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         state = make()
         state.part = part
         made = self.setdefault(path, state)
-        if made is not state:  # a signal handler has made one meanwhile
+        if made is not state:
+            # A signal handler has made the path's state meanwhile.
             return self.open(path, kind, make, part)
         for above in ancestors(path):
             self._interior[above] = self._interior.get(above, 0) + 1

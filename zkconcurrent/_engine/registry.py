@@ -34,8 +34,8 @@ class Registry:
         recently_left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
         trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if
             its watch was replaced.
-        left: the paths that no ticket awaits any more, and whose watch may be there; True if the tree may be watched.
-            `Watches` empties it.
+        left: the paths that no ticket awaits any more, and that may still have a watch on the server; True for a path
+            whose tree may be watched. `Watches` empties it.
     """
 
     def __init__(self, seed: str) -> None:
@@ -89,7 +89,8 @@ class Registry:
         if self.session is None:
             raise SessionExpired
         ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.lease)
-        begun.append(ticket)  # first: a call interrupted here must be able to discard it
+        # R1: a call that is interrupted after this can discard the ticket.
+        begun.append(ticket)
         self.tickets[ticket.prefix] = ticket
         return ticket
 
@@ -104,20 +105,23 @@ class Registry:
         if not ticket.lease.believed(now, ticket.doubted):
             return False
         ticket.become(State.HELD)
-        ticket.unreadable = False  # the heartbeat must notice if a hold's node is gone
+        # The heartbeat must notice if the node of a hold is gone, so it checks this node again.
+        ticket.unreadable = False
         return True
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard a ticket; return whether anything of it may still be on the server."""
-        self.stop_waiting(ticket)  # an interrupt may have kept its call from that
+        # An interrupt may have kept the call of the ticket from doing this.
+        self.stop_waiting(ticket)
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
         there = ticket.sent and (ticket.session == self.session or ticket.lasting)
-        # In this order: wherever an interrupt strikes, the node is accounted for.
+        # R1: in this order, `tickets` or `deletes` accounts for the node wherever an interrupt strikes.
         if there:
             self.deletes[ticket.prefix] = ticket
         ticket.become(State.DISCARDED)
-        self.tickets.pop(ticket.prefix, None)  # a signal handler may have taken a reply that did so
+        # A signal handler may have handled a reply that removed the ticket already.
+        self.tickets.pop(ticket.prefix, None)
         return there
 
     def created_in_wrong_session(self, ticket: Ticket, session: int | None) -> None:
@@ -126,7 +130,8 @@ class Registry:
         A create is sent in the session that is open then: one made just as its session ends may wait for the next.
         """
         self.discard(ticket)
-        ticket.session = session or 0  # its lease is of another session: it is never granted
+        # The lease stays that of another session, so the ticket is never granted.
+        ticket.session = session or 0
         if session is not None and session == self.session:
             self.deletes[ticket.prefix] = ticket
 
@@ -140,7 +145,8 @@ class Registry:
         self.recently_left.pop(ticket.path, None)
         self.recently_left[ticket.path] = None
         if len(self.recently_left) > MOST_LEFT:
-            self.recently_left.pop([*self.recently_left][0], None)  # noqa: RUF015 - in one step: a handler may add one
+            # R4: this copies the paths in one step, as a signal handler may add one.
+            self.recently_left.pop([*self.recently_left][0], None)  # noqa: RUF015
 
     def suspend_hold(self, ticket: Ticket) -> bool:
         """Turn a hold into a waiter: its node is being deleted, which is no loss; see `SuspendHold`."""
@@ -150,7 +156,8 @@ class Registry:
         return True
 
     def _lose(self, ticket: Ticket) -> None:
-        self.lost.append(ticket)  # first: if this is interrupted, whoever looks at a hold next finishes it
+        # R1: if an interrupt strikes after this, the next thread that checks a hold finishes the loss.
+        self.lost.append(ticket)
         self.finish_loss(ticket)
 
     def finish_loss(self, ticket: Ticket) -> None:
@@ -166,10 +173,12 @@ class Registry:
         if ticket.prefix not in self.tickets:
             return
         if ticket.state is State.HELD:
-            ticket.sent = False  # nothing is left to delete
-            self._lose(ticket)  # an operator has deleted it
+            # An operator has deleted the node: the hold is lost, and no node is left to delete.
+            ticket.sent = False
+            self._lose(ticket)
         else:
-            ticket.note_change()  # its recipe lists again, misses its node and queues anew
+            # The recipe lists again, misses its node and queues anew.
+            ticket.note_change()
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -182,7 +191,8 @@ class Registry:
 
     def stop_waiting(self, ticket: Ticket) -> None:
         """End what `start_waiting` began."""
-        spent = ticket.spent and len(ticket.awaits) == 1  # of several watches, one has fired
+        # Of several watches only one has fired, and the others are left on the server.
+        spent = ticket.spent and len(ticket.awaits) == 1
         for node in ticket.awaits:
             tickets = self._awaiting.get(node, set())
             tickets.discard(ticket)
@@ -213,7 +223,7 @@ class Registry:
             self.note_change(tree)
 
     def note_data_watch(self, node: str) -> None:
-        """Note that the data of a node are watched: before ZooKeeper 3.9, that ends the watch of its tree."""
+        """Note that the data of a node are watched: a server before ZooKeeper 3.9 then ends the watch of its tree."""
         if (changes := self.trees.get(node)) is not None:
             changes.append(node)
             self.note_change(node)

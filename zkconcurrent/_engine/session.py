@@ -45,8 +45,10 @@ from .watches import Watches
 log = logging.getLogger("zkconcurrent")
 
 ADOPT_INTERVAL = 0.01  # seconds
-UNSEEN = 4  # the part of a session timeout after which a connection that can't be adopted is reported
-HINT_AFTER = 0.9  # seconds; the keeper looks once a second, so it comes within two
+# A connection that can't be adopted is reported after the fourth part of a session timeout.
+UNSEEN = 4
+# The keeper looks once a second, so the hint comes within two seconds.
+HINT_AFTER = 0.9  # seconds
 EXIT_POLL_INTERVAL = 0.005  # seconds
 STOP_PATIENCE = 1.0  # seconds
 
@@ -115,16 +117,20 @@ class Session(ClientState):
         self.keeper = Keeper(self, self.do_due_work)
         self._suspect = False
         self._suspect_warned_at = -math.inf
-        self._shared_with_kazoo: set[str] = set()  # the paths that were warned of
-        self._unseen_since: float | None = None  # connected, and the session timeout is not known yet
-        self._tries_since: float | None = None  # never connected; infinity once that was logged
+        # The paths for which `_on_kazoo_node` has left a warning.
+        self._shared_with_kazoo: set[str] = set()
+        # When this first found the client connected, with a session timeout that can't be read; None if it is not so.
+        self._unseen_since: float | None = None
+        # When this first found that the client has never been connected; infinity once that was logged.
+        self._tries_since: float | None = None
         self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
 
     def start(self) -> Session:
         """Begin to watch over the client. A second call changes nothing."""
         client = self.link.client
-        client.add_listener(self._on_state)  # a set: added once
+        # kazoo keeps its listeners in a set, so a second call adds none.
+        client.add_listener(self._on_state)
         self.link.transport.on_close = self._on_close
         self.link.transport.on_change = self._on_change
         self.link.transport.on_data_watch = self._on_data_watch
@@ -151,7 +157,7 @@ class Session(ClientState):
             return session
         if session is None:
             check_interpreter()
-        # In one step: of two threads, or a thread and its signal handler, one makes it and either starts it.
+        # R4: of two threads, or of a thread and its signal handler, one makes the session, and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
 
@@ -229,7 +235,8 @@ class Session(ClientState):
 
     def _on_state(self, state: str) -> bool | None:
         if self.forked:
-            return True  # takes the listener off
+            # kazoo removes a listener that returns True.
+            return True
         if state == KazooState.CONNECTED:
             self._opened(self.link.opened())
         elif state == KazooState.LOST:
@@ -240,7 +247,8 @@ class Session(ClientState):
 
     def _on_close(self) -> None:
         """Note that the session is over, or will be in a moment, as it is being closed."""
-        self.link.ended()  # at once: other threads read it without the lock
+        # The lease ends at once, before the posted work is done: other threads read it without the lock.
+        self.link.ended()
         self.post(partial(self._ended, self.registry.lease))
 
     def _adopt(self) -> None:
@@ -276,7 +284,8 @@ class Session(ClientState):
 
     def _begin(self, lease: Lease) -> None:
         if self.link.session() not in (None, lease.session):
-            return  # it was adopted just as it ended
+            # The session was adopted just as it ended, and the client has another one by now.
+            return
         self.registry.opened(lease)
         self.heartbeat.reset()
         self.deletes.begin_anew()
@@ -284,7 +293,8 @@ class Session(ClientState):
 
     def _ended(self, lease: Lease) -> None:
         if self.registry.lease is not lease and not self.registry.lease.over:
-            return  # the next session has begun: a signal handler that interrupted this did that first
+            # The next session has begun: a signal handler that interrupted this thread has done that work first.
+            return
         self.registry.ended()
         self.deletes.begin_anew()
         self._tell_losses()
@@ -330,7 +340,9 @@ class Session(ClientState):
 
     def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
         """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""
-        with self.lock:  # both: a read from before the wait would pass for one made after it
+        # The lock covers both: an event that came between them could send the reads of `wake` before the wait, and
+        # these would pass for reads made after it.
+        with self.lock:
             self.registry.start_waiting(ticket, *nodes)
             ticket.wake = wake
 
@@ -360,7 +372,8 @@ class Session(ClientState):
         """End what `start_waiting` began; `wake` is called from now on."""
         with self.lock:
             ticket.wake = wake
-            self.registry.stop_waiting(ticket)  # last: it empties `awaits`
+            # Last, as it empties `ticket.awaits`: the waiting thread sees by that, without the lock, that all is done.
+            self.registry.stop_waiting(ticket)
 
     def grant(self, ticket: Ticket) -> bool:
         """Make the ticket a hold; see `Registry.grant`."""
@@ -369,7 +382,8 @@ class Session(ClientState):
             if not self.registry.grant(ticket, now):
                 return False
         if ticket.lease.end < now + ticket.lease.timeout / 2:
-            self.heartbeat.hurry()  # the proof of this grant is rather old
+            # The proof of this grant is rather old, so the heartbeat renews the lease at once.
+            self.heartbeat.hurry()
         return True
 
     def note_create_reply(
@@ -389,11 +403,13 @@ class Session(ClientState):
             ticket.queued_as(path.rpartition("/")[2], stat.czxid)
             created_in = stat.ephemeralOwner
         elif isinstance(failed, ConnectionLost) and not isinstance(failed, Busy):
-            created_in = self.registry.session  # if at all
+            # If the server has applied the create at all, it did so in the present session.
+            created_in = self.registry.session
             self.heartbeat.watch_for_late_create(ticket.path)
         else:
             if isinstance(failed, NoNode | NodeExists | BadVersion | NotEmpty | RefusedError | Busy):
-                ticket.sent = before  # the reply says that there is none
+                # The reply says that this request has made no node, but an earlier one may have made it.
+                ticket.sent = before
             return
         if created_in != ticket.session:
             self.registry.created_in_wrong_session(ticket, created_in)
@@ -431,14 +447,17 @@ class Session(ClientState):
             with self.lock:
                 try:
                     ticket = self.registry.lost[0]
-                except IndexError:  # another thread, or a handler that interrupted this one, has reported it
+                except IndexError:
+                    # Another thread, or a signal handler that interrupted this one, has reported the loss.
                     return
                 self.registry.finish_loss(ticket)
                 ticket.stopped = self.link.stopping
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
-                with suppress(ValueError):  # a handler that interrupted this thread has reported it
-                    self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
+                # R2: if an interrupt comes before this, the next caller reports the loss. R4: a signal handler that
+                # interrupted this thread may have removed the ticket.
+                with suppress(ValueError):
+                    self.registry.lost.remove(ticket)
             self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
 
     def discard(self, ticket: Ticket) -> bool:
@@ -463,7 +482,7 @@ class Session(ClientState):
         """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
 
-    # -- called by the keeper, and by whoever stands in for it ---------------------------------------------------------
+    # -- called by the keeper, or by a thread that stands in for it ----------------------------------------------------
 
     def do_due_work(self) -> float:
         """Do the work that is due, with the lock held; return the seconds until more is due."""
@@ -516,7 +535,8 @@ class Session(ClientState):
             with self.lock:
                 try:
                     left = self.dropped[0]
-                except IndexError:  # another thread, or a handler that interrupted this one, has done it
+                except IndexError:
+                    # Another thread, or a signal handler that interrupted this one, has discarded the tickets.
                     return
                 for ticket in left.tickets:
                     self.discard(ticket)
@@ -525,8 +545,10 @@ class Session(ClientState):
                     handoff.wake_next()
                 with suppress(IndexError):
                     self.directory.closed(left.paths.pop())
-                with suppress(ValueError):  # a handler that interrupted this thread has done it
-                    self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
+                # R2: if an interrupt comes before this, the next caller discards the tickets. R4: a signal handler that
+                # interrupted this thread may have removed the entry.
+                with suppress(ValueError):
+                    self.dropped.remove(left)
 
     def abandon_all(self) -> Callable[[float], None]:
         """Delete all nodes of this client, at the interpreter's exit; return a function that waits for the deletes.
@@ -542,7 +564,7 @@ class Session(ClientState):
                 self.discard(ticket)
 
         def wait(until: float) -> None:
-            # Not by the wake of a delete: that may be for a thread that releases just now.
+            # This polls: the wake of a delete may belong to a thread that is releasing at this moment.
             while (self.keeper.to_start or (self._deletes and self.link.connected)) and self.now() < until:
                 self.run_posted()
                 self.link.handler.sleep_func(EXIT_POLL_INTERVAL)

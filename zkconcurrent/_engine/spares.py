@@ -1,6 +1,6 @@
 """Spare receipts: the nodes that a client's earlier objects have left for its later objects, until they are deleted.
 
-A program that makes an object for each use needs one receipt for each path, not one for each use: see `_settling`. A
+A program that makes an object for each use needs one receipt for each path, not one for each use: see `settling.py`. A
 receipt that no later object takes within a minute is deleted, and so is the oldest of more than a thousand. So a
 program that uses each path once leaves no receipts behind, however many paths it uses.
 """
@@ -17,19 +17,20 @@ from .client_state import ClientState
 
 SPARES = 1_000
 SPARE_FOR = 60.0  # seconds
-TOGETHER = 100  # deleted in one flight: a heartbeat's reply comes behind it, and its lease may not wait
+# At most so many deletes are under way. A heartbeat's reply comes behind theirs, and the lease can't wait for long.
+TOGETHER = 100
 
 Spare = tuple[str, int]
-"""A receipt's node, and the version in which the next `multi` writes it."""
+"""The path of a receipt's node, and the version of the node, which the next `multi` there must name."""
 
 
 class Spares:
     """The spare receipts of one client. All methods are called with the session's lock held.
 
     Attributes:
-        left: the receipts that no object uses, the last one left at the end. Finalizers add to it, and objects take
-            from it, at any time and without the lock: by single steps alone.
-        leaving: when the delete of each receipt that is to go was sent; before it is sent, minus infinity.
+        left: the receipts that no object uses, in the order in which objects left them. Finalizers add to it, and
+            objects take from it, at any time and without the lock, by single steps (R4).
+        leaving: when this client sent the delete of each receipt that is to go; minus infinity before it is sent.
     """
 
     def __init__(self, client: ClientState) -> None:
@@ -59,7 +60,8 @@ class Spares:
         self._send(now)
 
     def _give_up(self, spare: Spare) -> None:
-        with suppress(ValueError):  # an object has just taken it
+        # R4: an object may have taken the receipt just now, which `remove` reports.
+        with suppress(ValueError):
             self.left.remove(spare)
             self.leaving[spare] = -math.inf
 

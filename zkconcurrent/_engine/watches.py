@@ -21,7 +21,8 @@ from .._kazoo.watches import RemovalWithdrawn, Watcher
 from .client_state import ClientState
 
 LINGER = 2.0  # seconds, at least
-MOST_LINGERING = 1_000  # paths: if there are more, none lingers
+# If more paths than these are left, none lingers.
+MOST_LINGERING = 1_000
 TOGETHER = 100  # paths
 
 
@@ -36,8 +37,10 @@ class Watches:
     def __init__(self, client: ClientState, watcher: Watcher) -> None:
         self._client = client
         self._watcher = watcher
-        self._idle: dict[str, bool] = {}  # the paths that linger, as in `Registry.left`
-        self._due: dict[str, bool] = {}  # those whose watches are to be removed
+        # The paths that linger, as in `Registry.left`.
+        self._idle: dict[str, bool] = {}
+        # The paths whose watches are to be removed, also as in `Registry.left`.
+        self._due: dict[str, bool] = {}
         self._looked_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()
 
@@ -58,20 +61,24 @@ class Watches:
             self._idle, registry.left = registry.left, {}
         if (self._unanswered and now < self._sent_at + self._client.timeout) or not link.can_remove_watches:
             return
-        self._unanswered.clear()  # their replies were lost inside kazoo
+        # The replies to these removals were lost inside kazoo.
+        self._unanswered.clear()
         self._sent_at = now
         for path in list(islice(self._due, MOST_LINGERING)):
             if len(self._unanswered) >= TOGETHER:
-                return  # the last reply wakes the keeper
+                # The last reply wakes the keeper, which sends the next ones.
+                return
             self._remove(path, tree=self._due.pop(path))
-        if self._due and not self._unanswered:  # none of these had a watch any more
+        # None of these paths had a watch any more, so no reply will wake the keeper for the others.
+        if self._due and not self._unanswered:
             self._client.wake_keeper()
 
     def _remove(self, path: str, *, tree: bool) -> None:
         link, registry = self._client.link, self._client.registry
         tree = tree and path not in registry.trees
         for later in (registry.left, self._idle):
-            if path in later:  # it was in use since, and its turn comes
+            if path in later:
+                # A call has used the path since; the watch is removed after it has lingered again.
                 later[path] = tree or later[path]
                 return
         if registry.is_awaited(path):
@@ -98,6 +105,6 @@ class Watches:
         return reply
 
     def _leave(self, path: str, tree: bool) -> None:
-        """Look again later."""
+        """Leave a watch for now, and look at its path again later."""
         left = self._client.registry.left
         left[path] = tree or left.get(path, False)

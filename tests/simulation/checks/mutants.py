@@ -140,7 +140,7 @@ MUTANTS = [
     bug(
         "found: a create that may have slipped into the next session is not looked for there",
         "_engine.session:Session.note_create_reply",
-        "created_in = self.registry.session  # if at all",
+        "created_in = self.registry.session",
         "created_in = ticket.session",
         # Either of the two finds it.
         ("_engine.session:Session.note_create_reply", "self.heartbeat.watch_for_late_create(ticket.path)", "pass"),
@@ -217,8 +217,8 @@ MUTANTS = [
     bug(
         "a queued node that is deleted is not missed",
         "_engine.registry:Registry.mark_missing",
-        "ticket.note_change()  # its",
-        "pass  # its",
+        "ticket.note_change()",
+        "pass",
     ),
     # Local hand-over, without each of its conditions.
     bug(
@@ -279,8 +279,8 @@ MUTANTS = [
     bug(
         "a held node that is deleted is not missed",
         "_engine.registry:Registry.mark_missing",
-        "self._lose(ticket)  # an operator",
-        "pass  # an operator",
+        "self._lose(ticket)",
+        "pass",
     ),
     bug(
         "holds survive their session",
