@@ -55,7 +55,7 @@ class Member:
         data: the content of that node.
         clock: a function that returns the time, in seconds.
         patience: how long to wait for an id that another member has, in seconds.
-        wanted: the client wants to be a member; once this is False, the node is to be deleted.
+        wanted: the client wants to be a member; once this is False, the node must be deleted.
         ticket: the node's ticket, while the node exists as far as is known.
         doubt: a create was sent, and it is unknown whether it was applied.
         sessions: the sessions in which a create was sent.

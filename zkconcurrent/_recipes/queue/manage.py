@@ -225,7 +225,7 @@ def destroy(view: QueueView) -> Recipe[Users]:
 
 
 def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str]) -> Recipe[bool]:
-    """Delete the folders that show who uses the queue, together with our own members; False: look again.
+    """Delete the folders that show which clients use the queue, with our own members; False: look again.
 
     Args:
         at: the queue.
