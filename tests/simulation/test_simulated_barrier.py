@@ -54,7 +54,7 @@ MUTANTS = [
     _one(
         "a trip whose answer was lost is taken for done",
         "_release",
-        "yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not\n        return None",
+        "yield Sync(view.path, ticket)\n        return None",
         "return party.number",
     ),
     _one("a time-out that ignores the trip", "_break", "return (yield from _outcome(party))", "return None"),
@@ -158,8 +158,8 @@ MUTANTS = [
     _one(
         "the next in line does not watch over the others",
         "_wait",
-        "watching = False  # another party may be the first",
-        "pass",
+        "watching = False\n        if party.is_last:",
+        "pass\n        if party.is_last:",
     ),
     _one(
         "a party that came late does not see that it got a seat",

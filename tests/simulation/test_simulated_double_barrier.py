@@ -81,7 +81,7 @@ MUTANTS = [
         LEAVE,
         "if wait and others and sight.open",
         "if False and others and sight.open",
-        (LEAVE, "if others:  # the first", "if False:  # the first"),
+        (LEAVE, "if others:", "if False:"),
     ),
     bug(
         "two that leave at once leave the barrier's end to each other",

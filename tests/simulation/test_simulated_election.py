@@ -85,8 +85,8 @@ MUTANTS = [
     bug(
         "a publication whose answer was lost is given up",
         PUBLISH,
-        "pass  # it is unknown whether it was written: look",
-        "return",
+        "pass\n    except Requeue:",
+        "return\n    except Requeue:",
     ),
     bug(
         "a publication that another version refuses is given up",

@@ -79,7 +79,7 @@ MUTANTS = [
         ACQUIRE,
         "sight = yield from look(at, ticket, seen=seen)",
         "sight = (yield from look(at, ticket, seen=seen))._replace(leases=sight.leases)",
-        (ACQUIRE, "del sight  # while n wait, they would keep n listings of n names", "pass"),
+        (ACQUIRE, "del sight  # as in `lock.acquire`", "pass"),
         (ACQUIRE, "del sight\n                    out, node", "out, node"),
     ),
     bug(
@@ -176,7 +176,7 @@ RESIZE_MUTANTS = [
         ACQUIRE,
         "sight = yield from look(at, ticket, seen=seen)",
         "sight = (yield from look(at, ticket, seen=seen))._replace(size=sight.size)",
-        (ACQUIRE, "del sight  # while n wait, they would keep n listings of n names", "pass"),
+        (ACQUIRE, "del sight  # as in `lock.acquire`", "pass"),
         (ACQUIRE, "del sight\n                    out, node", "out, node"),
     ),
     bug("added permits come on top of the new number", RESIZE, "permits - count(added)", "permits"),

@@ -58,7 +58,8 @@ ROLE = "party-"
 REMEMBERED = 100
 BATCH = 1000  # deletes sent together
 MOST = 10_000  # parties
-LARGEST = 990_000  # bytes of the checks in a trip; the whole request stays below `Client.max_request`
+# The checks in a trip take at most this many bytes, so the whole request stays below `Client.max_request`.
+LARGEST = 990_000
 _GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
 _SEATS_FIELDS = {"seats", "gone"}
@@ -139,8 +140,8 @@ class ArrivalIndexes:
     """The parties that complete a generation, by arrival index: the content of the generation's node.
 
     The party with the number n has seat n. If a party withdraws, its seat goes to the party with the lowest number that
-    had no seat; that party may be yet to arrive. So a party keeps its seat until it withdraws, and a list that is too
-    old shows the same seat. A party without a seat waits for the next generation.
+    had no seat; that party may arrive later. So a party keeps its seat until it withdraws: content that is out of date
+    may lack a party's seat, but never shows another one. A party without a seat waits for the next generation.
 
     Attributes:
         parties: the number of seats.
@@ -158,7 +159,8 @@ class ArrivalIndexes:
         self.gone = frozenset(gone)
         self.version = version
         self._seats = {number: seat for seat, number in self.passed.items()}
-        self.top = max([parties - 1, *self._seats])  # the number that completes the generation
+        # The generation is complete once the party with this number has arrived.
+        self.top = max([parties - 1, *self._seats])
 
     @classmethod
     def read(cls, path: str, parties: int, node: Node) -> ArrivalIndexes:
@@ -257,7 +259,8 @@ class View:
         """Record the state, and the line of the parties if that is known, with the highest number seen so far."""
         self.notes += 1
         self._show(state)
-        if line and highest >= self.highest:  # otherwise a query has seen the parties later
+        # A lower number means that a query has looked at the parties later.
+        if line and highest >= self.highest:
             self.waiting, self.highest = min(len(line), self.parties), highest
 
     def keep(self, state: BarrierContent, line: Collection[int] | None, notes: int) -> None:
@@ -276,7 +279,7 @@ class View:
         self.state = state
 
     def _is_of(self, state: BarrierContent) -> bool:
-        """Return whether a state is of the generation that was last seen, which goes on."""
+        """Return whether a state is of the generation that was last seen, and neither state is broken."""
         seen = self.state
         return (
             seen is not None
@@ -298,8 +301,8 @@ class Party:
         late: its deadline has passed.
         struck: the error that has interrupted or cancelled its wait.
         line: the nodes of its generation that the party watches, by number.
-        trusts_first: it has seen all parties before it there, and has left it to the first to watch them: `line` has
-            only that one.
+        trusts_first: it has seen the nodes of all parties before it, and relies on the first party to watch them;
+            `line` then has the first party only.
         highest: the highest number that the party has seen.
         seats: the seats of its generation, as the party last read them.
     """
@@ -349,7 +352,7 @@ class Party:
         return self.acts and self.is_last and self.goes_on and self.state.acting
 
     def others_decide(self) -> bool:
-        """Return whether its generation is complete, and the last party, another one, acts or is about to trip."""
+        """Return whether its generation is complete, and the last party, which is another, acts or is about to trip."""
         came_too_late = self.ticket.name is not None and self.seat is None
         return came_too_late or (self.state.acting and not self.is_last)
 
@@ -362,7 +365,7 @@ class Party:
         """Record what was read of the state's node; return whether the party's generation is still open.
 
         The barrier may have been destroyed, and made anew with the same generation and version. The party belongs to
-        the one in which its node was made, which may be newer than the one that it had read.
+        the barrier in which its node was made, which may be newer than the barrier that it had read.
         """
         state = self.view.see(node)
         came = self.ticket.name is not None
@@ -388,7 +391,7 @@ class Party:
         return self.trusts_first or all(there)
 
     def trust_first(self) -> str:
-        """Leave it to the first party to watch all nodes, and return its name: n parties would keep n lists of n."""
+        """Rely on the first party to watch all nodes; return its name. Otherwise n parties would keep n lists of n."""
         first = min(self.line)
         self.line, self.trusts_first = {first: self.line[first]}, True
         return self.line[first]
@@ -413,7 +416,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
 
     Args:
         view: the barrier.
-        data: that of the party's node.
+        data: the content of the party's node.
         acts: the party has an action to run if it arrives last.
 
     Returns:
@@ -430,13 +433,16 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts)
         except DeadlinePassed:
             if party is None:
-                raise  # no server has answered
+                # No server has answered, so there is no party yet.
+                raise
             party.late = True
             return party
         try:
             return (yield from _to_the_end(party, _enter(party, data)))
         except Requeue:
-            party.ticket.sent = False  # what was sent does not count
+            # This attempt has put the party into no generation. If the deadline passes before the next attempt, `leave`
+            # must not count the party as one that may have arrived.
+            party.ticket.sent = False
 
 
 def finish(party: Party) -> Recipe[int | Party | None]:
@@ -462,8 +468,8 @@ def outlast(party: Party) -> Recipe[int | Party | None]:
 def withdraw(party: Party) -> Recipe[None]:
     """Leave the barrier, which keeps filling: the party's wait was cancelled.
 
-    If the generation is over, or its action runs, the party stays counted. One that died before breaks the barrier, as
-    any missing party does.
+    If the generation is over, or its action runs, the party stays counted. A party that died before it could withdraw
+    breaks the barrier, as any missing party does.
     """
     view, ticket = party.view, party.ticket
     try:
@@ -480,7 +486,8 @@ def withdraw(party: Party) -> Recipe[None]:
                 break
             party.see_seats(there)
             seats = party.seats.withdraw(party.number, acting=party.state.acting)
-            with suppress(NoNode, BadVersion, ConnectionLost):  # the next read shows whether it was done, or why not
+            # If this fails, the next read shows whether the party has withdrawn, or why not.
+            with suppress(NoNode, BadVersion, ConnectionLost):
                 yield Multi(
                     ticket,
                     (
@@ -522,9 +529,11 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         raise
     except GeneratorExit:
         raise
-    except BaseException as error:  # others may have counted the party: a mere delete could come after their trip
+    except BaseException as error:
         if not party.ticket.sent:
             raise
+        # Other parties may have counted this one, and a mere delete of its node could come after their trip. So the
+        # caller must `leave` or `withdraw`.
         party.struck = error
         return party
 
@@ -537,14 +546,16 @@ def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
         _, names = yield Multi(ticket, (unchanged, CreateEphemeral(ticket, ROLE, data))), Children(ticket.path, ticket)
     except (NoNode, BadVersion) as refusal:
         yield MarkDeleted(ticket)
-        if isinstance(refusal, NoNode):  # the first of its generation
-            with suppress(NoNode):  # the barrier itself is gone
+        # A missing parent means that this party is the first of its generation, and makes the generation's node.
+        if isinstance(refusal, NoNode):
+            # If the node's parent is missing, too, the barrier itself is gone: the next attempt makes it.
+            with suppress(NoNode):
                 yield CreatePersistent(ticket.path, b"")
         raise Requeue from None
     except ConnectionLost:
         names = yield from find(ticket)
     party.note_line(names)
-    del names  # as in `queue.acquire`
+    del names  # as in `lock.acquire`
     if party.number == 0:
         yield from _tidy_up(party)
     return (yield from _wait(party))
@@ -576,9 +587,11 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
     while True:
         if not party.misses_nobody():
             yield from _look_around(party)
-            if not party.misses_nobody():  # a party has arrived and left
+            if not party.misses_nobody():
+                # A party has arrived, and has left without withdrawing.
                 return (yield from _break(party))
-            watching = False  # another party may be the first
+            # Another party may be the first now, so the watch may be on a node that is gone.
+            watching = False
         if party.is_last:
             outcome = yield from _release(party)
             if outcome is not None:
@@ -602,7 +615,11 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
 
 
 def _look_around(party: Party) -> Recipe[None]:
-    """Read which parties are there and, only then, which have withdrawn: that is noted as their nodes go."""
+    """Read which parties are there and, only then, which have withdrawn.
+
+    The `multi` that deletes a party's node also notes the withdrawal. So if the first read misses a party that has
+    withdrawn, the second read shows that.
+    """
     ticket = party.ticket
     names, there = yield Children(ticket.path, ticket), Get(ticket.path, ticket)
     party.note_line(names)
@@ -610,11 +627,13 @@ def _look_around(party: Party) -> Recipe[None]:
 
 
 def _outcome(party: Party) -> Recipe[int | None]:
-    """Return `Party.outcome()`, for which a party without a seat looks whether it got one before the end."""
+    """Return `Party.outcome()`. A party without a seat first looks whether it got one before the generation ended."""
     if party.ticket.sent and not party.counts:
         there = yield Get(party.ticket.path)
         if there is None:
-            return None  # gone, as our node no longer keeps it: the outcome is unknown
+            # Another client has deleted the generation's node, which our own node no longer keeps there. So the outcome
+            # is unknown.
+            return None
         party.see_seats(there)
     return party.outcome()
 
@@ -631,22 +650,26 @@ def _release(party: Party) -> Recipe[int | Party | None]:
     """Trip the barrier, or mark it as acting, while all parties are there; None if that was not done."""
     view, ticket = party.view, party.ticket
     if party.acts and party.state.acting:
-        return party  # the reply to our write was lost
+        # The reply to our own write was lost: the party must run its action now.
+        return party
     changed = party.state.act() if party.acts else party.state.trip()
     there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())
     try:
         yield (
             Multi(ticket, (*there, SetNode(view.path, changed.data, party.state.version))),
-            CreatePersistent(view.generation(party.generation + 1), b""),  # saves its first party two round trips
+            # This saves the next generation's first party two round trips.
+            CreatePersistent(view.generation(party.generation + 1), b""),
         )
     except (NoNode, BadVersion, ConnectionLost):
-        yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not
+        # The caller's next read shows whether the write was done, or why not.
+        yield Sync(view.path, ticket)
         return None
     except RefusedError:
         _, node = yield Sync(view.path, ticket), Get(view.path, ticket)
         if party.see(node) and not party.is_to_act:
             raise
-        return None  # it was done: no more than the next generation's node was refused
+        # The trip was done; the server has refused the next generation's node only.
+        return None
     party.state = changed
     view.note(changed)
     return party if party.acts else party.seat
@@ -665,7 +688,8 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     """
     view, ticket = party.view, party.ticket
     if ticket.sent and ticket.name is None:
-        with suppress(Requeue):  # not created, or gone with its session
+        # If the node is not found, it was not created, or is gone with its session.
+        with suppress(Requeue):
             yield from find(ticket)
     if patient or lost:
         _, node = yield Sync(view.path), Get(view.path)
@@ -683,7 +707,8 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     except Requeue:
         if not party.late:
             raise
-        yield from abort(view, late=True)  # it would have joined the next
+        # The party would have joined the next generation, but its deadline has passed. So it breaks that one.
+        yield from abort(view, late=True)
         return None
 
 
@@ -696,13 +721,14 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
         if not party.others_decide():
             return party
         decides = party.seats.top in _line(names)
-        del names  # as in `queue.acquire`
+        del names  # as in `lock.acquire`
         if decides:
             with suppress(DeadlinePassed):
                 yield Wait(party.ticket)
             return party
         again = yield Get(path)
-        if again is not None and again.version != party.seats.version:  # it has withdrawn
+        if again is not None and again.version != party.seats.version:
+            # The seats have changed, so the last party may have withdrawn.
             return party
     return (yield from _break(party))
 
@@ -740,7 +766,8 @@ def abort(view: View, late: bool = False) -> Recipe[None]:
     while True:
         state = yield from look(view)
         begun = begun or state
-        # Broken, and perhaps reset since: by our own write, or by one that makes ours moot.
+        # The generation is broken, and perhaps the barrier was reset since. Our own write did that, or another
+        # client's, which leaves ours nothing to do.
         if state.broken or begun.generation in state.failed or (late and state.acting):
             return
         begun = state
@@ -751,7 +778,8 @@ def abort(view: View, late: bool = False) -> Recipe[None]:
 def reset(view: View) -> Recipe[None]:
     """Fail the current generation, whose waiting parties leave, and begin the next."""
     begun = state = yield from look(view)
-    # Once that generation is over its waiters have left: by our own write, or by one that makes ours moot.
+    # Once that generation is over, its waiters leave. Our own write ended it, or another client's, which leaves ours
+    # nothing to do.
     while (state.generation, state.born) == (begun.generation, begun.born):
         if (yield from _write(view, state, state.reset())):
             return
@@ -759,7 +787,7 @@ def reset(view: View) -> Recipe[None]:
 
 
 def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
-    """Change the state if it has not changed; False if it was not done, or is unknown: read the state again."""
+    """Write the state unless another party has; False if that is so, or unknown: the caller reads the state again."""
     with suppress(ConnectionLost):
         if (yield SetNode(view.path, changed.data, state.version)):
             view.note(changed)
@@ -768,7 +796,7 @@ def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe
 
 
 def destroy(view: View) -> Recipe[Users]:
-    """Remove the barrier; return no node if it is gone. It stays while a party is there, whose node is returned.
+    """Remove the barrier, unless parties are there; return the nodes of these parties.
 
     Raises:
         ForeignNodeError: the path has other nodes; they are left alone.
@@ -793,7 +821,8 @@ def destroy(view: View) -> Recipe[Users]:
             if using := [each for found in inside for each in found]:
                 return using
         except BadVersion:
-            pass  # another client used it meanwhile
+            # Another client has used the barrier meanwhile: look again.
+            pass
 
 
 def most_parties(path: str) -> int:

@@ -43,8 +43,8 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
 
     The call returns only once it is known whether the write was applied. The write deletes the lock's node, so it
     applies at most once; after a lost reply, that node shows whether the write was applied. If it was, `held` is
-    released. Otherwise its state shows the outcome: still a hold, or lost, or to be discarded (the session is over, or
-    an error is raised).
+    released. Otherwise the state of `held` shows the outcome: it is still a hold, or lost, or to be discarded (the
+    session is over, or an error is raised).
 
     Args:
         held: the lock's ticket.
@@ -58,7 +58,8 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
     in_doubt = False
     lacking: Lacking = ()
     try:
-        if not (yield SuspendHold(held)):  # from here on a missing lock node is no loss
+        # From here on, the session does not take a missing lock node for a loss.
+        if not (yield SuspendHold(held)):
             yield Discard(ticket)
             return None
         while True:
@@ -66,7 +67,8 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
             try:
                 yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))
                 return ticket
-            except (NoNode, NodeExists):  # the waiters' parent, or the lock's node; or another client made the parent
+            except (NoNode, NodeExists):
+                # The waiters' parent is missing, or the lock's node; or another client has just made the parent.
                 unmade = True
             except ConnectionLost:
                 in_doubt = True

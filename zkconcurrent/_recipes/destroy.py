@@ -54,7 +54,7 @@ def there(paths: Sequence[str]) -> Recipe[Users]:
 
 
 def named(found: Users) -> str:
-    """Return the words of an error for the clients that these nodes belong to: each thread, process and host."""
+    """Return how an error message names the clients of these nodes: by thread, process and host."""
     words = [_name(path, node) for path, node in found[:NAMED]]
     more = len(found) - len(words)
     return ", ".join([*words, f"and {more:,} more"] if more else words)
@@ -64,7 +64,8 @@ def _name(path: str, node: Node) -> str:
     try:
         said = json.loads(node.data)
         return f"thread {said['thread']!r} of process {said['pid']} on host {said['host']!r} ({path})"
-    except MALFORMED:  # another program's, such as one on Curator
+    except MALFORMED:
+        # Another program has made the node, such as one on Curator.
         return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
 
 
@@ -99,7 +100,8 @@ def destroy(
             if room is not None and room.data:
                 raise _foreign(path, f"the node {folder!r} has data, {room.data[:100]!r}")
         using = [each for found in (yield from users(path, folders)) for each in found] if folders else []
-        if using or node is None or node.czxid != (made or node.czxid):  # a node made since is not ours to destroy
+        # A node that was made since is not ours to destroy.
+        if using or node is None or node.czxid != (made or node.czxid):
             return using
         made = node.czxid
         if folders:
@@ -110,10 +112,11 @@ def destroy(
             while len(left) > most:
                 yield Multi(ticket, (Check(path, node.version), *left[:most]))
                 del left[:most]
-            # Only in the version that was checked: what was written since may be of another kind.
+            # The delete names the version that was checked: data that was written since may be of another kind.
             yield Multi(ticket, (*left, Delete(path, version=node.version), *map(Delete, folders)))
         except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
-            yield Discard(ticket)  # changed meanwhile, or unknown: look again
+            # The nodes have changed meanwhile, or the outcome is unknown: look again.
+            yield Discard(ticket)
             paths = [each.path for each in left[:most]] if isinstance(error, NotEmpty) else []
             if (found := (yield from with_child(paths))) is not None:
                 raise _foreign(path, f"the node's child {found[0]!r} has children") from None

@@ -62,10 +62,10 @@ def read(name: str, node: Node) -> Detached | None:
 
 
 def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, Node | None, Sequence[str]]]:
-    """Return the first in the queue with its content, and the listing that shows it; of an empty queue, neither.
+    """Return the name and the node of the first in the queue, None if there is none, and the listing that shows it.
 
-    A node that is gone as it is read may have been replaced, by one of the same number. Then the hold goes on, so the
-    queue is listed again. If no node has that number, its contender has left the queue: the content is None.
+    A node that is gone when it is read may have been replaced by one with the same number. Then the hold goes on, so
+    the queue is listed again. If no node has that number, its contender has left the queue: the node is None.
     """
     while True:
         name = min(names, key=MUTEX.key, default=None)
@@ -143,7 +143,7 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
                 if held is not None or not wait:
                     yield Discard(ticket)
                     return held
-                names = ()  # as in `queue.acquire`
+                names = ()  # as in `lock.acquire`
                 found = yield WaitGone(ticket, ahead[0], (listing,))
                 (names,) = found or [(yield listing)]
                 del found
@@ -158,8 +158,8 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
 def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detached]:
     """Put a persistent node in the place of the ticket's, which is the first in the queue.
 
-    It has the ticket's number. So a waiter behind the ticket then finds it, and no other contender can have got in. It
-    is made together with the ticket's delete: so it can't be made in a later session, nor twice.
+    It has the ticket's number. So a waiter behind the ticket then finds it, and no other contender can have got in. One
+    `multi` makes it and deletes the ticket's node. So it can't be made in a later session, nor twice.
 
     Until the hold is known to be the owner's, the node belongs to a second ticket: if the call ends before, by its
     deadline or an interrupt, the node is deleted as a ticket's is.
@@ -183,8 +183,8 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
             yield Multi(left, (Delete(ticket.node, ticket), detached), awaits_reply_past_deadline=True)
             break
         except NoNode:
-            # The first request may have been applied since the look: a leader need not show what the same session has
-            # sent it by way of a follower.
+            # The first request may have been applied after the look: if it went by way of a follower, the leader may
+            # have answered the look without it.
             if in_doubt and (yield Get(node)) is not None:
                 break
             yield Discard(left)
@@ -193,7 +193,8 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
             break
         except RefusedError:
             if not in_doubt:
-                yield MarkDeleted(left)  # it has made no node that would be to delete
+                # The server has refused the request, so there is no node to delete.
+                yield MarkDeleted(left)
             raise
         except (ConnectionLost, Requeue) as error:
             in_doubt = True
@@ -230,7 +231,8 @@ def release(path: str, owner: str, held: Detached | None, in_doubt: bool) -> Rec
         there, _ = yield from held_by(path, names, owner)
         if there is None or there.token != held.token:
             return in_doubt
-        held = there  # another acquire of the owner has made a new node
+        # Another acquire of the owner has put a new node in the place of the old one.
+        held = there
     return True
 
 
@@ -250,4 +252,5 @@ def force_release(path: str, token: int) -> Recipe[bool | None]:
         deleted = yield Delete(f"{path}/{name}")
         if deleted:
             return True
-        in_doubt = in_doubt or deleted is None  # gone meanwhile; or the owner has made a new node
+        # If there was nothing to delete, the hold has ended meanwhile, or the owner has made a new node: look again.
+        in_doubt = in_doubt or deleted is None

@@ -102,7 +102,7 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
                     sight = yield from _open(ticket, sight)
                     continue
                 if watched:
-                    del sight  # as in `queue.acquire`
+                    del sight  # as in `lock.acquire`
                     yield Wait(ticket)
                 sight = BarrierSnapshot.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
                 watched = True
@@ -113,7 +113,9 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
             return ticket, False, None
         except (ZkConcurrentError, GeneratorExit):
             raise
-        except BaseException as error:  # others may have counted the party: a mere delete would not show that
+        except BaseException as error:
+            # Other parties may have counted this one, and a mere delete of its node would not show that. So the caller
+            # must `withdraw`.
             return ticket, False, error
 
 
@@ -125,7 +127,9 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     while True:
         try:
             _, node, names = yield create, Get(path, ticket), Children(path, ticket)
-        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
+        except (NoNode, NodeExists):
+            # The barrier was never used, or it was reaped while idle; or another client has just made the missing
+            # nodes.
             create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
             continue
         except ConnectionLost:
@@ -179,7 +183,8 @@ def _close_if_left_open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[Barrie
                     return sight
                 yield Multi(ticket, close)
             except (NoNode, BadVersion, ConnectionLost):
-                pass  # changed meanwhile, or unknown
+                # The barrier has changed meanwhile, or the outcome is unknown: look again.
+                pass
             except NotEmpty:
                 raise _crowded(path) from None
         sight = yield from _look(ticket)
@@ -192,7 +197,8 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
     If that is unknown at the deadline, the node is deleted, and others may count the party as one that has left.
     """
     try:
-        if ticket.sent and ticket.name is None:  # no reply to the create has come yet
+        if ticket.sent and ticket.name is None:
+            # No reply to the create has come yet, so the node may exist.
             yield from find(ticket)
         while ticket.name is not None:
             sight = yield from _close_if_left_open(ticket, (yield from _look(ticket)))
@@ -202,7 +208,8 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
                 yield Multi(ticket, (SetNode(ticket.path, sight.data, sight.version), Delete(ticket.node, ticket)))
                 return False
             except (NoNode, BadVersion, ConnectionLost):
-                pass  # changed meanwhile, or unknown
+                # The barrier has changed meanwhile, or the outcome is unknown: look again.
+                pass
     except (Requeue, DeadlinePassed):
         pass
     yield Discard(ticket)
@@ -225,35 +232,39 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
     try:
         while True:
             others = set(sight.parties) - {ticket.name}
-            # While our node and `ready` are there, all others are inside, too: those of the next time can't be let in.
+            # While our node and `ready` are there, all others are inside, too: no party of a next round can be let in.
             if wait and others and sight.open and min(sight.parties) == ticket.name:
                 yield from _outwait(ticket, max(others))
             else:
                 duty: list[Part]
-                if others:  # the first of them is there to remove `ready`
+                if others:
+                    # The check makes sure that the first of them is there, which will remove `ready`.
                     duty = [Check(f"{path}/{min(others)}")]
                 elif sight.open:
                     duty = [SetNode(path, sight.data, sight.version), Delete(f"{path}/{READY}")]
-                else:  # unless another party has just made it again
+                else:
+                    # The check fails if another party has just made `ready` again.
                     duty = [Check(path, sight.version)]
                 try:
                     yield Multi(ticket, (*duty, Delete(ticket.node, ticket)))
                     break
                 except (NoNode, BadVersion, ConnectionLost):
-                    pass  # changed meanwhile, or unknown
+                    # The barrier has changed meanwhile, or the outcome is unknown: look again.
+                    pass
                 except NotEmpty:
                     raise _crowded(path) from None
             sight = yield from _look(ticket)
     except Requeue:
-        yield Discard(ticket)  # our node is gone, as it was to be
+        # Our node is gone, as this call wanted.
+        yield Discard(ticket)
     return (yield from _outlast(path, others, wait=wait))
 
 
 def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
-    """Wait until the other parties have left: for the first, which leaves last, unless it died.
+    """Wait until the other parties have left: wait for the first of them, which leaves last unless it has died.
 
-    The parties of newer Curators remove `ready` although one party is left, which may not have seen it: then it is made
-    again. All parties that this one waits for were there when `ready` was.
+    A party of a newer Curator removes `ready` although one party is left, which may not have seen it. Then this party
+    makes `ready` again. All parties that this one waits for were there when `ready` was.
     """
     shared = any(ROLE not in name for name in others)
     while others:
@@ -283,7 +294,8 @@ def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
     left = sorted(set(others).intersection(names))
     if node is not None and left and READY not in names:
         decide = SetNode(path, node.data, node.version)
-        with suppress(NodeExists, BadVersion, ConnectionLost):  # changed meanwhile, or unknown: the caller looks again
+        # If the barrier has changed meanwhile, or the outcome is unknown, the caller looks again.
+        with suppress(NodeExists, BadVersion, ConnectionLost):
             yield Multi(ticket, (Check(f"{path}/{left[0]}"), decide, Create(f"{path}/{READY}", b"")))
 
 
@@ -293,7 +305,7 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
     With `lists`, the wait also ends when any node comes or goes, or if `ready` is missing.
 
     Raises:
-        ForeignNodeError: it is no party.
+        ForeignNodeError: the node is no party's.
     """
     get, listing = Get(f"{ticket.path}/{name}", ticket), Children(ticket.path, ticket)
     node, *listed = yield Watch(ticket, (get, listing) if lists else (get,))
@@ -301,7 +313,7 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
         if not node.session:
             raise foreign_child(ticket.path, name, "party")
         goes_on = not listed or READY in listed[0]
-        listed.clear()  # as in `queue.acquire`
+        listed.clear()  # as in `lock.acquire`
         if goes_on:
             yield Wait(ticket)
     return (yield listing)  # type: ignore[no-any-return]
@@ -326,7 +338,8 @@ def destroy(path: str) -> Recipe[Users]:
             yield Discard(ticket)
             raise _crowded(path) from None
         except (NoNode, BadVersion, ConnectionLost, Requeue):
-            pass  # changed meanwhile, or unknown
+            # The barrier has changed meanwhile, or the outcome is unknown: look again.
+            pass
         yield Discard(ticket)
 
 

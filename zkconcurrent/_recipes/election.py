@@ -1,6 +1,6 @@
 """The election: the queue of a lock, whose nodes name the candidates; the first in the queue leads.
 
-A candidate queues by the recipes of `queue`. These recipes read the leader, follow it, and rewrite the leader's data.
+A candidate queues by the recipes of `lock`. These recipes read the leader, follow it, and rewrite the leader's data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_same(one: Leader, other: Leader) -> bool:
 
 
 def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
-    """Return the leader once it, or its data, is not as last seen.
+    """Return the leader once it differs from the leader that was last seen, or has other data.
 
     While there is a leader, only its node is watched: as later candidates get higher numbers, none can come in front.
     So a new candidate wakes no observer.
@@ -81,9 +81,10 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
                 if seen is None or not is_same(leader, seen[0]):
                     yield Discard(ticket)
                     return leader
-                names = ()  # as in `queue.acquire`
+                names = ()  # as in `lock.acquire`
                 if first is None:
-                    # First whether the election exists: so no creation of its node is missed.
+                    # The existence of the election is read, and watched, first, so that no creation of its node is
+                    # missed.
                     _, names = yield Watch(ticket, (Exists(path, ticket), listing))
                 if first is not None or not names:
                     yield Wait(ticket)
@@ -109,6 +110,8 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
                 if (yield SetNode(ticket.node, data, node.version)):
                     return
             except ConnectionLost:
-                pass  # it is unknown whether it was written: look
+                # It is unknown whether the data was written: look.
+                pass
     except Requeue:
-        pass  # its session is over, or it has ended
+        # The session is over, or the leader has resigned.
+        pass

@@ -100,7 +100,7 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
         _, node = yield Sync(path), Get(path)
         flag = Flag() if node is None else Flag.of(path, node)
         since = Since.began(since, node, flag)
-        # If the epoch has moved, the flag was set, or cleared in between, during this call: ours counts as made at that
+        # If the epoch has moved, the flag was as wanted at some moment of this call: our change counts as made at that
         # moment.
         if flag.is_set == wanted or flag.epoch > since.epoch:
             return flag
@@ -118,8 +118,8 @@ def wait(path: str) -> Recipe[Flag]:
     while True:
         ticket: Ticket = yield NewTicket(path)
         try:
-            # Behind a sync: a set from before the call must not count as one since. Later reads in the same session are
-            # never older.
+            # The first read is behind a `sync`, so that a set from before the call does not count as one since. Later
+            # reads in the same session are never older.
             _, node = yield Sync(path, ticket), Get(path, ticket)
             watched = False
             while True:
@@ -129,7 +129,8 @@ def wait(path: str) -> Recipe[Flag]:
                     yield Discard(ticket)
                     return flag
                 if node is None:
-                    yield from make(path, flag.data)  # a missing node can't be watched
+                    # A missing node can't be watched.
+                    yield from make(path, flag.data)
                 elif watched:
                     yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(path, ticket),))

@@ -55,7 +55,7 @@ class Member:
         data: the content of that node.
         clock: a function that returns the time, in seconds.
         patience: how long to wait for an id that another member has, in seconds.
-        wanted: the client wants to be a member; once this is False, the node is to be deleted.
+        wanted: the client wants to be a member; once this is False, the node must be deleted.
         ticket: the node's ticket, while the node exists as far as is known.
         doubt: a create was sent, and it is unknown whether it was applied.
         sessions: the sessions in which a create was sent.
@@ -83,7 +83,7 @@ class Member:
         return f"{self.path}/{self.id}"
 
     def left(self) -> float:
-        """Return for how many seconds to wait yet for an id that another member has; counts from the first call."""
+        """Return how many seconds are left to wait for an id that another member has, counted from the first call."""
         if not self.wanted or self.joined:
             return 0.0
         if self._until is None:
@@ -133,7 +133,8 @@ def _join(member: Member) -> Recipe[bool]:
                 if may_be_ours and session == ticket.session:
                     yield DetachTicket(ticket)
                     ticket.queued_as(member.id, czxid)
-                    ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
+                    # From here on, the heartbeat checks the node, and the interpreter's exit deletes it.
+                    ticket.sent = True
                     member.ticket, member.doubt = ticket, False
                     return True
                 if not session:
@@ -142,7 +143,8 @@ def _join(member: Member) -> Recipe[bool]:
                         f"the node has a persistent child {member.id!r}, which is no member's; delete it if something "
                         "else left it behind, or give another id",
                     )
-                own_of_old = session in member.sessions and session != ticket.session  # it goes with that session
+                # A node that an older session of ours has made goes with that session.
+                own_of_old = session in member.sessions and session != ticket.session
                 left = member.left_for_own if own_of_old else member.left
                 if left() <= 0:
                     yield Discard(ticket)
@@ -210,13 +212,15 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
             if made.ephemeralOwner != ticket.session:
                 raise SessionExpired
             return made.czxid, made.ephemeralOwner, True
-        except NoNode:  # never used, or reaped while idle
+        except NoNode:
+            # The group was never used, or it was reaped while idle.
             member.doubt = doubt
             lacking, _ = yield from missing([Container(member.path)])
             continue
         except NodeExists as exists:
             member.doubt = doubt
-            if (exists.part or 0) < len(lacking):  # another client has made a node above
+            if (exists.part or 0) < len(lacking):
+                # Another client has just made a node above.
                 lacking, _ = yield from missing([Container(member.path)])
                 continue
         except ConnectionLost:
@@ -233,7 +237,8 @@ def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
         (found,) = yield Watch(ticket, (Get(member.node, ticket),))
         if found is None or (found.czxid, found.session) != (ticket.token, ticket.session):
             member.ticket = None
-            yield MarkDeleted(ticket)  # by another client: what is there now is not ours to delete
+            # Another client has deleted our node: a node that is there now is not ours to delete.
+            yield MarkDeleted(ticket)
         elif member.wanted:
             yield Wait(ticket)
     except Requeue:
@@ -243,12 +248,15 @@ def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
 
 def _leave(member: Member) -> Recipe[None]:
     """Delete the node, if it is ours."""
-    sure = member.ticket is not None  # its watch would have told
+    # A membership with a ticket has its node: when the node goes, the watch in `_outlast` wakes the call, which then
+    # clears the ticket.
+    sure = member.ticket is not None
     while member.ticket is not None or member.doubt:
         ticket: Ticket = member.ticket or (yield NewTicket(member.path))
         try:
             if not sure:
-                # Behind a write, what was sent before is applied. Behind a `sync`, it need not be: see `entries.write`.
+                # Once this write is applied, so is all that was sent before it, and the read shows that. A read behind
+                # a `sync` need not: see `map/write.py`.
                 yield Multi(ticket, (Check(member.path),))
                 found = yield Get(member.node, ticket)
                 token = ticket.token if member.ticket is not None else None
@@ -260,9 +268,11 @@ def _leave(member: Member) -> Recipe[None]:
         except ConnectionLost:
             sure = False
             if member.ticket is not None:
-                continue  # look
+                # Look, with the same ticket.
+                continue
         except Requeue:
-            member.ticket = None  # the node went with its session; one in doubt may be in the next
+            # The node went with its session. A node whose create is in doubt may be in the next session.
+            member.ticket = None
         yield MarkDeleted(ticket)
 
 
@@ -277,27 +287,31 @@ def members(path: str) -> Recipe[dict[str, bytes]]:
 
 
 def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, bytes]]:
-    """Wait until the members are others than were seen; return them."""
+    """Wait until the members, or their data, differ from those that were last seen; return them."""
     if seen is None:
         return (yield from members(path))
     while True:
         ticket: Ticket = yield NewTicket(path)
         try:
             names: Sequence[str] = tuple(seen)
-            listed_last = False  # `names` is what the last read has listed
+            # Whether `names` is what the last read has listed.
+            listed_last = False
             while True:
                 gets = [Get(f"{path}/{name}", ticket) for name in names]
-                # First whether the group exists: so no creation of its node is missed.
+                # The existence of the group is read, and watched, first, so that no creation of its node is missed.
                 _, listed, *nodes = yield Watch(ticket, (Exists(path, ticket), Children(path, ticket), *gets))
                 complete = set(listed) == set(names)
-                if complete or listed_last:  # so members that come and go all the time do not delay an observer
+                if complete or listed_last:
+                    # A second listing that has changed again will do, so that members that come and go all the time do
+                    # not delay an observer.
                     found = _members(dict(zip(names, nodes, strict=True)))
                     if list(found.items()) != list(seen.items()):
                         yield Discard(ticket)
                         return found
                 if complete:
                     yield Wait(ticket)
-                names, listed_last = listed, not complete  # read, and watch, these
+                # Read, and watch, the listed nodes next.
+                names, listed_last = listed, not complete
         except Requeue:
             yield Discard(ticket)
 

@@ -79,7 +79,8 @@ def look(path: str, count: int) -> Recipe[int]:
 def count_down(path: str, count: int, n: int) -> Recipe[int]:
     """Count down by `n`, exactly once; return how much was left when last seen."""
     ticket: Ticket = yield NewTicket(path)
-    yield Discard(ticket)  # only its unique name is needed: the count's node belongs to no session
+    # Only the ticket's unique name is needed: the count's node belongs to no session.
+    yield Discard(ticket)
     mine = f"{path}/{ticket.prefix}{ROLE}{n}"
     while True:
         _, node, names = yield Sync(path), Get(path), Children(path)
@@ -87,7 +88,8 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
         if not left:
             return 0
         if node is None and not (yield from make(path, data(count))):
-            continue  # another client was faster: it may have another count, or be of another kind
+            # Another client was faster: its latch may have another count, or its node be of another kind.
+            continue
         try:
             yield CreatePersistent(mine, b"")
         except NoNode:
@@ -103,9 +105,10 @@ def wait(path: str, count: int) -> Recipe[int]:
             _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
             watched = False
             while remaining(path, count, node, names):
-                names = ()  # as in `queue.acquire`
+                names = ()  # as in `lock.acquire`
                 if node is None:
-                    yield from make(path, data(count))  # a missing node can't be watched
+                    # A missing node can't be watched.
+                    yield from make(path, data(count))
                 elif watched:
                     yield Wait(ticket)
                 node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))

@@ -1,6 +1,6 @@
 """The queue of contenders, which all locks share: they acquire in the order of their nodes.
 
-The items of a `Queue` are not here: see `putting`, `taking`, `claims` and `items`.
+The items of a `Queue` are not here: see the folder `queue`.
 """
 
 from __future__ import annotations
@@ -54,16 +54,19 @@ def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) 
             names = yield from join(ticket, rule, data, first=first)
             while True:
                 ahead = blockers(ticket.name, names, rule)
-                if not ahead:  # the first in the queue holds
+                if not ahead:
+                    # The first in the queue holds.
                     if (yield Grant(ticket)):
                         return ticket
                     yield ProveLease(ticket)
                     names = yield listing
                 else:
-                    names = ()  # while n wait, they would keep n listings of n names
+                    # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
+                    names = ()
                     read = yield WaitGone(ticket, ahead[0], (listing,))
                     if read is None and rule.hands_over and (yield Grant(ticket)):
-                        return ticket  # handed over by a thread of this process, which was first
+                        # A thread of this process was first in the queue, and has handed the lock over.
+                        return ticket
                     (names,) = read or [(yield listing)]
                     del read
                 check(ticket, names, rule)
@@ -125,7 +128,8 @@ def join(
             else:
                 _, names, *looked = yield create, Children(path, ticket), *first.reads()
             break
-        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
+        except (NoNode, NodeExists):
+            # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
             if lay_out is not None:
                 yield from lay_out()
             elif first is not None:
@@ -177,7 +181,8 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
                 )
             except ConnectionLost:
                 yield from find(ticket)
-            ticket.token = writer.token  # two nodes, one hold to fence
+            # The two nodes are one hold, so both have its fencing token.
+            ticket.token = writer.token
             while not (yield Grant(ticket)):
                 yield ProveLease(ticket)
             return ticket

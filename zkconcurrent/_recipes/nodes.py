@@ -52,7 +52,8 @@ def missing(parts: Sequence[Container | Create], *reads: Get | Children) -> Reci
     found = zip(wanted.values(), seen[1:], strict=False)
     lacking = tuple(part for part, there in found if not there)
     most = most_together(parts[-1].path)
-    if len(lacking) > most:  # of a path with hundreds of parts
+    if len(lacking) > most:
+        # The path has hundreds of parts, which do not fit into one request.
         yield tuple(EnsureContainer(part.path) for part in lacking[:-most])
     return lacking[-most:], seen[len(wanted) + 1 :]
 
@@ -104,7 +105,7 @@ class FirstLook:
             self.done = True
 
     def look(self) -> Recipe[None]:
-        """GetWithZxid, now; errors as `take`."""
+        """Look now; errors as `take`."""
         self.take([(yield Children(self.path))])
 
     def missing(self, *parts: Container | Create) -> Recipe[Lacking]:
@@ -129,7 +130,8 @@ def lay_out(*parts: Container | Create, first: FirstLook | None = None) -> Recip
         Whether this has created the missing ones for certain. Otherwise another kind may have created the node.
     """
     while lacking := (yield from missing(parts))[0] if first is None else (yield from first.missing(*parts)):
-        with suppress(NoNode):  # a parent was just reaped
+        # A missing parent was just reaped: look again.
+        with suppress(NoNode):
             if made := (yield CreateTogether(lacking)):
                 return made is True
     return False
@@ -144,8 +146,8 @@ def lay_out_marked(
         kind: the kind of primitive.
         top: creates the node at the path.
         parts: create the nodes below it.
-        is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises what
-            it has to say of any other mark.
+        is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises an
+            error for a mark that is not ours.
 
     Raises:
         ForeignNodeError: the path belongs to something else.
@@ -156,15 +158,18 @@ def lay_out_marked(
             lacking, (node, names) = yield from missing((top, *parts), Get(path), Children(path))
             marked = node is None or is_marked(node)
             check_folders(path, names, kind)
-            if not marked:  # an operator has made it, or a program on Curator, as the parent of its items
+            if not marked:
+                # An operator has made the node, or a program on Curator has, as the parent of its items.
                 claimed = True
                 with suppress(ConnectionLost):
                     yield SetNode(path, top.data, node.version)
                 continue
-            with suppress(NoNode):  # a parent was just reaped, or the primitive destroyed
+            # A missing parent was just reaped, or the primitive destroyed: look again.
+            with suppress(NoNode):
                 made, names = (yield CreateTogether(lacking), Children(path)) if lacking else (True, names)
                 if made:
-                    check_folders(path, names, kind)  # again: another kind may have come just then
+                    # A primitive of another kind may have come just then.
+                    check_folders(path, names, kind)
                     return
     except ForeignNodeError:
         if claimed:
@@ -173,18 +178,19 @@ def lay_out_marked(
 
 
 def make(path: str, data: bytes) -> Recipe[bool]:
-    """Make the node unless it exists; return whether this has made it for certain, or another kind may have.
+    """Make the node unless it exists; return whether this has made it for certain. If not, another kind may have.
 
     Its ancestors are containers, so that they disappear once it is destroyed.
     """
     try:
         return (yield CreatePersistent(path, data)) is True
-    except NoNode:  # never used, or reaped
+    except NoNode:
+        # The parent was never made, or it was reaped.
         return (yield from lay_out(Create(path, data)))
 
 
 def with_child(paths: Sequence[str]) -> Recipe[tuple[str, str] | None]:
-    """Return the first of these nodes that has a child, and that child; None if none has: a delete can't end."""
+    """Return the first of these nodes that has a child, and so can't be deleted, with that child; None if none has."""
     listings = (yield tuple(map(Children, paths))) if paths else ()
     return next(((path, names[0]) for path, names in zip(paths, listings, strict=True) if names), None)
 
@@ -204,7 +210,7 @@ def check_folders(path: str, names: Sequence[str], kind: str) -> None:
 def give_back(path: str, data: bytes) -> Recipe[None]:
     """Remove the data that this client has given to a node which turned out to be another kind's.
 
-    They hinder that kind. Other data are left alone.
+    The data would hinder that kind. Other data is left alone.
     """
     node: Node | None = yield Get(path)
     if node is not None and node.data == data:
@@ -219,7 +225,7 @@ def kind_of(data: bytes) -> str | None:
 
 def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:
     """Return the error for a node that has another program's data, where `ours` is expected."""
-    # A node without data may be anybody's, but for locks it always is like that.
+    # Any program may have made a node without data, but a lock's or semaphore's nodes never have data.
     kind = kind_of(data) if data else "a lock or semaphore, say"
     return ForeignNodeError(
         path,

@@ -49,9 +49,11 @@ from .._protocol.operations import (
 from .._protocol.ticket import State, Ticket
 from .lock import find
 
-BURNT = b"burnt"  # a receipt that was used up so that no `multi` can use it
+# The data of a receipt whose version was used up, so that the `multi` in doubt can't be applied.
+BURNT = b"burnt"
 FEW = 500
-UNTOUCHED = 86_400.0  # seconds after which a receipt is of a client that is gone
+# A receipt that was not written for this many seconds belongs to a client that is gone.
+UNTOUCHED = 86_400.0
 
 
 class OutcomeLost(Exception):
@@ -63,7 +65,7 @@ class Receipt:
 
     Attributes:
         path: the receipt's node; empty until the node is made.
-        version: the version in which the next `multi` writes the node.
+        version: the node's version, as far as is known; the next `multi` names it.
         member: the ticket of the member that belongs to the receipt, in the session in which the member was made.
         unfinished: for a queue: how many items were taken with the receipt, less the items that were marked done with
             it.
@@ -87,7 +89,8 @@ class Receipt:
         """Note that the next member is of that session: for other clients, items taken before are done."""
         if session != self.session:
             self.before = self.unfinished
-            self.session = session  # last: after an interrupt in between, this is done again
+            # The session is noted last, so that a call that was struck notes both again (R3).
+            self.session = session
 
 
 class ReceiptPool:
@@ -98,8 +101,7 @@ class ReceiptPool:
         members: the parent of the members; empty if there are none.
         idle: the receipts that no call uses.
         receipts: all receipts.
-        spares: the receipts' nodes that earlier objects of this client have left, at any path; each with the version in
-            which the next `multi` writes it.
+        spares: the nodes and versions of receipts that earlier objects of this client have left, of any queue or value.
         laid_out: the nodes that all clients share exist, as far as is known.
     """
 
@@ -124,7 +126,8 @@ class ReceiptPool:
         """Take the node, and its version, that an earlier object left last; an empty path if there is none."""
         for spare in reversed(list(self.spares)):
             if spare[0].startswith(f"{self.folder}/"):
-                with suppress(ValueError):  # another thread has just taken it
+                # If the spare is missing, another thread has just taken it.
+                with suppress(ValueError):
                     self.spares.remove(spare)
                     return spare
         return "", 0
@@ -180,8 +183,10 @@ class PendingWrite:
         self.unknown = False
 
     def note_applied(self, receipt: Receipt, sent: InDoubt) -> None:
-        """Note that a `multi` was applied; again, if that was interrupted."""
-        self.applied = True  # first: see `task_done`
+        """Note that a `multi` was applied. A call that was struck does this again (R3)."""
+        # `applied` is set first, and `sent` cleared last (R2): with neither, a `task_done` that was struck would count
+        # its item twice.
+        self.applied = True
         self.session = sent.session
         receipt.unfinished = sent.unfinished
         if sent.session != receipt.session:
@@ -197,7 +202,7 @@ class PendingWrite:
     def put_down(self) -> None:
         """Give the receipt back, and go on without.
 
-        An interrupt in between leaves it to no call, for good: two calls with one receipt would be worse.
+        An interrupt in between leaves the receipt unused for good: two calls with one receipt would be worse.
         """
         receipt, self.receipt = self.receipt, None
         if receipt is not None:
@@ -222,7 +227,8 @@ def write(
         ForeignNodeError: nothing was applied, as a node to be deleted has children.
         OutcomeLost: it is unknown whether it was applied.
     """
-    why: list[Exception] = []  # a variable and the traceback of what is raised would keep each other alive
+    # The error is kept in a list, as a variable and the error's traceback would keep each other alive.
+    why: list[Exception] = []
     while True:
         receipt = yield from ready(pending_write)
         member = receipt.member
@@ -260,7 +266,8 @@ def write(
             if not doubt:
                 pending_write.sent = None
             part = (failed.part or 0) - len(mine)
-            if part < 0:  # our member is gone: its session is over, or an operator deleted it
+            if part < 0:
+                # Our member is gone: its session is over, or an operator has deleted it.
                 yield Discard(member)
                 receipt.member = None
             elif part < len(parts) and isinstance(failed, NotEmpty):
@@ -268,14 +275,17 @@ def write(
             elif part < len(parts):
                 failed.part = part
                 why = [failed.with_traceback(None)]
-            elif not doubt:  # our receipt is gone
+            elif not doubt:
+                # Our receipt is gone.
                 receipt.path = ""
                 pending_write.view.forget()
                 if pending_write.decides_anew:
                     failed.part = part
                     why = [failed.with_traceback(None)]
-        except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
-            if not doubt:  # it was refused: nothing was applied, unless an earlier attempt was
+        except RefusedError:
+            # Only the server's refusal shows that nothing was applied, unless an earlier attempt was. A signal handler
+            # may raise any other exception while the request is under way.
+            if not doubt:
                 pending_write.sent = None
             raise
         else:
@@ -329,13 +339,14 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
     if pending_write.receipt is None:
         pending_write.receipt = view.take_receipt()
     receipt = pending_write.receipt
-    # The path last: an interrupt in between must not leave it with another node's version.
+    # The path is set last, so that an interrupt in between never leaves it with another node's version.
     if not receipt.path:
         path, receipt.version = view.take_spare()
         receipt.seen, receipt.path = None, path
     while not receipt.path:
         ticket: Ticket = yield NewTicket(view.folder)
-        yield Discard(ticket)  # only its unique name is needed: a receipt belongs to no session
+        # Only the ticket's unique name is needed: a receipt belongs to no session.
+        yield Discard(ticket)
         path = f"{view.folder}/{ticket.prefix[len('_c_') : -1]}"
         try:
             _, folder, node = yield CreatePersistent(path, b""), Get(view.folder), Get(path)
@@ -364,7 +375,9 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
         except Requeue:
             yield Discard(ticket)
         else:
-            receipt.member = ticket  # first: an interrupt in between discards the ticket, as the call's
+            # R1: the member is recorded before its ticket is detached. Until then, the ticket is the call's, which
+            # discards it.
+            receipt.member = ticket
             yield DetachTicket(ticket)
     return receipt
 
@@ -373,8 +386,8 @@ def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
     """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone.
 
     A call looks at a piece of them, which begins at its own receipt's name; names are random, so each client looks at
-    another piece. To list very many takes long. So of many receipts, one new client in so many lists: on average, each
-    new client lists, reads and deletes as many as `FEW`, however many there are.
+    another piece. A listing of very many receipts takes long. So the more there are, the fewer of the new clients list
+    them: on average, a new client lists, reads and deletes about `FEW` at most, however many there are.
 
     Args:
         mine: the path of a receipt that was just made.
@@ -394,7 +407,8 @@ def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
         for path, each in zip(paths, nodes, strict=True)
         if each is not None and each.mtime < node.ctime - UNTOUCHED
     ]
-    with suppress(BadVersion, NotEmpty):  # one of them is in use; the others are deleted
+    # A failure means that one of them is in use; the others are deleted.
+    with suppress(BadVersion, NotEmpty):
         if old:
             yield tuple(old)
 

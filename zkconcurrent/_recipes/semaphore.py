@@ -145,7 +145,7 @@ def acquire(
                         return None
                 seen = None
                 if ahead:
-                    del sight  # while n wait, they would keep n listings of n names
+                    del sight  # as in `lock.acquire`
                     seen = yield WaitGone(ticket, ahead[0], reads(at, ticket), asks)
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
@@ -177,7 +177,9 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
         try:
             sight = yield from look(at, ticket, create)
             break
-        except (NoNode, NodeExists):  # never used, or reaped while idle; or another client was faster
+        except (NoNode, NodeExists):
+            # The semaphore was never used, or it was reaped while idle; or another client has just made the missing
+            # nodes.
             create = Multi(ticket, (*(yield from at.first.missing(*shared(at))), own))
         except ConnectionLost:
             yield from find(ticket)
@@ -222,7 +224,8 @@ def look(
         if node is not None or ticket is None:
             return SemaphoreSnapshot(queue, leases, there)
         before, seen = (), None
-        yield from lay_out(*shared(at), first=at.first)  # the first client sets the value
+        # The first client sets the value.
+        yield from lay_out(*shared(at), first=at.first)
 
 
 def shared(at: Layout) -> tuple[Container | Create, ...]:
@@ -294,9 +297,9 @@ def before(ticket: Ticket, queue: Sequence[str]) -> Sequence[str]:
 def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:
     """Return whether enough permits will be left for us after all contenders ahead have had theirs.
 
-    A contender ahead that waits for more permits than are free holds us up, so the answer is no. One that only tries
-    leaves without. If Curator made the first node in the queue, its client may have its lease already and counts 0; any
-    other node of Curator's counts 1.
+    A contender ahead that waits for more permits than are free holds us up, so the answer is no. A contender that only
+    tries leaves without permits. If Curator made the first node in the queue, its client may have its lease already and
+    counts 0; any other node of Curator's counts 1.
     """
     if free < permits or not ahead:
         return free >= permits
@@ -353,7 +356,8 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
             break
         except ConnectionLost:
             pass
-        except NoNode:  # the ticket's node, or the leases' parent
+        except NoNode:
+            # The ticket's node is missing, or the leases' parent.
             yield from lay_out(*shared(at), first=at.first)
         if (yield from find_leases(ticket, leases)):
             yield MarkDeleted(ticket)
@@ -362,7 +366,8 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         while not (yield Grant(lease)):
             yield ProveLease(lease)
     if any(lease.state is not State.HELD for lease in leases):
-        raise Requeue  # the session's lease ran out in between
+        # The session's lease has run out in between.
+        raise Requeue
 
 
 def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
@@ -413,8 +418,8 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
 def resize(at: Layout, permits: int) -> Recipe[int]:
     """Set the number of permits, the added ones included; return it.
 
-    One write, on condition of the version that was read. If it fails because another client has resized in between, or
-    may have after a lost reply, ours counts as the earlier of the two, and is overwritten.
+    The write names the version that was read. If it fails because another client has resized in between, or may have
+    after a lost reply, our change counts as the earlier of the two, which the other has overwritten.
     """
     while True:
         _, node, added = yield Sync(at.permits), Get(at.permits), Children(at.permits)
@@ -429,7 +434,8 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
         except ConnectionLost:
             _, seen = yield Sync(at.permits), Get(at.permits)
         if seen is None or seen.czxid != node.czxid:
-            continue  # destroyed meanwhile, and the added permits with it
+            # The semaphore was destroyed meanwhile, and the added permits with it.
+            continue
         if written or seen.version != node.version:
             return permits
 

@@ -51,7 +51,8 @@ from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
 PATIENCE = 3  # conflicts
 RECEIPTS, QUEUE = FOLDERS["SharedValue"]
-LOOK_AFTER = 8  # changes in a row that were decided without a look
+# After this many changes that were decided without a look, the next call looks.
+LOOK_AFTER = 8
 
 Decide = Callable[[bytes, int], "tuple[bytes | None, Any]"]
 """Turns the node's data, and its version, into new data, or None for no change, and the call's result."""
@@ -92,9 +93,11 @@ class Layout(NamedTuple):
             raise ForeignNodeError(
                 self.path, "the node is not persistent, so the value would be lost; delete it, or use another path"
             )
-        if not node.created and kind_of(node.data) is not None:  # no client of a value has used it
+        if not node.created and kind_of(node.data) is not None:
+            # No client of a value has used the node.
             raise foreign_data(self.path, node.data, f"the path is used as that of an {self.kind}")
-        if self.size and node.data and len(node.data) != self.size:  # empty is 0, as for Curator
+        # Empty data is 0, as for Curator.
+        if self.size and node.data and len(node.data) != self.size:
             raise foreign_data(self.path, node.data, f"that of an {self.kind} has {self.size} bytes")
 
 
@@ -134,12 +137,15 @@ class ValueView(ReceiptPool):
             if node is not None:
                 at.check(node)
                 if not node.data and RECEIPTS not in inside and QUEUE in inside and (yield Children(at.queue)):
-                    raise foreign_child(at.path, QUEUE, at.kind)  # a condition's lock
+                    # The queue is a condition's lock.
+                    raise foreign_child(at.path, QUEUE, at.kind)
             check_children(at, inside)
-            with suppress(NoNode):  # a parent was just reaped, or the value destroyed
+            # A missing parent was just reaped, or the value destroyed: look again.
+            with suppress(NoNode):
                 made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
                 if made:
-                    check_children(at, inside)  # again: another kind may have come just then
+                    # A primitive of another kind may have come just then.
+                    check_children(at, inside)
                     self.laid_out = True
                     return
 
@@ -153,7 +159,7 @@ class Change:
 
     Attributes:
         decide: turns the data into new data and a result; may be called several times.
-        alone: `decide` is the user's: only the caller may call it, and no other change goes with it.
+        alone: `decide` is the user's function: only the caller may call it, and no other change goes with it.
         wake: ends the sleep of the call.
         batch: the batch that its call carries out, if the change leads it.
         gone: its call has ended early.
@@ -203,7 +209,7 @@ class ValueBatch(PendingWrite):
 
     @property
     def left(self) -> bool:
-        """Whether it is unknown whether it was applied."""
+        """Whether it is unknown if the batch was applied."""
         return not self.over and self.sent is not None
 
     def decide(self, seen: Seen) -> bytes | None:
@@ -223,7 +229,7 @@ class ValueBatch(PendingWrite):
         return data if changed else None
 
     def deliver(self) -> None:
-        """Give every change its outcome; again, if that was interrupted."""
+        """Give every change its outcome. A call that was struck does this again (R3)."""
         for change, (result, error) in zip(self.changes, self.outcomes, strict=True):
             change.result, change.error = result, error
             change.done = True
@@ -253,12 +259,14 @@ def apply(batch: ValueBatch) -> Recipe[bool]:
         if looked:
             _, node, queue = yield Sync(at.path), Get(at.path), Children(at.queue)
             if node is None:
-                batch.view.laid_out = False  # destroyed just now
+                # The value was destroyed just now.
+                batch.view.laid_out = False
                 continue
             at.check(node)
             receipt.seen = Seen(node.data, node.version)
             if batch.unchanged is not None and batch.unchanged[:2] == receipt.seen[:2]:
-                # It is not decided again: the error may be one that a signal handler has raised in the user's function.
+                # The batch is not decided again: a second decision would lose an error that a signal handler has raised
+                # in the user's function.
                 batch.applied = True
                 return True
             if batch.queues and (queue or conflicts >= PATIENCE):
@@ -309,7 +317,7 @@ def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
         try:
             names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.view.lay_out)
             while ahead := blockers(ticket.name, names, MUTEX):
-                names = ()  # as in `queue.acquire`
+                names = ()  # as in `lock.acquire`
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (names,) = seen or [(yield listing)]
                 del seen
@@ -348,7 +356,8 @@ def make(at: Layout) -> Recipe[None]:
     value, receipts, _ = parts(at)
     lacking, _ = yield from missing((value, receipts))
     if value in lacking:
-        with suppress(NoNode):  # a parent was just reaped
+        # A missing parent was just reaped: the caller looks again.
+        with suppress(NoNode):
             yield CreateTogether(lacking)
 
 
@@ -373,14 +382,15 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
             while True:
                 if node is not None:
                     at.check(node)
-                # A value that was never set is what its node will have.
+                # A value that was never set counts as the data that its node will have.
                 if (seen := Seen(at.initial, 0) if node is None else Seen(node.data, node.version)) != last:
                     last = seen
                     if accepts(seen):
                         yield Discard(ticket)
                         return seen
                 if node is None:
-                    yield from make(at)  # a missing node can't be watched
+                    # A missing node can't be watched.
+                    yield from make(at)
                 elif watched:
                     yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(at.path, ticket),))
@@ -429,7 +439,8 @@ def destroy(register: ValueView) -> Recipe[Users]:
                 yield tuple(Delete(f"{at.receipts}/{name}") for name in receipts[first : first + most])
             for path in (at.receipts, at.queue, at.path):
                 yield Delete(path)
-        except NotEmpty:  # a client uses it just now, or a receipt has children
+        except NotEmpty:
+            # A client uses the value just now, or a receipt has children.
             names: Sequence[str] = yield Children(at.receipts)
             for first in range(0, len(names), most):
                 some = [f"{at.receipts}/{name}" for name in names[first : first + most]]

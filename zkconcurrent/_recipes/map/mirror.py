@@ -134,7 +134,7 @@ class Mirror:
         self.listed_on: object = NEVER
         self.listed = False
         self.numbers = itertools.count(1)
-        # Weak: an interrupt may keep a call from saying that it has ended.
+        # The keys are weak, as an interrupt may keep a call from its `end`.
         self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self.writers: deque[Any] = deque()
         self.laid_out = False
@@ -207,7 +207,7 @@ class Mirror:
     def close(self) -> None:
         """End it; nothing waits here, as a finalizer may call this."""
         self.closed = True
-        # The follower may have looked at `closed` just before, and be about to sleep; with a change, it does not.
+        # The follower may have read `closed` just before, and be about to sleep. A change keeps it awake.
         self.changes.append(self.at.entries)
         if self.ticket is not None:
             self.ticket.note_change()
@@ -217,7 +217,8 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
     """Keep the copy current while one connection, and the watch, lasts; call `listed` once it may be served."""
     ticket: Ticket = yield NewTicket(mirror.at.entries)
     mirror.ticket = ticket
-    mirror.changes.clear()  # all is listed after this
+    # All entries are listed after this, so older changes tell nothing new.
+    mirror.changes.clear()
     try:
         connection = yield WatchRecursive(ticket, mirror.changes)
         yield from _list(mirror)
@@ -227,7 +228,8 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
             if not (yield from _catch_up(mirror)):
                 break
     except (ConnectionLost, Requeue):
-        mirror.end(mirror)  # the next call begins anew
+        # `_read` may have been cut short before its `end`. The next `follow` lists all entries again.
+        mirror.end(mirror)
     yield Discard(ticket)
 
 

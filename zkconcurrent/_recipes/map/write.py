@@ -101,7 +101,8 @@ class MapWrite:
     def end(self) -> Ticket | None:
         """End; return the ticket of a writer that is of no more use. A second call changes nothing.
 
-        An interrupt in between leaves the writer to no write, until its session ends: two with one would be worse.
+        An interrupt in between leaves the writer unused until its session ends. Two writes with one writer would be
+        worse.
         """
         self.mirror.end(self)
         writer, self.writer = self.writer, None
@@ -117,7 +118,7 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
     while True:
         parts: tuple[Part, ...] = (Create(entry, data, at.ephemeral), _count(at))
         if exists:
-            # An ephemeral entry is made anew, so that it goes with our session, whosever it was.
+            # An ephemeral entry is made anew, so that it goes with our session, whichever session has made it.
             parts = (Delete(entry), *parts) if at.ephemeral else (SetNode(entry, data, -1),)
         try:
             results = yield from write(map_write, parts)
@@ -266,7 +267,8 @@ def destroy(mirror: Mirror) -> Recipe[Users]:
             kept = [path for path, each in zip((at.entries, at.writers), folders, strict=True) if each is not None]
             yield Multi(ticket, (*parts, *map(Delete, kept), Delete(at.path, version=node.version)))
         except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
-            yield Discard(ticket)  # changed meanwhile, or unknown: look again
+            # The map has changed meanwhile, or the outcome is unknown: look again.
+            yield Discard(ticket)
             paths = [f"{at.entries}/{name}" for name in names] if isinstance(error, NotEmpty) else []
             if (found := (yield from with_child(paths))) is not None:
                 raise ForeignNodeError(found[0], "an entry has children; delete them") from None
@@ -317,7 +319,8 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
             results = yield Multi(writer.ticket, (SetNode(node, map_write.label, writer.version), *parts))
         except ConnectionLost:
             continue
-        except Requeue:  # it was not sent, or in a later session, which our writer may live to see
+        except Requeue:
+            # The request was not sent, or it was sent in a later session, in which our writer may still have existed.
             _, found = yield Sync(node), Get(node)
             map_write.doubt = False
             applied = found is not None and found.version != writer.version
@@ -325,20 +328,23 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
             if applied:
                 return None
         except Failure as failed:
-            # The first request may have been applied since the look: a leader need not show what the same session has
-            # sent it by way of a follower.
+            # The first request may have been applied after the look: if it went by way of a follower, the leader may
+            # have answered the look without it.
             if again and not failed.part:
                 continue
             map_write.doubt = False
-            if not failed.part:  # our writer is gone, or somebody else has written it
+            if not failed.part:
+                # Our writer is gone, or another client has written it.
                 yield from _drop_writer(map_write)
             elif isinstance(failed, NotEmpty):
                 raise ForeignNodeError(parts[failed.part - 1].path, "an entry has children; delete them") from None
             else:
                 failed.part -= 1
                 raise
-        except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
-            map_write.doubt = False  # it was refused
+        except RefusedError:
+            # Only the server's refusal ends the doubt. A signal handler may raise any other exception while the request
+            # is under way.
+            map_write.doubt = False
             raise
         else:
             writer.version = next_version(writer.version)
@@ -370,7 +376,9 @@ def _ready(map_write: MapWrite) -> Recipe[Writer]:
                 yield Discard(ticket)
                 yield from lay_out(mirror)
                 continue
-            map_write.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
+            # R1: the writer is recorded before its ticket is detached. Until then, the ticket is the call's, which
+            # discards it.
+            map_write.writer = Writer(ticket)
             yield DetachTicket(ticket)
     assert map_write.writer is not None
     return map_write.writer
@@ -415,7 +423,8 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
             yield CheckChroot(at.path)
         if above is None or node is None or not matches(node.data):
             return None
-        if above.version == -1:  # which a check takes for any
+        if above.version == -1:
+            # A check takes the version -1 for any version, so the node is written once more.
             with suppress(ConnectionLost):
                 yield _count(at)
         elif protected:

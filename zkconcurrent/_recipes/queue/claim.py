@@ -26,7 +26,8 @@ def acknowledge(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
     try:
         yield from write(item_call, parts, session=taken.session or -1, doubt=doubt)
     except (SessionExpired, NoNode, BadVersion) as failed:
-        if failed.part:  # the item is gone, or was written, and the claim is ours: nobody else would end it
+        if failed.part:
+            # The item is gone, or was written, and the claim is ours: no other client would end the claim.
             item_call.purpose = "give back"
             yield from give_back(item_call)
         item_call.over = True
@@ -96,7 +97,7 @@ def _find_claim(item_call: ItemCall) -> Recipe[None]:
 def restore(item_call: ItemCall) -> Recipe[None]:
     """Put an item back in its place: it was taken for a call that has ended meanwhile.
 
-    If the queue has a maximal size, it waits for a free place, as a producer does.
+    If the queue has a maximal size, the recipe waits for a free place, as a producer does.
     """
     view, at, taken = item_call.view, item_call.view.at, item_call.taken
     assert taken is not None
@@ -110,7 +111,9 @@ def restore(item_call: ItemCall) -> Recipe[None]:
         if landed is None and (yield from burn(receipt)):
             item_call.sent = None
     if len(taken.payloads) > 1:
-        with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
+        # If this fails, a consumer has also taken what was behind the item in its node. Then the item gets a node of
+        # its own.
+        with suppress(NoNode, BadVersion):
             whole = SetNode(item, frame(taken.payloads, taken.base + 2), taken.version + 1)
             yield from write(item_call, (whole,), count=count)
             return

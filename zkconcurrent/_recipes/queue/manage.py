@@ -1,6 +1,6 @@
 """Recipes for all items of a queue: count them, wait for them, drain them, and destroy them with the queue.
 
-`putting`, `taking` and `claims` put and take single items.
+`put`, `take` and `claim` are about single items.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
 from .state import ItemCall, Layout, QueueView, look
 
-DEAD_TOGETHER = 100  # read in one flight: a heartbeat's reply comes behind it, and its lease may not wait
+# This many dead items are read in one flight. A heartbeat's reply comes behind the flight, and the lease may not wait
+# long for it.
+DEAD_TOGETHER = 100
 
 
 def done(item_call: ItemCall) -> Recipe[None]:
-    """Count one item as done; again, if that was interrupted.
+    """Count one item as done, once, even if a call that was interrupted is run again (R3).
 
     Raises:
         SessionExpired: the session has ended; for other clients, all items that were taken before are done.
@@ -79,12 +81,13 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
                         return True
                     above, listed, members = yield look
                     continue
-                # One event: when the last item goes or, if none is left, when a member's count changes.
+                # One event wakes the waiter: when the last item goes or, if none is left, when a member's count
+                # changes.
                 watched = [f"{at.items}/{max(names, key=number)}"] if names else _counting(paths, nodes)
                 seen = yield Watch(ticket, tuple(Get(path, ticket) for path in watched))
                 before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
                 unchanged = all(seen) and (bool(names) or list(seen) == before)
-                del names, paths, nodes, before, watched, seen, listed, members  # as in `queue.acquire`
+                del names, paths, nodes, before, watched, seen, listed, members  # as in `lock.acquire`
                 if unchanged:
                     yield Wait(ticket)
                 above, listed, members = yield look
@@ -93,7 +96,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
 
 
 def _came_to(above: Node | None) -> tuple[int, int] | None:
-    """Return what changes whenever an item comes, or comes back: of which node, and how many."""
+    """Return what changes whenever an item comes, or comes back: the parent, and how many items it ever had."""
     return None if above is None else (above.czxid, above.created)
 
 
@@ -148,11 +151,13 @@ def drain(view: QueueView) -> Recipe[None]:
                     parts += Create(claim, b"", ephemeral=True), Delete(claim), Delete(f"{at.items}/{name}")
                 yield Multi(ticket, tuple(parts))
         except (NodeExists, ConnectionLost, Requeue):
-            pass  # a consumer was faster, or it is unknown: look again
+            # A consumer was faster, or the outcome is unknown: look again.
+            pass
         except NotEmpty as failed:
             raise ForeignNodeError(parts[failed.part or 0].path, "an item's node has children; delete them") from None
         except NoNode:
-            yield from view.lay_out()  # the same; or an operator has deleted the parent of the claims
+            # A consumer was faster, or an operator has deleted the parent of the claims.
+            yield from view.lay_out()
         yield Discard(ticket)
 
 
@@ -200,7 +205,7 @@ def destroy(view: QueueView) -> Recipe[Users]:
                 raise foreign_child(at.path, f"items/{name}", "queue")
         if not begun:
             mine = {receipt.member.name for receipt in list(view.receipts) if receipt.member is not None}
-            # One that waits may have no member; it would make the nodes again, forever.
+            # A client that waits may have no member, but would make the nodes again and again.
             users = [f"{at.members}/{name}" for name in contents[at.members] if name not in mine]
             for folder in (at.consumers, at.producers):
                 users += (f"{folder}/{name}" for name in contents[folder])
@@ -213,18 +218,19 @@ def destroy(view: QueueView) -> Recipe[Users]:
         yield from _forget_idle(view)
         view.laid_out, view.version = False, None
         if node is None:
-            view.forget()  # last: another thread may have listed meanwhile
+            # The view is cleared last, as another thread may have listed items meanwhile.
+            view.forget()
             return []
         yield from _delete_all(at, inside, contents)
 
 
 def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str]) -> Recipe[bool]:
-    """Delete the folders that show who uses the queue, together with our own members; False: look again.
+    """Delete the folders that show which clients use the queue, with our own members; False: look again.
 
     Args:
         at: the queue.
         inside: the names of the folders that exist.
-        members: those of the members, which are ours.
+        members: the names of the members' nodes, which are all ours.
     """
     folders = [each for each in _existing(at, inside) if each in (at.consumers, at.producers, at.members)]
     parts = [*(Delete(f"{at.members}/{name}") for name in members), *map(Delete, folders)]
@@ -235,7 +241,8 @@ def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str])
     try:
         yield Multi(ticket, tuple(parts))
     except ConnectionLost:
-        pass  # perhaps it has; if not, another client can only have come since this call began
+        # The folders may be deleted. If not, another client can only have come since this call began.
+        pass
     except (NoNode, NotEmpty, Requeue):
         begun = False
     yield Discard(ticket)
@@ -245,8 +252,8 @@ def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str])
 def _delete_all(at: Layout, inside: Sequence[str], contents: Mapping[str, Sequence[str]]) -> Recipe[None]:
     """Delete what was listed, unless a client makes something meanwhile.
 
-    The receipts and members go first, so that no client can change anything before it has made these again. All goes
-    in one flight, for which most clients are too slow.
+    The receipts and members go first, so that no client can change anything before it has made these again. The deletes
+    are sent together, and most clients are too slow to come in between.
 
     Raises:
         ForeignNodeError: a node has children.
@@ -264,8 +271,10 @@ def _delete_all(at: Layout, inside: Sequence[str], contents: Mapping[str, Sequen
             del left[:most]
         yield *left, Multi(ticket, (*map(Delete, _existing(at, inside)), Delete(at.path)))
     except (NoNode, ConnectionLost, Requeue):
-        pass  # changed meanwhile, or unknown: look again
-    except NotEmpty:  # a client uses it just now, or a node of ours has children
+        # The queue has changed meanwhile, or the outcome is unknown: look again.
+        pass
+    except NotEmpty:
+        # A client uses the queue just now, or a node of ours has children.
         if (found := (yield from with_child([step.path for step in left[:most]]))) is not None:
             raise foreign_child(*found, "queue") from None
     yield Discard(ticket)
@@ -282,7 +291,8 @@ def _forget_idle(view: QueueView) -> Recipe[None]:
     members: list[Ticket | None] = []
     with suppress(IndexError):
         for _ in range(len(view.idle)):
-            receipt = view.idle.popleft()  # as long as its path changes, it is no call's
+            # While the path changes, the receipt is out of `idle`, so no call takes it.
+            receipt = view.idle.popleft()
             receipt.path = ""
             members.append(receipt.member)
             view.idle.append(receipt)

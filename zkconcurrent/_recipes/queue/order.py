@@ -55,8 +55,8 @@ LIFO = Order("lifo", FIFO.pattern, newest_first=True)
 # Curator's consumers put an item that they fail to process back without its priority, or its time.
 PRIORITY = Order("priority", re.compile(r"queue-(?:[01][0-9A-F]{8})?\d{10}"))
 FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
-# Eight digits or, without a zero in front, more. So of two names, the longer one is due later. Up to the largest 64-bit
-# number: Java reads a larger one as 0.
+# The time has eight digits or, without a zero in front, more. So of two names, the longer one is due later. The time
+# ends at the largest signed 64-bit number, as Java reads a larger one as 0.
 DELAY = Order(
     "delay",
     re.compile(r"queue-(?:\|(?:[0-9A-F]{8}|[1-9A-F][0-9A-F]{8,14}|[1-7][0-9A-F]{15})\|)?\d{10}"),
@@ -160,7 +160,8 @@ def items(path: str, names: Sequence[str], order: Order) -> list[str]:
                 "path, or delete the item if something else left it behind",
             )
     if order.timed:
-        return sorted(sorted(found), key=len)  # by when they are due, and by number
+        # A longer name is due later. Names of one length sort as text: by when they are due, and then by number.
+        return sorted(sorted(found), key=len)
     return sorted(found, reverse=order.newest_first)
 
 

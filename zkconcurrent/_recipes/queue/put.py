@@ -34,7 +34,8 @@ from ..receipts import write
 from .order import LAST_ITEM, Header, items, number
 from .state import ItemCall, Layout, QueueClosed, QueueView
 
-LISTED = 1_000  # the size of a queue whose items are listed to be counted
+# In a queue of at most this size, a producer lists the items to count them.
+LISTED = 1_000
 
 
 def put(item_call: ItemCall, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
@@ -88,7 +89,8 @@ def add(item_call: ItemCall, item: Create, *leaving: Delete, count: int = 0) -> 
         elif failed.part == 1 + len(leaving):
             yield from view.lay_out()
         elif (failed.part or 0) > 1 + len(leaving):
-            pass  # our receipt is gone, and perhaps the queue
+            # Our receipt is gone, and perhaps the queue.
+            pass
         else:
             raise NodeGone from None
         return False
@@ -98,10 +100,10 @@ def add(item_call: ItemCall, item: Create, *leaving: Delete, count: int = 0) -> 
 
 
 def put_when_first(item_call: ItemCall, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
-    """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
+    """Put an item in a queue with a maximal size: the first producer in line puts, and leaves the line in one step.
 
-    Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
-    however stale the server is.
+    Once a listing shows that we are first, only we may create items. So a later listing of the items can only show too
+    many, however stale the server is.
     """
     view, at = item_call.view, item_call.view.at
     if not wait:
@@ -126,7 +128,7 @@ def put_when_first(item_call: ItemCall, item: Create, *, wait: bool, count: int 
                     yield Discard(ticket)
                     return False
                 if ahead:
-                    queue = inside = ()  # as in `queue.acquire`
+                    queue = inside = ()  # as in `lock.acquire`
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, inside, node = seen or (yield reads)
                     del seen
@@ -152,9 +154,10 @@ def sizing(at: Layout, ticket: Ticket | None = None) -> Get | Children:
 
 
 def size(at: Layout, seen: Node | Sequence[str] | None, most: int) -> Recipe[int]:
-    """Return how many items there are, from what `sizing` has read; at least, whether they are as many as `most`.
+    """Return how many items there are, from what `sizing` has read. A result below `most` may be too high.
 
-    The parent's node counts its children. Only if these are too many are they listed, as some may be no items.
+    The parent's node counts its children. If these are fewer than `most`, so are the items. Otherwise the children are
+    listed, as some of them may be no items.
     """
     if isinstance(seen, Node) and seen.children < most:
         return seen.children

@@ -26,11 +26,13 @@ from ..receipts import PendingWrite, ReceiptPool
 from .order import Header, Order, free, items
 
 KEPT = 64
-"""How many names of a listing are kept; of a longer one, one in so many. An item given back waits for these at most.
+"""How many names of a listing a client keeps: the first 64, or the first 64th of the listing if that is more.
 
-More of a long backlog are kept, as a long listing takes long, and each thread lists.
+The client lists again once it has used up the kept names. Only then does it see an item that another client has given
+back, so it keeps few. A long backlog takes long to list, and each thread lists for itself, so it keeps more of that.
 """
-READ_FOR = 1.0  # seconds for which what was read ahead counts: if an operator removes `items`, its names come again
+# Items that were read ahead count for this many seconds: if an operator removes `items`, their names come again.
+READ_FOR = 1.0
 
 
 class QueueClosed(Exception):
@@ -85,7 +87,7 @@ class Layout(NamedTuple):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """All children of the path; the members' last, as one that is not empty tells of a client."""
+        """All children of the path; the members' folder is last, as it is not empty while a client uses the queue."""
         return tuple(f"{self.path}/{name}" for name in FOLDERS["Queue"])
 
     @property
@@ -254,8 +256,8 @@ class ItemCall(PendingWrite):
     def decoded(self, payload: bytes) -> tuple[Any, Exception | None]:
         """Return the item, or the error of the codec if it can't decode these bytes.
 
-        Only a second error shows that: a signal handler may have raised the first. A missing package is no item's
-        fault, either. Both are raised.
+        Only a second error shows that: a signal handler may have raised the first one. A missing package is no item's
+        fault, either. Both errors are raised.
         """
         try:
             return self.decode(payload), None
@@ -271,7 +273,8 @@ class ItemCall(PendingWrite):
     def next_name(self) -> str | None:
         """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""
         if not self.names:
-            with suppress(IndexError):  # in one step: an interrupt may not lose it
+            # R4: one step moves the name.
+            with suppress(IndexError):
                 self.names.extend(map(deque.popleft, (self.view.names,)))
         return self.names[0] if self.names else None
 
@@ -296,7 +299,7 @@ class ItemCall(PendingWrite):
 
     @property
     def counts_yet(self) -> bool:
-        """Whether it has yet to count an item as done. One step of its call ends that."""
+        """Whether it has yet to count an item as done. A single assignment ends that: see `note_applied`."""
         sent, receipt = self.sent, self.receipt
         if sent is not None and receipt is not None:
             return not self.over and receipt.unfinished != sent.unfinished
@@ -338,12 +341,16 @@ def look(view: QueueView, ticket: Ticket | None = None) -> Recipe[QueueSnapshot]
     while True:
         seen = yield Watch(ticket, found[:2])
         if seen[1] and ticket.changed:
-            return sight_of(at, seen)._replace(free=[])  # look again: the next watch would forget that
-        if seen[1]:  # what was claimed may be given back
+            # The queue has changed since. With no free item, the caller looks again; another watch here would forget
+            # the change.
+            return sight_of(at, seen)._replace(free=[])
+        if seen[1]:
+            # The claims are watched, too, as a claimed item may be given back.
             seen = yield Watch(ticket, found)
         if seen[0] is not None and NOWHERE not in seen[1:]:
             return sight_of(at, seen)
-        yield from view.lay_out()  # an operator has deleted it, and what does not exist can't be watched
+        # An operator has deleted a node of the queue, and a node that does not exist can't be watched.
+        yield from view.lay_out()
 
 
 def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:

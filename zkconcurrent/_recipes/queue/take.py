@@ -44,7 +44,8 @@ from .order import due, frame, milliseconds, unframe
 from .state import ClaimedItem, ItemCall, Layout, QueueClosed, QueueSnapshot, QueueView, look, reads, sight_of
 
 _NOTHING_SEEN = QueueSnapshot([], [], closed=False)
-AHEAD = 8  # items that are read together, while no other consumer is in the way
+# This many items are read together while no other consumer is in the way.
+AHEAD = 8
 
 
 def takeable(view: QueueView, sight: QueueSnapshot) -> list[str]:
@@ -55,7 +56,7 @@ def takeable(view: QueueView, sight: QueueSnapshot) -> list[str]:
 
 
 def until_due(view: QueueView, sight: QueueSnapshot) -> Callable[[], float] | None:
-    """Return a function that returns in how many seconds the first free item is due; None if none is to be awaited."""
+    """Return a function that returns in how many seconds the first free item is due; None if there is no such item."""
     if not (view.at.order.timed and sight.free):
         return None
     first = due(sight.free[0])
@@ -90,7 +91,7 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
         try:
             queue: Sequence[str] = yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
-                names, sight, queue = [], _NOTHING_SEEN, ()  # as in `queue.acquire`
+                names, sight, queue = [], _NOTHING_SEEN, ()  # as in `lock.acquire`
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (queue,) = seen or [(yield listing)]
                 del seen
@@ -104,7 +105,7 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
                     yield Wait(ticket, left)
                 elif (taken := (yield from seize_first(item_call, names, ticket))) is not None:
                     return taken
-                # Read without watches first: those of a consumer that now takes an item would only cost events.
+                # This read leaves no watches: if the consumer takes an item now, watches would only cost events.
                 queue, *seen = yield listing, *reads(at, ticket)
                 if ticket.name not in queue:
                     raise NodeGone
@@ -159,7 +160,9 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
     item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
     leaving = () if ticket is None else (Delete(ticket.node, ticket),)
     while True:
-        yield from ready(item_call)  # first: if the queue is destroyed from here on, our receipt goes with it
+        # The receipt is made before the item is read: if the queue is destroyed from here on, our receipt goes with it,
+        # and the write fails.
+        yield from ready(item_call)
         node = yield from fetch(view, name)
         if node is None:
             return None
@@ -174,7 +177,8 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
         parts: tuple[Part, ...]
         if buried:
             parts = own, Delete(claim), remove(at, taken), (yield from bury(at, taken))
-        elif error is not None:  # to be counted, while no other consumer has it
+        elif error is not None:
+            # The attempt is counted, while no other consumer has the item.
             parts = own, Delete(claim), SetNode(item, node.data, node.version)
         elif wanted == "get":
             parts = own, Delete(claim), remove(at, taken), *leaving
@@ -189,8 +193,10 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             item_call.purpose = wanted
             view.meet_rivals()
             if failed.part:
-                continue  # an item of this name was just buried
-            return None  # claimed
+                # An item of this name was just buried.
+                continue
+            # Another consumer has claimed the item.
+            return None
         except (NoNode, BadVersion) as failed:
             item_call.purpose = wanted
             view.meet_rivals()
@@ -198,18 +204,22 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             if part == 0:
                 yield from view.lay_out()
             elif part == len(parts):
-                return None  # our receipt is gone, and perhaps the queue
+                # Our receipt is gone, and perhaps the queue.
+                return None
             elif type(failed) is BadVersion:
-                yield Sync(item)  # it was claimed and given back, or one of its name was buried, since it was read
+                # Since it was read, the item was claimed and given back, or one of its name was buried.
+                yield Sync(item)
             elif isinstance(parts[part], Create):
                 yield CreatePersistent(at.dead, b"")
             elif parts[part] in leaving:
                 raise NodeGone from None
             else:
-                return None  # gone
+                # The item is gone.
+                return None
             continue
         if fails:
-            item_call.applied = False  # first: an interrupt must not have the item put back
+            # This is cleared before `purpose` is reset: otherwise an interrupt in between would have the item put back.
+            item_call.applied = False
             item_call.put_down()
             item_call.purpose = wanted
             if len(payloads) == 1 and buried:
@@ -226,7 +236,8 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             view.come_back_to(name)
         elif wanted == "claim":
             taken = yield from identified(item_call, taken, results)
-            if not taken.session:  # it has ended with its session before its reply came
+            if not taken.session:
+                # The claim has ended with its session, before its reply came.
                 item_call.applied = False
                 item_call.put_down()
                 item_call.leave_name()
@@ -251,9 +262,10 @@ def fetch(view: QueueView, name: str) -> Recipe[Node | None]:
     """Return an item's node, or None if another consumer has it; read those that come next, too.
 
     While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
-    that those have taken: to list all items again each time would cost more the longer the queue is.
+    that those consumers have taken. To list all items again each time would cost more, the longer the queue is.
     """
-    read = view.read  # another thread may put its own in the place of these at any time
+    # Another thread may replace `view.read` at any time, so the call works on this one.
+    read = view.read
     if name not in read or not view.fresh:
         names = [name, *islice(list(view.names), view.window - 1)]
         reads = tuple(Get(f"{view.at.items}/{each}") for each in names)
@@ -266,7 +278,8 @@ def fetch(view: QueueView, name: str) -> Recipe[Node | None]:
         if None in nodes:
             view.rivals = True
         if not any(nodes):
-            if view.window == AHEAD:  # the listing is too old to go on with
+            if view.window == AHEAD:
+                # The listing is too old to go on with.
                 view.names.clear()
             view.window = min(2 * view.window, AHEAD)
         read = dict(zip(names, nodes, strict=True))
@@ -283,7 +296,7 @@ def remove(at: Layout, taken: ClaimedItem) -> Part:
 
 
 def bury(at: Layout, taken: ClaimedItem) -> Recipe[Part]:
-    """Return the operation that puts an item among the dead, beside those of its name: from the same node, say."""
+    """Return the operation that puts an item among the dead. Others of its name, from the same node, stay beside it."""
     path = f"{at.dead}/{taken.name}"
     node: Node | None = yield Get(path)
     if node is None:
@@ -297,8 +310,8 @@ def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] |
         stat = results[0][1]
         taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)
     else:
-        # Behind the sync by which the receipt was read. A claim of another session is another client's or, if ours has
-        # ended since, another thread's.
+        # This read is behind the `sync` by which the receipt was read. A claim of another session is another client's
+        # or, if our session has ended since, another thread's.
         node: Node | None = yield Get(f"{item_call.view.at.claims}/{taken.name}")
         if node is not None and node.session == item_call.session:
             taken = taken._replace(session=node.session, token=node.czxid)
