@@ -720,7 +720,7 @@ def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy
         assert not await lock.acquire(timeout=0.05)
         assert not await lock.acquire(blocking=False)
         acquiring = asyncio.ensure_future(lock.acquire())
-        await until(lambda: waits(lock._core._session.calls, lock._core._line_key))
+        await until(lambda: waits(lock._core._session.calls, lock._core._queue_key))
         assert lock.cancel_waits() == 1
         with pytest.raises(WaitCancelledError):
             await acquiring

@@ -265,7 +265,7 @@ def test_a_cancelled_get_takes_nothing(
     other = zkconcurrent.Queue[bytes](zk, zk_path)
     eventually(lambda: other.qsize() == 3 - len(taken))
     assert taken + [other.get_nowait() for _ in range(3 - len(taken))] == [b"0", b"1", b"2"]
-    assert queue._core._desk.unfinished == len(taken)
+    assert queue._core._view.unfinished == len(taken)
 
 
 def test_a_cancelled_get_before_the_client_stops(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:

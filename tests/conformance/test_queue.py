@@ -53,7 +53,7 @@ def patient(queue: Any, block: bool, timeout: float | None) -> float | None:
 
 def unfinished_tasks(queue: Any) -> int:
     """Return what theirs has as an attribute: the items that are there, and those that this client has not done."""
-    return queue.qsize() + queue._desk.unfinished  # type: ignore[no-any-return]
+    return queue.qsize() + queue._view.unfinished  # type: ignore[no-any-return]
 
 
 class OnZooKeeper:

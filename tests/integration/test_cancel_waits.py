@@ -67,7 +67,7 @@ def test_the_waits_of_a_client_end(
 def ended(lock: Any) -> int:
     """Return how many waits would be ended."""
     sessions = {each._session for each in getattr(lock, "locks", (lock,))}
-    return len(waits((call for session in sessions for call in session.calls), getattr(lock, "_line_key", lock)))
+    return len(waits((call for session in sessions for call in session.calls), getattr(lock, "_queue_key", lock)))
 
 
 def enter(lock: Any) -> None:
@@ -380,7 +380,7 @@ def test_two_at_once(
     with Lock(zk, zk_path):
         waiting = in_thread(lock.acquire)
         eventually(queued(zk, zk_path, 2))
-        (wait,) = waits(lock._session.calls, lock._line_key)
+        (wait,) = waits(lock._session.calls, lock._queue_key)
         wake = wait.wake
         counts: list[int] = []
 

@@ -291,7 +291,7 @@ def test_shut_down(
     assert waiting.result(10) == b"x"
     with pytest.raises(ShutDown):
         other.get()
-    queue.task_done() if queue._desk.unfinished else other.task_done()
+    queue.task_done() if queue._view.unfinished else other.task_done()
     queue.join()
     second = DelayQueue[bytes](zk, f"{zk_path}-i")
     second.put(b"x", delay=60)

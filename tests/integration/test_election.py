@@ -25,6 +25,7 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
 from zkconcurrent._engine.session import Session
 from zkconcurrent._runtime.waiting import LONGEST_SLEEP, wait
+from zkconcurrent._threads import election as elections
 from zkconcurrent._threads.base import candidacy as _candidacy
 from zkconcurrent._threads.base.candidacy import Candidacy, ElectionState
 from zkconcurrent._threads.base.lock_base import LockBase
@@ -832,7 +833,7 @@ def test_interrupts_at_the_end_of_a_block(
     eventually(queued(zk, zk_path, 0))
     strikes += [TimeoutError, KeyboardInterrupt]
     with monkeypatch.context() as patch:
-        patch.setattr(election, "Term", strike)
+        patch.setattr(elections, "Term", strike)
         with pytest.raises(TimeoutError), election.lead(20):
             pass
     assert not strikes

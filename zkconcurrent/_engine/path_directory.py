@@ -22,6 +22,8 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         super().__init__()
         # How many primitives lie below each path.
         self._interior: dict[str, int] = {}
+        # The states that are about to get their places.
+        self._opening: dict[str, Any] = {}
 
     def open(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
         """Return the state of `path`, the same for every object made for it.
@@ -37,9 +39,7 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         """
         state = self.get(path)
         if state is not None:
-            if state.kind != kind:
-                raise ValueError(f"this client uses {path!r} for {state.kind} already; use another path for {kind}")
-            return state  # type: ignore[no-any-return]
+            return _checked(state, path, kind)  # type: ignore[no-any-return]
         own = f"{path}/{part}"
         if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
             raise ValueError(
@@ -53,12 +53,19 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
                 )
         state = make()
         state.part = part
-        made = self.setdefault(path, state)
-        if made is not state:
-            # A signal handler has made the path's state meanwhile.
-            return self.open(path, kind, make, part)
-        for above in ancestors(path):
-            self._interior[above] = self._interior.get(above, 0) + 1
+        # R4: a signal handler may open the path meanwhile, at any line. One that comes later takes this state; one that
+        # came before has made the path's state.
+        first = self._opening.setdefault(path, state)
+        if first is not state:
+            return _checked(first, path, kind)  # type: ignore[no-any-return]
+        try:
+            if (made := self.get(path)) is not None:
+                return _checked(made, path, kind)  # type: ignore[no-any-return]
+            self[path] = state
+            for above in ancestors(path):
+                self._interior[above] = self._interior.get(above, 0) + 1
+        finally:
+            del self._opening[path]
         return state  # type: ignore[no-any-return]
 
     def closed(self, path: str) -> None:
@@ -71,3 +78,9 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
     def is_directory(self, path: str) -> bool:
         """Return whether a path lies above primitives only, so that others may make theirs below it."""
         return not any(each in self for each in (path, *ancestors(path)))
+
+
+def _checked(state: Any, path: str, kind: str) -> Any:
+    if state.kind != kind:
+        raise ValueError(f"this client uses {path!r} for {state.kind} already; use another path for {kind}")
+    return state
