@@ -73,7 +73,7 @@ class BlockingCalls:
 class Named:
     """A class that is known by its public name.
 
-    Its constructor has that name in errors such as a missing argument, also if a base class defines it.
+    Python's errors about the arguments of its constructor use that name, also if a base class defines the constructor.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -490,7 +490,7 @@ def _item(taken: ClaimedItem) -> Any:
 
 
 def outside(claim: object, name: str) -> AttributeError:
-    """Return the error for a name that a claim does not have, as of an item outside the block."""
+    """Return the error for a name that a claim does not have, such as `item` outside of its block."""
     if name not in ("item", "attempts", "token"):
         return AttributeError(f"{type(claim).__name__!r} object has no attribute {name!r}")
     return AttributeError(

@@ -97,7 +97,7 @@ class SettlingState(PathState):
 
 
 class SettleOnAbandon:
-    """Leaves the change of an abandoned call to be settled. All of one path are equal: see `check_not_interrupted`."""
+    """Leaves an abandoned call's change to be settled. Those of one path are equal; see `check_not_interrupted`."""
 
     def __init__(self, state: SettlingState, leave: Callable[[], object]) -> None:
         self._state = state
