@@ -27,7 +27,7 @@ TAKE_BACK, GIVEN_UP = (
 MULTI = "yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
 RELEASE = "yield Delete(held.node, held)"
 ENQUEUE = "yield Multi(ticket, (*lacking, CreateEphemeral(ticket, WAITER.role, data)))"
-AGAIN = "self._take_back(wait, error)  # also after an interrupt in `_take_back` itself"
+AGAIN = WAIT, "self._take_back(wait, error)\n        raise", "pass\n        raise"
 
 
 MUTANTS = [
@@ -62,14 +62,14 @@ MUTANTS = [
         "except BaseException:",
         ("_runtime.waiting:outlast", "strike(error)", "raise"),
         ("_threads.condition:Condition._take_back", "late = struck = error", "raise"),
-        (WAIT, AGAIN, "pass"),
+        AGAIN,
     ),
     bug(
         "interrupted while it waits, it leaves the lock free",
         WAIT,
         "except BaseException as error:\n            self._take_back(wait, error)\n            raise",
         "except Exception as error:\n            self._take_back(wait, error)\n            raise",
-        (WAIT, AGAIN, "pass"),
+        AGAIN,
     ),
     bug("interrupted, it forgets the lock's node", GIVEN_UP, "self._lock._session.discard(hold.ticket)", "pass"),
     bug(

@@ -110,7 +110,7 @@ MUTANTS = [
     bug(
         "the end of a term is not told",
         LEAD,
-        "hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it",
+        "hold.loss.tell()",
         "pass",
         ("_threads.base.candidacy:LeaderLock._withdrawing", "hold.loss.tell()", "pass"),
     ),

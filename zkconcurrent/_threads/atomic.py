@@ -154,4 +154,5 @@ class AtomicInteger(AtomicLong):
 
 
 def _number(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)  # of no data, 0
+    # Empty data means 0.
+    return int.from_bytes(data, "big", signed=True)

@@ -93,7 +93,8 @@ class Barrier(Primitive):
         action: Callable[[], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        parties = int(operator.index(parties))  # `int`: the node's data needs a number, also for a bool
+        # The node's data needs a number, so a bool becomes an int.
+        parties = int(operator.index(parties))
         if parties < 1:
             raise ValueError("parties must be >= 1")
         super().__init__(client, path)
@@ -144,15 +145,19 @@ class Barrier(Primitive):
         except BaseException as error:
             if party is None:
                 raise
-            party.struck = None  # or the traceback and the frames keep each other, and the barrier, alive
+            # Otherwise the traceback and the frames keep each other alive, and the barrier with them.
+            party.struck = None
             late: deque[BaseException] = deque(maxlen=1)
-            with suppress(ZkConcurrentError, Requeue):  # then its missing node tells the others that it has left
+            # If the client can't report that the party leaves, the others learn it from the party's missing node.
+            with suppress(ZkConcurrentError, Requeue):
                 yield from waiting.outlast(self._departing(call, party, isinstance(error, Exception)), late.append)
             if late:
                 raise late.pop() from error
             raise
         if came is None:
-            if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
+            if party is not None and party.goes_on:
+                # No reply has shown the outcome: a thread of the library retries until the others can learn that the
+                # party has left.
                 session = self._session
                 session.keeper.start_soon(partial(session.keeper.spawn, partial(self._leave_later, party)))
             raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
@@ -167,8 +172,8 @@ class Barrier(Primitive):
             return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
             return (yield from call.run(outlast(party), now() + patience))
-        # A party that may have arrived also waits for a reconnect: those that it has passed with must not be told
-        # another outcome.
+        # A party that may have arrived also waits for a reconnect: if other parties have passed with it, it must report
+        # the same outcome as they do.
         return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
 
     def _leave_later(self, party: Party) -> None:
@@ -177,7 +182,7 @@ class Barrier(Primitive):
             call.wait(call.run(leave(party)))
 
     def _departing(self, call: Call, party: Party, failed: bool) -> Steps[None]:
-        """Have a party leave the barrier whose wait was interrupted, or has failed: no other counts it after that.
+        """Have a party leave the barrier after its wait was interrupted or has failed: no other party counts it then.
 
         If ZooKeeper is out of reach, or does not reply for a third of the session timeout, others may still count it.
         """
@@ -185,7 +190,8 @@ class Barrier(Primitive):
         if self._withdraw is None or failed:
             yield from call.run(leave(party), session.now())
             return
-        self._withdraw(party)  # if no thread can be started, this call discards the ticket
+        # If no thread can be started, this raises while the call still has the ticket, and the call discards it.
+        self._withdraw(party)
         call.tickets.remove(ticket)
         until, known = session.now() + session.patience, session.registry.tickets
         while session.link.connected and session.now() < until:
@@ -202,7 +208,8 @@ class Barrier(Primitive):
     def _depart(self, call: Call, party: Party) -> Steps[None]:
         try:
             yield from call.run(withdraw(party))
-        except OutOfReach:  # for so long that the session is over, and the party's node gone with it
+        except OutOfReach:
+            # The outage was so long that the session is over, and the party's node is gone with it.
             call.abandon()
 
     def reset(self) -> None:

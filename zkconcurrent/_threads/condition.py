@@ -95,7 +95,8 @@ class Condition(Primitive):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._mine() is None:
-            return  # a wait could not acquire the lock again; its error says why
+            # A wait could not acquire the lock again, and the error that leaves the block says why.
+            return
         self._lock.__exit__(kind, error, traceback)
 
     # -- waiting -------------------------------------------------------------------------------------------------
@@ -132,7 +133,8 @@ class Condition(Primitive):
                 raise
             self._take_back(wait)
         except BaseException as error:
-            self._take_back(wait, error)  # also after an interrupt in `_take_back` itself
+            # R3: an interrupt may have struck in `_take_back` itself.
+            self._take_back(wait, error)
             raise
         return notified
 
@@ -171,12 +173,14 @@ class Condition(Primitive):
                     raise
                 except BaseException as error:
                     late = struck = error
-                    # An error that comes each time is no interrupt; interrupts may come for as long as the call waits.
+                    # An error that strikes at every try is no interrupt, but that of too deep a recursion, say; so the
+                    # tries are limited. Interrupts of the wait do not count: they may come for as long as it lasts.
                     tries = tries + 1 if wait.begun == begun or isinstance(error, Exception) else 0
             if late is not None:
                 raise late
         finally:
-            late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
+            # Otherwise the traceback and this frame keep each other alive, and the lock with them.
+            late = struck = None
 
     def _restore_hold(self, wait: ConditionWait, struck: BaseException | None) -> BaseException | None:
         """Restore the hold; return the last interrupt, for the caller to raise: a raise here would undo the grant."""

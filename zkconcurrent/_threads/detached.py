@@ -17,7 +17,8 @@ from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.primitive import kind_of, node_data
 
-LONGEST_OWNER = 1000  # characters: the owner is in the data of each node
+# The data of each node has the owner's name.
+LONGEST_OWNER = 1000  # characters
 
 
 class DetachedLock(QueuedPrimitive, Acquirable):
@@ -96,7 +97,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        check_depth(FRAMES + 5)  # a release needs a few more frames than an acquire
+        # A release needs a few more frames than an acquire, and must not fail where the acquire did not.
+        check_depth(FRAMES + 5)
         limit = self._deadline(blocking, timeout)
         wait = blocking and timeout != 0
         call = self._call(cancellable=wait)

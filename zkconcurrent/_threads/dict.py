@@ -15,7 +15,8 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 _MISSING: Any = object()
-_TAKEN: Any = object()  # a default, where `_MISSING` means that there is none
+# `popitem` gives this to `pop` as the default: there, `_MISSING` would mean that there is no default.
+_TAKEN: Any = object()
 
 
 class Dict(MapBase, MutableMapping[str, V]):
@@ -183,7 +184,8 @@ class Dict(MapBase, MutableMapping[str, V]):
 
         def decoded(data: bytes) -> bool:
             nonlocal value
-            value = self._codec.decode(data)  # before it is removed: what the codec can't decode stays
+            # This comes before the entry is removed, so that an entry that the codec can't decode stays.
+            value = self._codec.decode(data)
             return True
 
         def popped(found: bytes | None) -> Any:

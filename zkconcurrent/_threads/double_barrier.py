@@ -163,7 +163,7 @@ class DoubleBarrier(Primitive):
             BaseException: the last interrupt, once the party has withdrawn. If the barrier has opened, it has left.
         """
         strikes = deque([] if struck is None else [struck], maxlen=1)
-        # An interrupted call does not wait for a reconnect: the keeper then deletes the node.
+        # An interrupted call does not wait for a reconnect; the keeper deletes the node after it.
         began = self._session.now()
         until = began if struck is not None or not ticket.sent else self._grace()
         del struck
@@ -174,11 +174,12 @@ class DoubleBarrier(Primitive):
                     break
                 except (Requeue, ZkConcurrentError, GeneratorExit):
                     raise
-                except BaseException as error:  # not at a sleep
+                except BaseException as error:  # struck outside a sleep
                     strikes.append(error)
                     if not last:
                         raise
-            if strikes and inside:  # the others have entered with it
+            if strikes and inside:
+                # The other parties have entered with this one, so it must leave.
                 yield from outlast(call.run(leave(ticket, wait=False), self._session.now()), strikes.append)
         except (Requeue, ZkConcurrentError):
             if not strikes:
@@ -213,7 +214,8 @@ class DoubleBarrier(Primitive):
         if ticket is None:
             raise RuntimeError(f"the caller is not inside the double barrier {self._path!r}: enter() it first")
         call = Call(self._session, self._path, self._path_state)
-        call.tickets.append(ticket)  # however the call ends, the caller is outside
+        # R1: the call has the ticket before it begins, so the caller is outside however the call ends.
+        call.tickets.append(ticket)
         wait = timeout is None or timeout > 0
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
 
@@ -224,7 +226,8 @@ class DoubleBarrier(Primitive):
     def _party(self, owner: int) -> Ticket | None:
         """Return the ticket of the caller's party, if it is inside."""
         ticket = self._path_state.inside.get(owner)
-        if ticket is not None and ticket.state is State.DISCARDED:  # an interrupt struck the end of its leave
+        if ticket is not None and ticket.state is State.DISCARDED:
+            # An interrupt struck the end of the party's leave, before the party was forgotten.
             self._path_state.inside.pop(owner, None)
             return None
         return ticket
@@ -246,7 +249,8 @@ class DoubleBarrier(Primitive):
                 except SessionExpired:
                     raise
                 except Requeue:
-                    pass  # it has left, and had no reply in time
+                    # The party has left, but no reply came in time.
+                    pass
             if strikes:
                 raise strikes.pop()
             return bool(left)
@@ -269,7 +273,7 @@ class DoubleBarrier(Primitive):
         if ticket is not None and ticket.state is State.QUEUED and not session.forked:
             session.dropped.append(LeftTickets([], [ticket]))
             session.wake_keeper()
-        inside.pop(me, None)  # last: an interrupt before must not lose the ticket
+        inside.pop(me, None)  # R2
 
     def __enter__(self) -> bool:
         return self.enter()
@@ -285,7 +289,8 @@ class DoubleBarrier(Primitive):
             if reports_loss(kind):
                 raise
         except BaseException:
-            self._forsake_party()  # nothing is left to do, unless an interrupt struck before the leave
+            # If an interrupt struck before the leave, the party is still inside; otherwise nothing is left to do.
+            self._forsake_party()
             raise
 
     @property

@@ -134,7 +134,8 @@ class Leading:
             assert hold is not None
             return Term(seat, hold)
         except BaseException:
-            insist(lambda: self._drop(seat._mine(), before))  # interrupted: the block does not run
+            # If an interrupt struck after the grant, the block does not run, and the term must end.
+            insist(lambda: self._drop(seat._mine(), before))
             raise
 
     def __exit__(
@@ -148,7 +149,8 @@ class Leading:
             if reports_loss(kind):
                 raise
         except BaseException:
-            insist(lambda: self._drop(self._hold))  # an interrupt struck before the release
+            # If an interrupt struck before the release, the term still lasts; otherwise nothing is left to do.
+            insist(lambda: self._drop(self._hold))
             raise
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
@@ -200,7 +202,8 @@ class Election(PickledByPath):
         id: str | None = None,  # noqa: A002 - as Curator has it
         layout: str = "selector",
     ) -> None:
-        self._id, self._layout = id, layout  # None is another candidate in each process
+        # Pickling needs the argument as it was given: None means another candidate in each process.
+        self._id, self._layout = id, layout
         self._name = candidate_id(id)
         self._leader_lock = LeaderLock(client, path, layout, self._name.encode())
 
@@ -356,7 +359,7 @@ def candidate_id(id: object) -> str:  # noqa: A002
 
 
 def term_state(hold: Hold) -> str:
-    """Return what the repr of a term says."""
+    """Return the part of a term's repr that describes its state."""
     state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
     return f"{state} token={hold.ticket.token} node={hold.ticket.node!r}"
 

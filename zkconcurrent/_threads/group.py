@@ -53,10 +53,13 @@ class Membership:
         self._member = Member(group.path, name, data, session.now, patience)
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
-        self._began = False  # its thread is there, or about to be
+        # The membership's thread exists, or is about to be started.
+        self._began = False
         self._over = False
-        self._callers: dict[int, Call] = {}  # the calls that wait for it to change, by id
-        self._life: Call | None = None  # the call that all its requests belong to, on a thread of the library
+        # The calls, by their `id()`, that wait for the membership to change.
+        self._callers: dict[int, Call] = {}
+        # The call to which all requests of the membership belong, on a thread of the library.
+        self._life: Call | None = None
         self.id = name
         self.data = data
 
@@ -113,7 +116,8 @@ class Membership:
             if other._member.wanted:
                 raise ValueError(f"this client is a member {self.id!r} of the group {path!r} already: give another id")
             other._callers[id(call)] = call
-            other._give_up()  # again: this may be a signal handler that has interrupted its leave
+            # R3: this call may be that of a signal handler that has interrupted the leave of the other membership.
+            other._give_up()
             if not other._over:
                 yield from self._sleep(None)  # until it has left
         self._callers[id(call)] = call
@@ -198,7 +202,8 @@ class Membership:
             if not self._session.forked:  # the membership is the parent's
                 self.leave()
         except BaseException:
-            insist(self._give_up)  # nothing is left to do, unless an interrupt struck before the leave
+            # If an interrupt struck before the leave, the membership still lasts; otherwise nothing is left to do.
+            insist(self._give_up)
             raise
 
     def __reduce__(self) -> Any:
@@ -324,7 +329,7 @@ class Group(Primitive):
     ) -> Steps[dict[str, bytes] | None]:
         found = yield from call.run(next_members(self._path, seen), None if seen is None else deadline)
         if found is None and seen is not None:
-            # A change may have come whose reply would have been too late: the last look waits for its replies.
+            # A change may have come whose reply would have missed the deadline. This last look waits for its replies.
             found = yield from call.run(members(self._path), self._session.now())
             if found is not None and list(found.items()) == list(seen.items()):
                 return None

@@ -201,11 +201,14 @@ def _give_up_each(left: HoldDepths, calls: EndingHolds, errors: list[BaseExcepti
             there = hold.ticket.state is not State.DISCARDED and lock._path_state.has(hold)
             if there and hold.depth == depth and (call := lock._begin_release(hold)) is not None:
                 calls.append((lock, hold, call))
-        except ZkConcurrentError as error:  # not `Exception`: a signal handler may raise any
+        except ZkConcurrentError as error:
+            # Not `Exception`: a signal handler may raise any error, and `insist` must see it.
             errors.append(error)
         except RuntimeError as error:
             if hold.claimant in (None, lock._identity()):
-                raise  # a signal handler's, or too deep a recursion's: no other thread is releasing it
+                # No other thread is releasing the hold: the error is a signal handler's, or that of too deep a
+                # recursion.
+                raise
             errors.append(error)
         left.pop(0)
 

@@ -116,11 +116,12 @@ class MultiLock(CompositeLock):
         """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
         holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
         if self._on_lost is not None:
-            # Before the last check: every later loss is reported.
+            # The tickets are noted before the last check, so that every later loss is reported.
             self._joint_loss().tickets = [hold.ticket for _, hold in holds]
         owed = {id(hold): depth for _, hold, depth in before}
         for lock, hold in holds:
-            lock._check(hold, owed.get(id(hold), 0))  # what this call has acquired, it gives back
+            # The caller owes no release of a level that this call has acquired: the call gives it back.
+            lock._check(hold, owed.get(id(hold), 0))
 
     def _begin_release(self) -> BegunRelease:
         holds: list[tuple[LockBase, Hold]] = []
@@ -128,9 +129,10 @@ class MultiLock(CompositeLock):
         for lock in reversed(self._locks):
             try:
                 holds.append((lock, lock._hold_to_release()))
-            except (ZkConcurrentError, RuntimeError) as error:  # not `Exception`: a signal handler may raise any
+            except (ZkConcurrentError, RuntimeError) as error:
+                # Not `Exception`: a signal handler may raise any error, which must leave this call.
                 if not isinstance(error, ZkConcurrentError) and lock._own() is not None:
-                    raise  # as in `give_up`
+                    raise  # as in `_give_up_each`
                 errors.append(error)
         release = partial(give_up, levels(holds), errors)
         if self._on_lost is not None:

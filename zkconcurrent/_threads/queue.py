@@ -86,7 +86,8 @@ class Queue(QueueBase[T]):
             ValueError: all items that this process has taken are done.
             ClientError: the client can't be used here.
         """
-        self._session.check_not_forked(self._path)  # else the parent's items would count as those of an earlier session
+        # In a forked child, the parent's items would count as items of an earlier session.
+        self._session.check_not_forked(self._path)
         item_call = self._item_call("count")
         state = self._path_state
 
@@ -101,7 +102,8 @@ class Queue(QueueBase[T]):
                 raise ValueError("task_done() called too many times")
             return self._do(item_call, steps)
         except BaseException:
-            state.leave(item_call)  # an interrupt may have kept the steps from their beginning
+            # If an interrupt struck before the steps began, nothing else ends the call.
+            state.leave(item_call)
             raise
 
     def join(self) -> None:

@@ -25,10 +25,13 @@ from .joint_lock import BegunRelease, CompositeLock, HoldDepths, first_error, gi
 from .lock import Lock
 from .rlock import RLock
 
-GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
-FIRST_PAUSE = 0.05  # seconds; the longest pause after the first failed try, doubled with each
-LONGEST_PAUSE = 1.0
-SLOW_TRIES = 2  # the longest pause is at least this many times the slowest try: else most tries would collide
+# Once a quorum is acquired, an acquire waits at least this long for the other locks.
+GRACE = 0.05  # seconds
+# The pause after the first failed try is at most this long; each further try doubles the limit.
+FIRST_PAUSE = 0.05  # seconds
+LONGEST_PAUSE = 1.0  # seconds
+# The limit may grow to this many times the slowest try: with shorter pauses, most tries would collide.
+SLOW_TRIES = 2
 
 
 class QuorumLock(CompositeLock):
@@ -142,7 +145,7 @@ class QuorumLock(CompositeLock):
         calls = Calls(self._session, lambda: self._undo(owner, before, there, wait))
         steps = self._acquire(calls, owner, wait, limit, there)
         if wait:
-            # Its own call, the first of all: those of a try end before the next.
+            # The acquire sleeps in a call of its own, the first of all: the calls of a try end before the next try.
             sleeper = Call(self._session, self._locks[0].path)
             steps = self._acquire_later(calls, sleeper, owner, steps)
             calls.waits_for = (self,)
@@ -171,14 +174,16 @@ class QuorumLock(CompositeLock):
             began = session.now()
             if (yield from self._try_all(calls, owner, until, there)):
                 return True
-            patience = session.patience  # what takes longer was an outage, and no slow link
+            # A try that took longer than this has met an outage, not a slow link.
+            patience = session.patience
             slowest = max(slowest, min(session.now() - began, patience))
             until = math.inf if deadline is None else deadline
             if not wait:
                 return False
             if calls.deserted is None:
                 self._check_not_interrupted()
-            again = session.now() + random.uniform(0, longest)  # contenders that collided must part
+            # Contenders that collided must try again at different times.
+            again = session.now() + random.uniform(0, longest)
             longest = min(longest * 2, max(LONGEST_PAUSE, SLOW_TRIES * slowest))
             while (left := min(again, until) - session.now()) > 0:
                 yield left
@@ -210,7 +215,8 @@ class QuorumLock(CompositeLock):
                 if not each.done:
                     each.call.abandon()
                     calls.calls.remove(each.call)
-            self._all.check_lease()  # the first lock may have been granted long before the last
+            # The first lock may have been granted long before the last.
+            self._all.check_lease()
             if quorum.alive >= self._quorum:
                 self._take(quorum)
                 return True
@@ -283,7 +289,7 @@ class QuorumLock(CompositeLock):
         errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
         left = levels(reversed(quorum.parts))
-        # Before the first delete: from then on, another thread may tell of a loss at any moment.
+        # R1: from the first delete on, another thread may tell of a loss at any moment.
         ending = [hold.ticket for _, hold, depth in left if depth == 1 and hold.alive]
         quorum.await_replies(ending, spare)
         found: list[BaseException] = []
@@ -291,19 +297,22 @@ class QuorumLock(CompositeLock):
             quorum.left = left
             given_up = give_up(left, found)
         finally:
-            if not left:  # else an interrupt came before the first was released
+            if not left:
                 self._forget(quorum)
             else:
+                # An interrupt came before the first lock was released.
                 quorum.await_replies([], 0)
         lost = sum(ticket.state is State.LOST for ticket in ending)
-        if lost <= max(0, spare):  # losses count only together
+        # Losses count only if they leave no quorum.
+        if lost <= max(0, spare):
             found = [error for error in found if not isinstance(error, LockLostError)]
         errors += found
         return given_up, errors, spare - lost
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         holding = [list(lock._holding_tasks()) for lock in self._locks]
-        if sum(map(bool, holding)) > len(holding) - self._quorum:  # without these there is no quorum
+        if sum(map(bool, holding)) > len(holding) - self._quorum:
+            # Without these locks there is no quorum.
             for each in holding:
                 yield from each
 
@@ -341,7 +350,7 @@ class QuorumLock(CompositeLock):
         return next(iter(self._all_mine()[::-1]), None)
 
     def _all_mine(self) -> list[_Quorum]:
-        # One of which nothing is left was released, by a call that was interrupted.
+        # A quorum of which nothing is left was released; an interrupt kept that call from forgetting it.
         held = [] if self._session.forked else self._held.get(self._identity(), ())
         return [each for each in held if each.left != []]
 

@@ -59,7 +59,8 @@ class RLock(LockBase):
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
-        check_depth(2)  # CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may
+        # CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may.
+        check_depth(2)
         if not self.acquire():
             raise not_held(self)
         return True
@@ -101,12 +102,15 @@ class RLock(LockBase):
 
     def _release_save(self) -> int:
         """Release all levels; return how many there were."""
-        check_depth(FRAMES + 5)  # or it could not be acquired again
+        # The lock must not be released where the stack has no room to acquire it again.
+        check_depth(FRAMES + 5)
         hold = self._hold_to_release()
         self._check(hold)
         try:
             self._wait_released(self._end_hold(hold), hold)
-        except LockLostError:  # its node was gone: the `with` block around the condition's wait raises this at its end
+        except LockLostError:
+            # The node was gone. With the hold put back, the `with` block around the condition's wait raises this error
+            # at its end.
             hold.ticket.become(State.LOST)
             self._path_state.put_back(hold)
             raise self._lost_error(hold) from None

@@ -114,14 +114,16 @@ class Semaphore(LockBase):
         return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
 
     def _holding_tasks(self) -> tuple[()]:
-        return ()  # others may give permits back
+        # Other threads may give permits back, so no task keeps an acquire waiting forever.
+        return ()
 
     def _taking_permits(
         self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
         def too_few(size: int) -> None:
             self._note(size)
-            if size:  # with none, all are to come: by a release of what was not acquired, or by the next resize
+            # If there are no permits, all are still to come: by releases of more than was acquired, or by a resize.
+            if size:
                 self._refuse_or_warn(permits, wait, size)
 
         recipe = acquire(
@@ -138,7 +140,8 @@ class Semaphore(LockBase):
 
     def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
         """Tell the caller that it asks for more permits than exist."""
-        if wait and self._layout.value != 0:  # all permits of such a semaphore are added
+        # With `value=0`, all permits of the semaphore are added ones, so a wait for more of them is usual.
+        if wait and self._layout.value != 0:
             warn(
                 f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: the wait ends "
                 "only when a client adds permits, by resize() or by a release() of more permits than it holds"
@@ -175,14 +178,16 @@ class Semaphore(LockBase):
         call = Call(self._session, self._path, self._path_state)
         if ended := self._path_state.ended_at_exit(PERMIT.role):
             return call, ended[:n]
-        with self._session.lock:  # two threads that release at once must not release the same permits
+        # Two threads that release at once must not release the same permits.
+        with self._session.lock:
             holds = self._to_release(n)
             if holds and not holds[0].alive:
                 for hold in holds:
                     self._path_state.drop(hold)
                 raise self._lost_error(holds[0])
             self._check_bounds(n - len(holds))
-            insist(lambda: self._drop_all(holds))  # an interrupt on the way leaves none of them
+            # An interrupt on the way must not leave some of the permits held.
+            insist(lambda: self._drop_all(holds))
         call.settled = True
         return call, holds
 
@@ -190,7 +195,8 @@ class Semaphore(LockBase):
         """Wait until the leases are gone; then add the permits released beyond them."""
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
-            yield from call.gone(holds[-1].ticket)  # the last delete that was sent
+            # This is the last delete that was sent, so its reply comes last.
+            yield from call.gone(holds[-1].ticket)
         for hold in holds:
             self._path_state.check_given_up(hold)
         if n > len(holds):

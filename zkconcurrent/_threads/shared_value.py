@@ -116,7 +116,7 @@ class SharedValue(BaseValue, Generic[T]):
         wanted, (old, _), new = version_of(expected), expected, self._encode(value)
 
         def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
-            # Beside the version: a value that was destroyed, and made anew, counts its versions again.
+            # The version alone does not suffice: a value that was destroyed and created again counts its versions anew.
             same = version == wanted and (self._codec.encode(old) == data or self._decoded(data) == old)
             return (new, True) if same else (None, False)
 

@@ -29,8 +29,9 @@ def cancel_waits(calls: Iterable[Call], target: object) -> int:
     ended = 0
     for call in waits(calls, target):
         why = partial(WaitCancelledError, call.path, _WHY)
-        # In one step: another thread, or an interrupt, may end it at the same moment.
+        # R4: another thread, or an interrupt, may end the wait at the same moment.
         ended += vars(call).setdefault("why_end", why) is why
         call.wake()
-        call.waits_for = ()  # last: the caller may be interrupted, and call again
+        # R2: a caller that was interrupted may call again, and must then find the wait.
+        call.waits_for = ()
     return ended

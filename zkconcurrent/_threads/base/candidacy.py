@@ -66,10 +66,12 @@ class ElectionState(PathState):
                 if not self.stands:
                     before, self.candidacy = self.candidacy, begun
                     if before is not None:
-                        before.withdraw()  # if it goes on: a signal handler has begun it since this thread looked
+                        # If it goes on, a signal handler has begun it since this thread looked.
+                        before.withdraw()
             self.start()
         except BaseException:
-            begun.withdraw()  # its thread may run: an interrupt strikes in `spawn`, too
+            # An interrupt may also strike in `spawn`, when the candidacy's thread already runs.
+            begun.withdraw()
             raise
 
     def start(self) -> None:
@@ -78,7 +80,8 @@ class ElectionState(PathState):
         A signal handler calls this, too: it may have interrupted the thread that was about to start it.
         """
         if (candidacy := self.candidacy) is not None and not candidacy.begun:
-            self.session.link.handler.spawn(candidacy.run)  # of several, the first runs
+            # If several threads are started, the first to run takes the seat, and the others end.
+            self.session.link.handler.spawn(candidacy.run)
 
     def forget(self) -> None:
         """Forget all holds, and the candidacy, in a forked child: they are the parent's."""
@@ -103,7 +106,8 @@ class Candidacy:
     """
 
     def __init__(self, seat: LeaderLock) -> None:
-        self._seats = [seat]  # taken by the thread that runs
+        # R4: the thread that runs takes the seat by one `pop`.
+        self._seats = [seat]
         self._event: Any = None
         self.hold: Hold | None = None
         self.withdrawn = False
@@ -132,14 +136,16 @@ class Candidacy:
         except IndexError:
             return  # another thread runs it
         self.thread = seat._session.identity()
-        self.begun = True  # before it looks: a withdrawal that sees it not begun does not wait for it
+        # The thread notes this before it looks at `withdrawn`: a withdrawal waits only for a candidacy that has begun.
+        self.begun = True
         try:
             while not self.withdrawn:
                 self._queue_and_lead(seat)
         except CandidacyWithdrawn:
             pass
         except Exception as error:
-            self.error = error.with_traceback(None)  # whose frames keep this, and the seat, alive
+            # The frames of the traceback would keep this candidacy and its seat alive.
+            self.error = error.with_traceback(None)
             if not isinstance(error, ClientError):
                 log.error("the candidacy at %s has ended: %s", seat.path, error)
         finally:
@@ -153,7 +159,8 @@ class Candidacy:
         self._run(call, seat._acquire_steps(call, True, None, owner, 1))
         hold = seat._mine()
         if hold is None:
-            return  # in a forked child, or at the interpreter's exit
+            # The hold was forgotten in a forked child, or has ended at the interpreter's exit.
+            return
         try:
             with seat._session.lock:
                 hold.loss.add(self)
@@ -163,13 +170,15 @@ class Candidacy:
         finally:
             self.hold = None
             with seat._session.lock:
-                hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it
+                # All threads that work for the term must learn of its end before another candidate can lead.
+                hold.loss.tell()
             with suppress(LockLostError):
                 if (ending := seat._begin_release(hold)) is not None:
                     self._run(ending, seat._released(ending, hold))
 
     def _run(self, call: Call, steps: Steps[T]) -> T:
-        self._event = call.session.link.sleep_event()  # a withdrawal from now on ends the first sleep
+        # The event is here before the call sleeps, so a withdrawal ends even the first sleep.
+        self._event = call.session.link.sleep_event()
         return wait(call, steps, self._event)
 
     def _why_stop(self) -> Exception | None:
@@ -179,11 +188,11 @@ class Candidacy:
         while hold.alive and not self.withdrawn:
             yield None
 
-    # -- the loss of its hold tells it so ------------------------------------------------------------------------
+    # -- as a listener of its hold's loss ------------------------------------------------------------------------
 
     @property
     def event(self) -> Candidacy:
-        """Itself: the loss sets it."""
+        """This object: the loss calls its `set`."""
         return self
 
     def set(self) -> None:
@@ -245,7 +254,7 @@ class LeaderLock(LockBase):
         self._release_level(self._hold_to_release())
 
     def _standing(self) -> str:
-        """Return what the repr says of this client, as last known."""
+        """Return the part of the repr that describes this client, as last known."""
         leads = any(hold.alive for hold in self._path_state.all(self._rule.role))
         return f"{'leads' if leads else 'stands' if self._path_state.stands else 'does not lead'} path={self._path!r}"
 
@@ -254,7 +263,8 @@ class LeaderLock(LockBase):
             yield from super()._released(call, hold)
             return
         except LockLostError:
-            pass  # so that the context of what is raised next is the block's own error
+            # The next error is raised outside of this handler, so that its context is the block's own error.
+            pass
         raise self._lost_error(hold)
 
     def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
@@ -286,7 +296,8 @@ class LeaderLock(LockBase):
 
     def _publish(self, hold: Hold, data: bytes) -> None:
         if self._layout == "latch":
-            # Its watch on the leader's node fires once, and it waits for the event of a delete alone (seen with 5.4.0).
+            # Seen with Curator 5.4.0: a LeaderLatch's watch on the leader's node fires once, and the latch goes on only
+            # if the event is that of a delete.
             raise RuntimeError(
                 f"the election {self._path} can't publish: a LeaderLatch of Curator that waits behind a node that was "
                 "rewritten misses the delete of that node, and would never lead; put the data into the id, or use the "
@@ -301,7 +312,7 @@ class LeaderLock(LockBase):
         yield from call.run(publish(hold.ticket, data))
         self._check_term(hold)
 
-    # -- what clients see of each other --------------------------------------------------------------------------
+    # -- the candidates, as all clients see them -----------------------------------------------------------------
 
     def _look(self, then: Callable[[Leader], T]) -> T:
         return self._run(look(self._path, self._rule), then)
@@ -362,7 +373,9 @@ class LeaderLock(LockBase):
                         self._path,
                         "a finalizer called wait() on the candidacy's own thread, and would wait for it: use a timeout",
                     )
-                if hold is not None:  # suspect; nothing wakes the call when it no more is
+                if hold is not None:
+                    # There is a hold, but the client does not lead: ZooKeeper is out of reach (`suspect`), and nothing
+                    # wakes the call when the outage ends. So the call polls.
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
                 yield left
             if candidacy.error is not None and not candidacy.withdrawn:
@@ -385,10 +398,13 @@ class LeaderLock(LockBase):
         try:
             candidacy.withdraw()
             if (hold := candidacy.hold) is not None:
+                # Tell the loss now: the candidacy's thread may run much later, for instance if the process was paused.
                 with session.lock:
-                    hold.loss.tell()  # at once: its thread may be long in coming, as after a stop of the process
+                    hold.loss.tell()
             if session.link.on_own_thread() or session.identity() == candidacy.thread:
-                return  # the thread may need it, or the call is a finalizer's that suspends that thread
+                # The candidacy's thread may need this thread of kazoo; or this call is that of a finalizer on the
+                # candidacy's own thread, which goes on only when the call returns.
+                return
             until = session.now() + session.patience
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left

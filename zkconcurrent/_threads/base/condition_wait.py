@@ -15,7 +15,8 @@ from ..._runtime.waiting import Steps, outlast
 from .lock_base import LockBase
 from .primitive import node_data
 
-MAX_OUTAGE = 1 / 3  # of the session timeout; for so long an interrupted wait waits for a service that is out of reach
+# An interrupted wait waits for so long while ZooKeeper is out of reach.
+MAX_OUTAGE = 1 / 3  # of the session timeout
 
 
 class ConditionWait:
@@ -30,7 +31,8 @@ class ConditionWait:
     __slots__ = ("_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
 
     def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
-        check_depth(FRAMES + 5)  # or the lock could not be acquired again
+        # The lock must not be released where the stack has no room to acquire it again.
+        check_depth(FRAMES + 5)
         self._lock = lock
         self._first = first
         self._waiters = waiters
@@ -51,7 +53,7 @@ class ConditionWait:
             raise RuntimeError(self._lock._why_not_held("cannot wait on un-acquired lock"))
         call.given_up = hold.ticket
         path_state.drop(hold)
-        # No deadline: the caller must know the outcome before it goes on.
+        # The request has no deadline: the caller must know the outcome before it goes on.
         recipe = release_and_queue(hold.ticket, self._waiters, node_data(self._owner), self._first)
         ticket = yield from call.run(recipe)
         call.settled = True
@@ -70,7 +72,8 @@ class ConditionWait:
         """
         hold, path_state = self.hold, self._lock._path_state
         if hold.claimant != self._owner:
-            return False  # never claimed, or already put back
+            # The hold was never claimed, or was put back already.
+            return False
         self.call.abandon()
         if hold.alive or hold.ticket.state is State.LOST:  # it was not released
             path_state.put_back(hold)
@@ -101,7 +104,8 @@ class ConditionWait:
             nonlocal late, max_outage
             late = error
             if not isinstance(error, Exception):
-                call.max_outage = max_outage = MAX_OUTAGE  # from now on, also in the present sleep
+                # The limit counts from now on, also for the sleep that the interrupt has struck.
+                call.max_outage = max_outage = MAX_OUTAGE
 
         try:
             while True:
@@ -123,8 +127,9 @@ class ConditionWait:
                         hold.ticket.become(State.LOST)
                         lock._path_state.put_back(hold)
                     return late
-                except BaseException as error:  # not at a sleep
+                except BaseException as error:  # struck outside a sleep
                     call.abandon()
                     note(error)
         finally:
-            late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
+            # Otherwise the traceback and this frame keep each other alive, and the lock with them.
+            late = struck = None

@@ -61,7 +61,8 @@ class Contender(NamedTuple):
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
         """Parse a node's data."""
-        from ..._recipes.detached import read  # programs that ask for no contender never import it
+        # Programs that ask for no contender never import this module.
+        from ..._recipes.detached import read
 
         try:
             said = json.loads(node.data)
@@ -133,7 +134,8 @@ class Acquirable(BlockingCalls, ABC):
         except LockLostError:
             if reports_loss(kind):
                 raise
-        except BaseException:  # an interrupt may have struck before the release
+        except BaseException:
+            # If an interrupt struck before the release, the caller still holds the level of this block: release it now.
             if (held := self.hold_count()) and before in (None, held):
                 self.release()
             raise
@@ -165,7 +167,8 @@ class Holding:
 
     def __enter__(self) -> None:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
-        check_depth(5)  # as many as the end needs where the lock is held already
+        # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
+        check_depth(5)
         if not (lock.acquire(blocking) if timeout is None else lock.acquire(blocking, timeout)):
             raise not_acquired(lock, timeout if blocking else 0)
 
@@ -187,8 +190,10 @@ class QueuedPrimitive(Primitive):
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(client, path)
-        self._queue_key = self._path_state, self._rule.role  # equal for all objects whose threads wait in one queue
-        self._line_keys = (self._queue_key,)  # made once, not for each task that waits
+        # All objects whose threads wait in one queue have equal keys.
+        self._queue_key = self._path_state, self._rule.role
+        # The tuple is made once, not for each task that waits.
+        self._line_keys = (self._queue_key,)
 
     def locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
@@ -241,7 +246,8 @@ class LockBase(QueuedPrimitive, Acquirable):
         self._fair, self._on_lost = fair, on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]
-            if on_lost is not None:  # under the lock, as the report of a loss iterates over the set
+            # The session's lock guards the set of observers, as the report of a loss iterates over it.
+            if on_lost is not None:
                 self._path_state.observers[self._rule.role].add(self)
             if not fair and self._path_state.handoff is None:
                 self._path_state.handoff = LocalHandoff(self._session, self._holds)
@@ -276,7 +282,8 @@ class LockBase(QueuedPrimitive, Acquirable):
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         rule, holds = self._rule, self._path_state.holds
         for role in list(holds):
-            if rule.alone in rule.role or rule.alone in role:  # one of the two excludes the other
+            # An acquire waits for a hold only if one of the two is exclusive.
+            if rule.alone in rule.role or rule.alone in role:
                 yield from ((self._path, task_of(hold.owner)) for hold in self._path_state.all(role) if hold.alive)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
@@ -341,7 +348,7 @@ class LockBase(QueuedPrimitive, Acquirable):
         return hold
 
     def _why_not_held(self, why: str) -> str:
-        """Return why the caller has no hold to use, in `threading`'s words, and who else has one, if anybody has."""
+        """Return why the caller has no hold to use, in `threading`'s words, and which other thread or task has one."""
         other = self._newest()
         if other is not None and other.alive and not ended(other.owner):
             why = f"{why} (by this thread or task; {name(other.owner)!r} has acquired it)"
@@ -360,7 +367,8 @@ class LockBase(QueuedPrimitive, Acquirable):
             RuntimeError: another thread is releasing it.
         """
         if self._session.exiting and hold.ticket.state is State.DISCARDED:
-            return None  # its node was deleted at exit; no lock is taken, as a thread that has stopped may have it
+            # The exit handler has deleted the node. Take no lock here: a thread that was stopped at exit may have it.
+            return None
         try:
             self._check(hold, hold.depth - 1)
         except LockLostError:
@@ -382,14 +390,17 @@ class LockBase(QueuedPrimitive, Acquirable):
         try:
             if not self._path_state.claim(hold, owner):
                 raise RuntimeError(f"release unlocked lock: {self._path}")
-            with session.lock:  # around both: a handler in between may leave its node to another thread
+            # The lock covers both steps. A signal handler in between may leave the node to another thread, which must
+            # not take it until this block has ended.
+            with session.lock:
                 if not self._path_state.hand_on(hold):
                     if session.discard(hold.ticket):
                         call.tickets.append(hold.ticket)
                     self._path_state.drop(hold)
         except BaseException:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
-                self._drop(hold)  # alive only if an interrupt came before the delete
+                # If the hold is alive, an interrupt came before its delete; `_drop` then sends the delete.
+                self._drop(hold)
             raise
         call.settled = True
         return call
@@ -410,7 +421,8 @@ class LockBase(QueuedPrimitive, Acquirable):
         """
         if call.tickets:
             self._await(call, self._released(call, hold))
-        else:  # handed on: no reply can tell anything of it
+        else:
+            # The next thread of this process has the node, so no reply can tell anything about this hold.
             log.debug("released %s", hold.ticket.node)
 
     def _released(self, call: Call, hold: Hold) -> Steps[None]:
@@ -460,7 +472,8 @@ class LockBase(QueuedPrimitive, Acquirable):
 
         The result is 0 if the thread holds nothing, or its hold is lost. Sends nothing.
         """
-        self._session.sweep()  # an acquire that was interrupted, and again as it cleaned up
+        # An acquire may have been interrupted, and then again as it cleaned up: its ticket is still to be discarded.
+        self._session.sweep()
         self._session.check_lease()
         hold = self._mine()
         return hold.depth if hold is not None and hold.alive else 0
@@ -527,7 +540,7 @@ class LockBase(QueuedPrimitive, Acquirable):
     def _guard(self, transaction: Any, held: Callable[[], Hold]) -> Any:
         if transaction.client.chroot != self._client.chroot:
             raise ValueError(f"the transaction's client must have the lock's chroot: {self._client.chroot!r}")
-        transaction.check(held().ticket.node, -1)  # -1: the node exists, in any version
+        transaction.check(held().ticket.node, -1)  # exists, in any version
         return transaction
 
     def _describe(self, hold: Hold | None) -> str:  # noqa: ARG002

@@ -36,8 +36,8 @@ class MirrorState(PathState):
 
     Attributes:
         mirror: the copy.
-        follower: keeps it current.
-        followers: those of all copies of the client.
+        follower: keeps the copy current.
+        followers: the followers of all copies of the client.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
@@ -123,7 +123,8 @@ class _Follower:
         """Serve nothing any more; the next read begins it anew."""
         mirror, self._steps = self.mirror, None
         mirror.listed, mirror.listed_on = False, NEVER
-        mirror.end(mirror)  # a read of it may have failed
+        # A read of the copy may have failed, and would still count as under way.
+        mirror.end(mirror)
         session.stop_watching_tree(mirror.at.entries, mirror.changes)
         self.runs = False
         session.wake_calls()
@@ -148,7 +149,8 @@ class _Followers:
             follower.error = None
             if follower not in self._begun:
                 self._begun.append(follower)
-        self._start(session)  # in any case: an interrupt may have come between the two
+        # Start the thread in any case: an interrupt may have come after an earlier append, and before its start.
+        self._start(session)
 
     def _start(self, session: Session) -> None:
         if self._worker.idle:
@@ -173,7 +175,8 @@ class _Followers:
         while True:
             while self._begun:
                 begun = self._begun.popleft()
-                if begun not in going_on:  # two threads may have begun it
+                if begun not in going_on:
+                    # Two threads may have begun the same follower, so it may come twice.
                     begun.runs = begun.woken = True
                     going_on.append(begun)
             for follower in list(going_on):
@@ -196,7 +199,7 @@ def _drop(mirror: Mirror, dropped: Any) -> None:
 
 
 class EndWrite:
-    """Ends the write of a call. Does so again if an interrupt strikes meanwhile and the call is abandoned."""
+    """Ends the write of a call. If an interrupt strikes meanwhile, the abandoned call ends the write again (R3)."""
 
     def __init__(self, session: Session, map_write: MapWrite) -> None:
         self._session = session

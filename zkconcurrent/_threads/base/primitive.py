@@ -37,7 +37,8 @@ _UNKNOWN = object()
 class BlockingCalls:
     """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
-    _await = staticmethod(wait)  # runs a call to its end; a method does this last
+    # Runs a call to its end. A method calls this last: see `not_held`.
+    _await = staticmethod(wait)
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
         """Convert `acquire(blocking, timeout)` arguments to a deadline by the monotonic clock; None waits forever."""
@@ -45,14 +46,16 @@ class BlockingCalls:
         if blocking and timeout:
             self._check_may_block()
         if not blocking:
-            timeout = 0.0  # one attempt: the driver waits for the reply, and for nothing else
+            # The call makes one attempt: the driver waits for the reply, and for nothing else.
+            timeout = 0.0
         return None if timeout == -1 else self._session.now() + timeout
 
     def _until(self, timeout: float | None) -> float | None:
         """Convert a `wait(timeout)` argument to a deadline. None waits forever; zero or less makes one attempt."""
         if timeout is None:
             timeout = -1
-        elif hasattr(timeout, "__float__"):  # anything else is for `check_timeout` to refuse
+        elif hasattr(timeout, "__float__"):
+            # `check_timeout` refuses a timeout of any other type.
             timeout = max(timeout, 0.0)
         return self._deadline(True, timeout)
 
@@ -70,7 +73,7 @@ class BlockingCalls:
 class Named:
     """A class that is known by its public name.
 
-    Its constructor has that name in errors such as a missing argument, also if a base class defines it.
+    Python's errors about the arguments of its constructor use that name, also if a base class defines the constructor.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -82,7 +85,8 @@ class Named:
                 inherited.__code__, inherited.__globals__, "__init__", inherited.__defaults__, inherited.__closure__
             )
             update_wrapper(own, inherited, updated=())
-            del own.__wrapped__  # it is no wrapper, but the function itself
+            # `own` is a copy of the function, not a wrapper around it.
+            del own.__wrapped__
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             cls.__init__ = own  # type: ignore[method-assign]
@@ -135,7 +139,7 @@ class PickledByPath(Named):
         )
 
     def __deepcopy__(self, memo: object = None) -> Any:
-        # A copy would be on another client, and so would wait for this one in one thread.
+        # A copy would use another client, so a thread that holds this object would wait for itself at the copy.
         raise TypeError(f"cannot copy {self!r}: make another object, with the same client and path")
 
     __copy__ = __deepcopy__
@@ -252,7 +256,7 @@ def discard_result(_: object) -> None:
 
 def node_data(owner: int) -> bytes:
     """Return the data of a node: the host, process and owner that create it, and the time."""
-    # Only the beginning of the name: a long thread name must not make the request too large.
+    # The thread's name is cut short: a long one must not make the request too large.
     return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60]), time.time())
 
 
@@ -316,7 +320,8 @@ def check_delay(delay: Any) -> float:
         ValueError: it is not finite.
         OverflowError: it is above `threading.TIMEOUT_MAX`.
     """
-    from numbers import Real  # it takes longer to import than most modules here
+    # `numbers` is imported only here, as it takes longer to import than most modules of this library.
+    from numbers import Real
 
     if isinstance(delay, bool) or not isinstance(delay, Real):
         raise TypeError(f"delay must be a number of seconds, not {type(delay).__name__}")

@@ -84,7 +84,8 @@ class QueueState(SettlingState):
         """
         if not item_call.takes or (isinstance(error, Exception) and not (item_call.applied or item_call.item_taken)):
             return
-        self.leave(item_call)  # unless that is done: an interrupt may have struck as the call returned
+        # R3: the abandoned call has done this already, unless an interrupt struck just as it returned.
+        self.leave(item_call)
         session = self.session
         limit = session.now() + session.patience
         while item_call.takes and session.now() < limit and not session.link.stopped:
@@ -93,7 +94,8 @@ class QueueState(SettlingState):
     def settled(self, item_call: ItemCall, error: BaseException) -> tuple[Call, Steps[None]]:
         """Return the call that waits for `_settling`, and its steps. Further interrupts do not end it."""
         call = Call(self.session, self.path)
-        call.settled = True  # however deep the caller is: the first call has shown that it may wait
+        # The first call has passed the check of the stack's depth, so this one may wait however deep the caller is.
+        call.settled = True
 
         def steps() -> Steps[None]:
             late: deque[BaseException] = deque(maxlen=1)
@@ -339,7 +341,9 @@ class QueueBase(Primitive, Generic[T]):
                     "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
                     "decide whether to repeat the call",
                 ) from None
-            item_call.put_down()  # not finished: an interrupt may keep the caller from the result
+            # The call gives its receipt back, but is not finished: an interrupt may still keep the result from the
+            # caller, and an item that the call took is then put back.
+            item_call.put_down()
             return result
 
         return self._await_errand(item_call, call, steps())
@@ -398,7 +402,7 @@ class Claim(Generic[T]):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name):  # only of what is missing
+        def __getattr__(self, name):  # called for missing attributes only
             raise outside(self, name)
 
     def __enter__(self) -> Claim[T]:
@@ -412,7 +416,9 @@ class Claim(Generic[T]):
             if not self._queue._session.forked:  # the claim is the parent's
                 self._exit(acknowledges=kind is None)
         except BaseException:
-            insist(self._forsake)  # nothing is left to do, unless an interrupt struck before `_exit`
+            # If an interrupt struck before the steps of `_exit`, the item is still claimed; otherwise nothing is left
+            # to do.
+            insist(self._forsake)
             raise
 
     def _enter(self) -> Any:
@@ -433,12 +439,16 @@ class Claim(Generic[T]):
         item_call.taken = taken
 
         def steps(call: Call) -> Steps[None]:
-            self._taken = None  # from here on an interrupt leaves it to be settled
+            # From here on, an interrupt leaves `item_call` to be settled in the background.
+            self._taken = None
             if not acknowledges:
                 try:
                     yield from call.run(claim.give_back(item_call))
-                except ZkConcurrentError:  # the error of the block says more
-                    if not of._session.link.stopped:  # on kazoo's thread, say, as a generator is collected there
+                except ZkConcurrentError:
+                    # This error is dropped, as the error of the block says more. The library gives the item back later,
+                    # unless the client is stopped: the call fails on kazoo's thread, for instance, where a generator
+                    # was collected.
+                    if not of._session.link.stopped:
                         of._path_state.leave(item_call)
                 return
             try:
@@ -464,7 +474,7 @@ class Claim(Generic[T]):
                 item_call.taken = taken
                 self._giving_back = item_call
             of._path_state.leave(self._giving_back)
-            self._taken = None  # last: an interrupt before must not lose it
+            self._taken = None  # R2
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -481,7 +491,7 @@ def _item(taken: ClaimedItem) -> Any:
 
 
 def outside(claim: object, name: str) -> AttributeError:
-    """Return the error for a name that a claim does not have, as of an item outside the block."""
+    """Return the error for a name that a claim does not have, such as `item` outside of its block."""
     if name not in ("item", "attempts", "token"):
         return AttributeError(f"{type(claim).__name__!r} object has no attribute {name!r}")
     return AttributeError(

@@ -21,7 +21,7 @@ from ..._runtime.worker import Worker
 
 
 class SettlingState(PathState):
-    """The state of a path whose calls may leave a change to be settled: an `PendingWrite` that has `left`.
+    """The state of a path whose calls may leave a change to be settled: a `PendingWrite` whose `left` is true.
 
     Attributes:
         settler: the thread that settles just now; None if there is none.
@@ -41,7 +41,7 @@ class SettlingState(PathState):
         session = self.session
         self._pool = pool
         pool.spares = session.spares.left
-        # Not the pool, which may refer to the session by its clock.
+        # The finalizer gets the containers, not the pool: the pool may refer to the session, by its clock.
         containers = session.dropped, pool.receipts, pool.idle, pool.spares
         weakref.finalize(self, _drop_receipts, *containers).atexit = False
 
@@ -60,7 +60,8 @@ class SettlingState(PathState):
     def _settle_later(self, pending_write: Any) -> None:
         if pending_write not in self._left:
             self._left.append(pending_write)
-        self._start()  # in any case: an interrupt may have come between the two
+        # Start the thread in any case: an interrupt may have come after an earlier append, and before its start.
+        self._start()
 
     def _start(self) -> None:
         try:
@@ -75,7 +76,8 @@ class SettlingState(PathState):
             pending_write = self._left[0]
             try:
                 if not self._settle(pending_write):
-                    self._left.rotate(-1)  # those behind it may be what it waits for: a place in a full queue
+                    # It may wait for a change behind it, for instance one that frees a place in a full queue.
+                    self._left.rotate(-1)
                     continue
             except Exception as error:
                 log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
@@ -95,7 +97,7 @@ class SettlingState(PathState):
 
 
 class SettleOnAbandon:
-    """Leaves the change of an abandoned call to be settled. All of one path are equal: see `check_not_interrupted`."""
+    """Leaves an abandoned call's change to be settled. Those of one path are equal; see `check_not_interrupted`."""
 
     def __init__(self, state: SettlingState, leave: Callable[[], object]) -> None:
         self._state = state
@@ -122,7 +124,8 @@ def _drop_receipts(
 def _leave(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
     with suppress(IndexError):
         while True:
-            # Taken away, as garbage that is finalized later may still settle a call, with a receipt of the pool.
+            # R4: the receipt leaves the pool before its node is left to others. Garbage that is finalized later may
+            # still settle a call with a receipt of the pool.
             receipt = idle.popleft()
             if receipt.path:
                 spares.append((receipt.path, receipt.version))

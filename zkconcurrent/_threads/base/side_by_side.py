@@ -39,7 +39,8 @@ class Branch(Generic[T]):
         except StopIteration as end:
             self.result = end.value
             self.done = True
-        except ZkConcurrentError as error:  # not what a signal handler has raised here
+        except ZkConcurrentError as error:
+            # Only errors of this library end the branch. An error that a signal handler raises here leaves the call.
             self.error = error
             self.done = True
 

@@ -89,7 +89,8 @@ class ValueState(SettlingState):
         try:
             raise change.error
         finally:
-            del change  # otherwise the traceback and this frame keep each other alive
+            # Otherwise the traceback and this frame keep each other alive.
+            del change
 
     def _lead(self, turn: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin the next batch, if this change is the first of it; else return None.
@@ -98,7 +99,8 @@ class ValueState(SettlingState):
         """
         with self.session.lock:
             if (led := turn.batch) is not None:
-                if led.leader.gone:  # a second interrupt kept the first from leaving it
+                if led.leader.gone:
+                    # A second interrupt kept the leader's call from leaving the change.
                     self.leave(turn, led.leader)
                 return None
             waiting = [each for each in list(turn.pending) if not each.gone]
@@ -122,7 +124,9 @@ class ValueState(SettlingState):
             return change.batch
 
     def _interrupts(self, call: Call) -> bool:
-        if self.settler == self.session.identity():  # a finalizer: what it waits for continues when it returns
+        if self.settler == self.session.identity():
+            # The call is that of a finalizer on the thread that settles: that thread goes on only when the call
+            # returns.
             return True
         try:
             check_not_interrupted(call)
@@ -131,7 +135,7 @@ class ValueState(SettlingState):
         return False
 
     def _end(self, turn: Combiner, batch: ValueBatch) -> None:
-        """End a batch that was applied, or never will be, and begin the next; again, if that was interrupted."""
+        """End a batch that was applied, or never will be, and wake the leader of the next. May run twice (R3)."""
         with self.session.lock:
             if batch.applied:
                 batch.deliver()
@@ -147,7 +151,8 @@ class ValueState(SettlingState):
                 turn.batch = None
             for change in (*batch.changes[1:], *list(turn.pending)[:1]):
                 change.wake()
-            batch.leader.batch = None  # otherwise the two keep each other alive, and the caller's object with them
+            # Otherwise the two keep each other alive, and the caller's object with them.
+            batch.leader.batch = None
 
     def leave(self, turn: Combiner, change: Change) -> None:
         """End a change whose call has ended early. If the change is under way, settle it in the background."""
@@ -156,7 +161,8 @@ class ValueState(SettlingState):
         if batch is not None and batch.left:
             batch.turn = turn
             self._settle_later(batch)
-        elif batch is not None:  # it has not ended, or was interrupted at that
+        elif batch is not None:
+            # R3: the batch has not ended, or an interrupt struck its end.
             self._end(turn, batch)
         elif not change.done:
             with self.session.lock:
@@ -195,7 +201,8 @@ def check_callable(name: str, func: object) -> None:
 
 
 def _remove(turn: Combiner, change: Change) -> None:
-    with suppress(ValueError):  # a signal handler has just done so
+    # A signal handler may just have removed the change.
+    with suppress(ValueError):
         turn.pending.remove(change)
 
 
@@ -236,12 +243,14 @@ class BaseValue(Primitive):
             finally:
                 updating.discard(me)
 
-        within = me in updating  # of this thread's function: refused
+        # `_changing` refuses a call by this caller's own function, whose mark stays until that function returns.
+        within = me in updating
         try:
             return self._changing(decided, alone=True)
         finally:
             if not within:
-                updating.discard(me)  # again: an interrupt may have kept `decided` from it
+                # R3: an interrupt may have kept `decided` from removing the mark.
+                updating.discard(me)
 
     def _changing(self, decide: Decide, *, alone: bool) -> Any:
         state, turn, me = self._path_state, self._turn(), self._identity()
@@ -255,7 +264,8 @@ class BaseValue(Primitive):
         try:
             return self._await(call, state.changing(call, turn, change, node_data(me)))
         except BaseException:
-            state.leave(turn, change)  # unless that is done: a second interrupt may have kept the call from it
+            # R3: the abandoned call has done this, unless a second interrupt kept it from that.
+            state.leave(turn, change)
             raise
 
     def _check_size(self, data: bytes) -> bytes:
