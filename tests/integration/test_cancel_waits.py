@@ -404,9 +404,9 @@ def test_a_multilock_that_goes_on_to_its_next_lock(
     counts: list[int] = []
 
     class Next(Lock):
-        def _acquire_again(self) -> bool:
+        def _reenter_or_check(self) -> bool:
             counts.append(both.cancel_waits())
-            return super()._acquire_again()
+            return super()._reenter_or_check()
 
         def _acquire_steps(self, *arguments: Any) -> Any:
             counts.append(both.cancel_waits())

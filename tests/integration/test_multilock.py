@@ -493,7 +493,7 @@ def test_all_or_none_with_errors(data: st.DataObject) -> None:
     before = {path: hold.depth for path, hold in holds.items()}
     expected = all(plan[path] == "get" or (plan[path] == "no" and depth) for path, depth in before.items())
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(RLock, "_acquire_again", lambda lock: bool(holds[lock.path].depth) and deepen(lock))
+        patches.setattr(RLock, "_reenter_or_check", lambda lock: bool(holds[lock.path].depth) and deepen(lock))
         patches.setattr(RLock, "_acquire_steps", acquire)
         patches.setattr(RLock, "_mine", lambda lock: holds[lock.path] if holds[lock.path].depth else None)
         patches.setattr(RLock, "_check", lambda *_: None)

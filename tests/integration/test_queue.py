@@ -1529,8 +1529,8 @@ def test_counts_of_a_session_that_is_over(
     queue, other = Queue[bytes](client, zk_path), Queue[bytes](zk, zk_path)
     for n in range(2):
         other.put(b"%d" % n)
-    errands = [queue._item_call("get"), queue._item_call("get")]  # as of two threads that take at the same moment
-    for item_call in errands:
+    item_calls = [queue._item_call("get"), queue._item_call("get")]  # as of two threads that take at the same moment
+    for item_call in item_calls:
         assert queue._do(item_call, lambda call, item_call=item_call: call.run(taking.take(item_call, wait=False)))
         queue._view.idle.clear()
     queue._view.idle.extend(queue._view.receipts)

@@ -41,7 +41,7 @@ class _Errors(Tasks):
     _full: type[Exception] = QueueFull
     _shut_down: type[Exception] = QueueShutDown
 
-    def _await_errand(self, item_call: ItemCall, call: Call, steps: Steps[Any]) -> Any:
+    def _await_item_call(self, item_call: ItemCall, call: Call, steps: Steps[Any]) -> Any:
         return _PendingErrand(call, steps, self._path_state, item_call)
 
 

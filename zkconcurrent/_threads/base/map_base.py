@@ -306,8 +306,8 @@ class MapBase(Primitive):
         """Run a write; return `then(result)`."""
         session = self._session
         map_write = MapWrite(self._mirror, node_data(self._identity()))
-        landing = EndWrite(session, map_write)
-        call = Call(session, self._path, landing)
+        ending = EndWrite(session, map_write)
+        call = Call(session, self._path, ending)
 
         def steps() -> Steps[R]:
             map_write.mirror.begin(map_write)
@@ -320,7 +320,7 @@ class MapBase(Primitive):
                     "whether to repeat the write",
                 ) from None
             finally:
-                landing.drop_tickets([])
+                ending.drop_tickets([])
             return then(result)
 
         return self._await(call, steps())

@@ -346,9 +346,9 @@ class QueueBase(Primitive, Generic[T]):
             item_call.put_down()
             return result
 
-        return self._await_errand(item_call, call, steps())
+        return self._await_item_call(item_call, call, steps())
 
-    def _await_errand(self, item_call: ItemCall, call: Call, steps: Steps[R]) -> R:
+    def _await_item_call(self, item_call: ItemCall, call: Call, steps: Steps[R]) -> R:
         try:
             return self._await(call, steps)
         except BaseException as error:
