@@ -83,6 +83,7 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     call.__doc__ = f"Return the `{kind.__name__}` with that name."
     given = list(signature(kind).parameters.values())[2:]
     first = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("self", "name")]
+    call.__annotations__ = {"name": str, "return": kind}
     call.__signature__ = Signature([*first, *given], return_annotation=kind)  # type: ignore[attr-defined]
     return call
 

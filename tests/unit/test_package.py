@@ -25,7 +25,7 @@ def test_every_public_name_is_there(package: ModuleType) -> None:
     assert package.__all__ == sorted(package.__all__)
 
 
-@pytest.mark.parametrize("package", [zkconcurrent, aio])
+@packages
 def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
     """They read no `__all__` that the module derives: what they see are the imports with `as`."""
     imports = [node for node in ast.walk(ast.parse(inspect.getsource(package))) if isinstance(node, ast.ImportFrom)]
