@@ -7,178 +7,120 @@ the fixtures of `zkconcurrent.testing`. A run that uses no locks should load nei
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
+# Type checkers read these lines alone: `as` exports a name. They would take an `__all__` that is no literal for an
+# empty one, and with a `__getattr__` they would accept any name.
 if TYPE_CHECKING:
     from . import aio as aio
-    from ._arguments.codec import BYTES, JSON, MSGPACK, TEXT, Codec
-    from ._arguments.locklike import LockLike
-    from ._connect import Client, connect
-    from ._errors import (
-        ClientError,
-        ForeignNodeError,
-        LockLostError,
-        OutcomeUnknownError,
-        RefusedError,
-        SequenceExhaustedError,
-        WaitCancelledError,
-        ZkConcurrentError,
-    )
-    from ._local.namespace import LocalNamespace
-    from ._namespace import Namespace, SharedNamespace, namespace
-    from ._synchronized import synchronized
-    from ._threads.atomic import AtomicInteger, AtomicLong
-    from ._threads.barrier import Barrier
-    from ._threads.base.lock_base import Contender
-    from ._threads.base.queue_base import Claim, Empty, Full, ShutDown
-    from ._threads.condition import Condition
-    from ._threads.detached import DetachedLock
-    from ._threads.dict import Dict
-    from ._threads.double_barrier import DoubleBarrier
-    from ._threads.election import Candidate, Election, Term
-    from ._threads.event import Event
-    from ._threads.group import Group, Membership
-    from ._threads.latch import CountDownLatch
-    from ._threads.lock import Lock
-    from ._threads.multilock import MultiLock
-    from ._threads.queue import DelayQueue, LifoQueue, PriorityQueue, Queue, SimpleQueue
-    from ._threads.quorum import QuorumLock
-    from ._threads.rlock import RLock
-    from ._threads.rwlock import ReadLock, ReadWriteLock, WriteLock
-    from ._threads.semaphore import BoundedSemaphore, Semaphore
-    from ._threads.set import Set
-    from ._threads.shared_value import AtomicReference, SharedValue, VersionedValue
+    from ._arguments.codec import BYTES as BYTES
+    from ._arguments.codec import JSON as JSON
+    from ._arguments.codec import MSGPACK as MSGPACK
+    from ._arguments.codec import TEXT as TEXT
+    from ._arguments.codec import Codec as Codec
+    from ._arguments.locklike import LockLike as LockLike
+    from ._connect import Client as Client
+    from ._connect import connect as connect
+    from ._errors import ClientError as ClientError
+    from ._errors import ForeignNodeError as ForeignNodeError
+    from ._errors import LockLostError as LockLostError
+    from ._errors import OutcomeUnknownError as OutcomeUnknownError
+    from ._errors import RefusedError as RefusedError
+    from ._errors import SequenceExhaustedError as SequenceExhaustedError
+    from ._errors import WaitCancelledError as WaitCancelledError
+    from ._errors import ZkConcurrentError as ZkConcurrentError
+    from ._local.namespace import LocalNamespace as LocalNamespace
+    from ._namespace import Namespace as Namespace
+    from ._namespace import SharedNamespace as SharedNamespace
+    from ._namespace import namespace as namespace
+    from ._synchronized import synchronized as synchronized
+    from ._threads.atomic import AtomicInteger as AtomicInteger
+    from ._threads.atomic import AtomicLong as AtomicLong
+    from ._threads.barrier import Barrier as Barrier
+    from ._threads.base.lock_base import Contender as Contender
+    from ._threads.base.queue_base import Claim as Claim
+    from ._threads.base.queue_base import Empty as Empty
+    from ._threads.base.queue_base import Full as Full
+    from ._threads.base.queue_base import ShutDown as ShutDown
+    from ._threads.condition import Condition as Condition
+    from ._threads.detached import DetachedLock as DetachedLock
+    from ._threads.dict import Dict as Dict
+    from ._threads.double_barrier import DoubleBarrier as DoubleBarrier
+    from ._threads.election import Candidate as Candidate
+    from ._threads.election import Election as Election
+    from ._threads.election import Term as Term
+    from ._threads.event import Event as Event
+    from ._threads.group import Group as Group
+    from ._threads.group import Membership as Membership
+    from ._threads.latch import CountDownLatch as CountDownLatch
+    from ._threads.lock import Lock as Lock
+    from ._threads.multilock import MultiLock as MultiLock
+    from ._threads.queue import DelayQueue as DelayQueue
+    from ._threads.queue import LifoQueue as LifoQueue
+    from ._threads.queue import PriorityQueue as PriorityQueue
+    from ._threads.queue import Queue as Queue
+    from ._threads.queue import SimpleQueue as SimpleQueue
+    from ._threads.quorum import QuorumLock as QuorumLock
+    from ._threads.rlock import RLock as RLock
+    from ._threads.rwlock import ReadLock as ReadLock
+    from ._threads.rwlock import ReadWriteLock as ReadWriteLock
+    from ._threads.rwlock import WriteLock as WriteLock
+    from ._threads.semaphore import BoundedSemaphore as BoundedSemaphore
+    from ._threads.semaphore import Semaphore as Semaphore
+    from ._threads.set import Set as Set
+    from ._threads.shared_value import AtomicReference as AtomicReference
+    from ._threads.shared_value import SharedValue as SharedValue
+    from ._threads.shared_value import VersionedValue as VersionedValue
+else:
+    _MODULES = {
+        "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
+        "_arguments.locklike": "LockLike",
+        "_connect": "Client connect",
+        "_errors": "ClientError ForeignNodeError LockLostError OutcomeUnknownError RefusedError SequenceExhaustedError "
+        "WaitCancelledError ZkConcurrentError",
+        "_local.namespace": "LocalNamespace",
+        "_namespace": "Namespace SharedNamespace namespace",
+        "_synchronized": "synchronized",
+        "_threads.atomic": "AtomicInteger AtomicLong",
+        "_threads.barrier": "Barrier",
+        "_threads.base.lock_base": "Contender",
+        "_threads.base.queue_base": "Claim Empty Full ShutDown",
+        "_threads.condition": "Condition",
+        "_threads.detached": "DetachedLock",
+        "_threads.dict": "Dict",
+        "_threads.double_barrier": "DoubleBarrier",
+        "_threads.election": "Candidate Election Term",
+        "_threads.event": "Event",
+        "_threads.group": "Group Membership",
+        "_threads.latch": "CountDownLatch",
+        "_threads.lock": "Lock",
+        "_threads.multilock": "MultiLock",
+        "_threads.queue": "DelayQueue LifoQueue PriorityQueue Queue SimpleQueue",
+        "_threads.quorum": "QuorumLock",
+        "_threads.rlock": "RLock",
+        "_threads.rwlock": "ReadLock ReadWriteLock WriteLock",
+        "_threads.semaphore": "BoundedSemaphore Semaphore",
+        "_threads.set": "Set",
+        "_threads.shared_value": "AtomicReference SharedValue VersionedValue",
+    }
+    _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "BYTES",
-    "JSON",
-    "MSGPACK",
-    "TEXT",
-    "AtomicInteger",
-    "AtomicLong",
-    "AtomicReference",
-    "Barrier",
-    "BoundedSemaphore",
-    "Candidate",
-    "Claim",
-    "Client",
-    "ClientError",
-    "Codec",
-    "Condition",
-    "Contender",
-    "CountDownLatch",
-    "DelayQueue",
-    "DetachedLock",
-    "Dict",
-    "DoubleBarrier",
-    "Election",
-    "Empty",
-    "Event",
-    "ForeignNodeError",
-    "Full",
-    "Group",
-    "LifoQueue",
-    "LocalNamespace",
-    "Lock",
-    "LockLike",
-    "LockLostError",
-    "Membership",
-    "MultiLock",
-    "Namespace",
-    "OutcomeUnknownError",
-    "PriorityQueue",
-    "Queue",
-    "QuorumLock",
-    "RLock",
-    "ReadLock",
-    "ReadWriteLock",
-    "RefusedError",
-    "Semaphore",
-    "SequenceExhaustedError",
-    "Set",
-    "SharedNamespace",
-    "SharedValue",
-    "ShutDown",
-    "SimpleQueue",
-    "Term",
-    "VersionedValue",
-    "WaitCancelledError",
-    "WriteLock",
-    "ZkConcurrentError",
-    "__version__",
-    "connect",
-    "namespace",
-    "synchronized",
-]
+    __all__ = sorted([*_HOMES, "__version__"])
 
-_HOMES = {
-    "BYTES": "_arguments.codec",
-    "JSON": "_arguments.codec",
-    "MSGPACK": "_arguments.codec",
-    "TEXT": "_arguments.codec",
-    "AtomicInteger": "_threads.atomic",
-    "AtomicLong": "_threads.atomic",
-    "AtomicReference": "_threads.shared_value",
-    "Barrier": "_threads.barrier",
-    "BoundedSemaphore": "_threads.semaphore",
-    "Candidate": "_threads.election",
-    "Claim": "_threads.base.queue_base",
-    "Client": "_connect",
-    "Codec": "_arguments.codec",
-    "Condition": "_threads.condition",
-    "Contender": "_threads.base.lock_base",
-    "CountDownLatch": "_threads.latch",
-    "DelayQueue": "_threads.queue",
-    "DetachedLock": "_threads.detached",
-    "Election": "_threads.election",
-    "Dict": "_threads.dict",
-    "DoubleBarrier": "_threads.double_barrier",
-    "Empty": "_threads.base.queue_base",
-    "Event": "_threads.event",
-    "Full": "_threads.base.queue_base",
-    "Group": "_threads.group",
-    "LifoQueue": "_threads.queue",
-    "LocalNamespace": "_local.namespace",
-    "Lock": "_threads.lock",
-    "LockLike": "_arguments.locklike",
-    "Membership": "_threads.group",
-    "MultiLock": "_threads.multilock",
-    "Namespace": "_namespace",
-    "PriorityQueue": "_threads.queue",
-    "Queue": "_threads.queue",
-    "QuorumLock": "_threads.quorum",
-    "RLock": "_threads.rlock",
-    "ReadLock": "_threads.rwlock",
-    "ReadWriteLock": "_threads.rwlock",
-    "Semaphore": "_threads.semaphore",
-    "Set": "_threads.set",
-    "SharedNamespace": "_namespace",
-    "SharedValue": "_threads.shared_value",
-    "ShutDown": "_threads.base.queue_base",
-    "SimpleQueue": "_threads.queue",
-    "Term": "_threads.election",
-    "VersionedValue": "_threads.shared_value",
-    "WriteLock": "_threads.rwlock",
-    "connect": "_connect",
-    "namespace": "_namespace",
-    "synchronized": "_synchronized",
-    # What pickles name besides.
-    "DecoratedCalls": "_synchronized",
-    "_made_again": "_threads.base.primitive",
-    "process_client": "_connect",
-}
-
-
-if not TYPE_CHECKING:  # with it, a type checker would accept any name
+    # Pickles name these, too.
+    _HOMES |= {
+        "DecoratedCalls": "_synchronized",
+        "_made_again": "_threads.base.primitive",
+        "process_client": "_connect",
+    }
 
     def __getattr__(name: str) -> object:
         if name == "aio":
             return import_module(".aio", __name__)
-        if name not in __all__ and name not in _HOMES:
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, '_errors')}", __name__), name)
+        value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
         return value
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "aio"})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "aio"})

@@ -6,47 +6,42 @@ path below the base, it belongs to one kind of object, and two names do not nest
 
 from __future__ import annotations
 
-# The classes get an underscore: inside the class below, their names are its methods.
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, get_origin, overload
 
-from ._arguments.codec import BYTES as _BYTES
-from ._arguments.codec import JSON as _JSON
-from ._arguments.codec import Codec as _Codec
 from ._arguments.paths import check_name, check_path
 from ._engine.session import Session
 from ._kazoo.link import KazooClient
 from ._local.namespace import LocalNamespace, check_names
 from ._runtime.public import public
-from ._threads.atomic import AtomicInteger as _AtomicInteger
-from ._threads.atomic import AtomicLong as _AtomicLong
-from ._threads.barrier import Barrier as _Barrier
+from ._threads import (
+    atomic,
+    barrier,
+    condition,
+    double_barrier,
+    election,
+    event,
+    group,
+    latch,
+    lock,
+    multilock,
+    queue,
+    rlock,
+    rwlock,
+    semaphore,
+    shared_value,
+)
+from ._threads import dict as _dict
+from ._threads import set as _set
 from ._threads.base.primitive import PickledByPath
-from ._threads.condition import Condition as _Condition
-from ._threads.dict import Dict as _Dict
-from ._threads.double_barrier import DoubleBarrier as _DoubleBarrier
-from ._threads.election import Election as _Election
-from ._threads.event import Event as _Event
-from ._threads.group import Group as _Group
-from ._threads.latch import CountDownLatch as _CountDownLatch
-from ._threads.lock import Lock as _Lock
-from ._threads.multilock import MultiLock as _MultiLock
-from ._threads.queue import DelayQueue as _DelayQueue
-from ._threads.queue import LifoQueue as _LifoQueue
-from ._threads.queue import PriorityQueue as _PriorityQueue
-from ._threads.queue import Queue as _Queue
-from ._threads.queue import SimpleQueue as _SimpleQueue
-from ._threads.rlock import RLock as _RLock
-from ._threads.rwlock import ReadWriteLock as _ReadWriteLock
-from ._threads.semaphore import BoundedSemaphore as _BoundedSemaphore
-from ._threads.semaphore import Semaphore as _Semaphore
-from ._threads.set import Set as _Set
-from ._threads.shared_value import SharedValue as _SharedValue
 
 if TYPE_CHECKING:
     from ._connect import Client
 
 OnLost: TypeAlias = Callable[[Any], object]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class BasePath(PickledByPath):
@@ -76,137 +71,54 @@ class BasePath(PickledByPath):
         return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
 
 
+def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Concatenate[Any, str, P], R]:
+    """Declare the method of a namespace that makes objects of a class: a name stands for their client and path."""
+    kind: Any = get_origin(make) or make
+
+    def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return make(self._client, self._at(name), *args, **kwargs)
+
+    call.__module__, call.__name__ = kind.__module__, kind.__name__
+    call.__qualname__ = f"SharedNamespace.{kind.__name__}"
+    call.__doc__ = f"Return the `{kind.__name__}` with that name."
+    given = list(signature(kind).parameters.values())[2:]
+    first = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("self", "name")]
+    call.__annotations__ = {"name": str, "return": kind}
+    call.__signature__ = Signature([*first, *given], return_annotation=kind)  # type: ignore[attr-defined]
+    return call
+
+
 @public
 class SharedNamespace(BasePath):
     """The names of `threading` for all processes that open the same base path: see `namespace`."""
 
-    def Lock(  # noqa: N802 - as threading has it
-        self, name: str, *, fair: bool = True, on_lost: OnLost | None = None
-    ) -> _Lock:
-        """Return the `Lock` with that name."""
-        return _Lock(self._client, self._at(name), fair=fair, on_lost=on_lost)
-
-    def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
-        """Return the `RLock` with that name."""
-        return _RLock(self._client, self._at(name), fair=fair, on_lost=on_lost)
-
-    def Condition(self, name: str, lock: _Lock | _RLock | None = None) -> _Condition:  # noqa: N802
-        """Return the `Condition` with that name."""
-        return _Condition(self._client, self._at(name), lock)
-
-    def Semaphore(self, name: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
-        """Return the `Semaphore` with that name."""
-        return _Semaphore(self._client, self._at(name), value, on_lost=on_lost)
-
-    def BoundedSemaphore(  # noqa: N802
-        self, name: str, value: int | None = 1, *, on_lost: OnLost | None = None
-    ) -> _BoundedSemaphore:
-        """Return the `BoundedSemaphore` with that name."""
-        return _BoundedSemaphore(self._client, self._at(name), value, on_lost=on_lost)
-
-    def Event(self, name: str) -> _Event:  # noqa: N802
-        """Return the `Event` with that name."""
-        return _Event(self._client, self._at(name))
-
-    def Barrier(  # noqa: N802
-        self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
-    ) -> _Barrier:
-        """Return the `Barrier` with that name."""
-        return _Barrier(self._client, self._at(name), parties, action, timeout)
-
-    def ReadWriteLock(self, name: str, *, on_lost: OnLost | None = None) -> _ReadWriteLock:  # noqa: N802
-        """Return the `ReadWriteLock` with that name."""
-        return _ReadWriteLock(self._client, self._at(name), on_lost=on_lost)
-
-    def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
-        """Return the `CountDownLatch` with that name."""
-        return _CountDownLatch(self._client, self._at(name), count)
-
-    def Election(  # noqa: N802
-        self,
-        name: str,
-        *,
-        id: str | None = None,  # noqa: A002
-        layout: str = "selector",
-    ) -> _Election:
-        """Return the `Election` with that name."""
-        return _Election(self._client, self._at(name), id=id, layout=layout)
-
-    def AtomicLong(self, name: str) -> _AtomicLong:  # noqa: N802
-        """Return the `AtomicLong` with that name."""
-        return _AtomicLong(self._client, self._at(name))
-
-    def AtomicInteger(self, name: str) -> _AtomicInteger:  # noqa: N802
-        """Return the `AtomicInteger` with that name."""
-        return _AtomicInteger(self._client, self._at(name))
-
-    def SharedValue(  # noqa: N802
-        self, name: str, value: Any, *, codec: _Codec = _BYTES
-    ) -> _SharedValue[Any]:
-        """Return the `SharedValue` with that name."""
-        return _SharedValue(self._client, self._at(name), value, codec=codec)
-
+    Lock = named(lock.Lock)
+    RLock = named(rlock.RLock)
+    Condition = named(condition.Condition)
+    Semaphore = named(semaphore.Semaphore)
+    BoundedSemaphore = named(semaphore.BoundedSemaphore)
+    Event = named(event.Event)
+    Barrier = named(barrier.Barrier)
+    ReadWriteLock = named(rwlock.ReadWriteLock)
+    CountDownLatch = named(latch.CountDownLatch)
+    Election = named(election.Election)
+    AtomicLong = named(atomic.AtomicLong)
+    AtomicInteger = named(atomic.AtomicInteger)
+    SharedValue = named(shared_value.SharedValue[Any])
     AtomicReference = SharedValue
+    DoubleBarrier = named(double_barrier.DoubleBarrier)
+    Group = named(group.Group)
+    Queue = named(queue.Queue[Any])
+    LifoQueue = named(queue.LifoQueue[Any])
+    PriorityQueue = named(queue.PriorityQueue[Any])
+    DelayQueue = named(queue.DelayQueue[Any])
+    SimpleQueue = named(queue.SimpleQueue[Any])
+    Dict = named(_dict.Dict[Any])
+    Set = named(_set.Set)
 
-    def DoubleBarrier(self, name: str, parties: int) -> _DoubleBarrier:  # noqa: N802
-        """Return the `DoubleBarrier` with that name."""
-        return _DoubleBarrier(self._client, self._at(name), parties)
-
-    def Group(self, name: str) -> _Group:  # noqa: N802
-        """Return the `Group` with that name."""
-        return _Group(self._client, self._at(name))
-
-    def Queue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
-    ) -> _Queue[Any]:
-        """Return the `Queue` with that name."""
-        return _Queue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
-
-    def LifoQueue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
-    ) -> _LifoQueue[Any]:
-        """Return the `LifoQueue` with that name."""
-        return _LifoQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
-
-    def PriorityQueue(  # noqa: N802
-        self,
-        name: str,
-        maxsize: int = 0,
-        *,
-        codec: _Codec = _JSON,
-        max_attempts: int | None = None,
-        priority: Callable[[Any], float] | None = None,
-        floats: bool = False,
-    ) -> _PriorityQueue[Any]:
-        """Return the `PriorityQueue` with that name."""
-        more: dict[str, Any] = {"codec": codec, "max_attempts": max_attempts, "priority": priority, "floats": floats}
-        return _PriorityQueue(self._client, self._at(name), maxsize, **more)
-
-    def DelayQueue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
-    ) -> _DelayQueue[Any]:
-        """Return the `DelayQueue` with that name."""
-        return _DelayQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
-
-    def SimpleQueue(  # noqa: N802
-        self, name: str, *, codec: _Codec = _BYTES, max_attempts: int | None = None
-    ) -> _SimpleQueue[Any]:
-        """Return the `SimpleQueue` with that name."""
-        return _SimpleQueue(self._client, self._at(name), codec=codec, max_attempts=max_attempts)
-
-    def Dict(  # noqa: N802
-        self, name: str, *, codec: _Codec = _BYTES, ephemeral: bool = False
-    ) -> _Dict[Any]:
-        """Return the `Dict` with that name."""
-        return _Dict(self._client, self._at(name), codec=codec, ephemeral=ephemeral)
-
-    def Set(self, name: str, *, ephemeral: bool = False) -> _Set:  # noqa: N802
-        """Return the `Set` with that name."""
-        return _Set(self._client, self._at(name), ephemeral=ephemeral)
-
-    def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
+    def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> multilock.MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks with those names."""
-        return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
+        return multilock.MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
 
 Namespace: TypeAlias = SharedNamespace | LocalNamespace

@@ -85,6 +85,18 @@ aio.Lock(zk)  # wrong
 aio.Mutex  # wrong
 aio.Barrier(zk, "/app/barrier", "2")  # wrong
 aio.Barrier(zk, "/app/barrier", 2).n_waiting()  # wrong
+aio.AtomicLong(zk, "/app/number").add("1")  # wrong
+aio.CountDownLatch(zk, "/app/latch", 2).count_down(m=1)  # wrong
+aio.CountDownLatch(zk, "/app/latch", 2).count_down().wait()  # wrong
+jobs: aio.Queue[int] = aio.Queue(zk, "/app/jobs")
+jobs.put_nowait("x")  # wrong
+jobs.get_nowait() + 1  # wrong
+shared = zkconcurrent.namespace(zk, "/app")
+shared.Lock("cart", fare=False)  # wrong
+shared.Lock(name="cart")  # wrong
+shared.Semaphore("api", "5")  # wrong
+shared.Queue("jobs").unput()  # wrong
+aio.namespace(zk, "/app").Barrier("barrier")  # wrong
 tasks: aio.Namespace = aio.namespace("local")
 tasks.RLock()  # wrong
 tasks.ReadWriteLock("pair")  # wrong

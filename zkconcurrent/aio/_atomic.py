@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .._kazoo.link import KazooClient
 from .._threads import atomic as _atomic
-from ._shared_value import _PerLoop
-from ._twin import PrimitiveTwin
-
-
-class _AtomicLongCore(_PerLoop, _atomic.AtomicLong):
-    """`zkconcurrent.AtomicLong`, for tasks."""
-
-
-class _AtomicIntegerCore(_PerLoop, _atomic.AtomicInteger):
-    """`zkconcurrent.AtomicInteger`, for tasks."""
+from ._shared_value import PerLoop
+from ._tasks import of_tasks
+from ._twin import PrimitiveTwin, awaited
 
 
 class AtomicLong(PrimitiveTwin):
@@ -28,41 +19,30 @@ class AtomicLong(PrimitiveTwin):
         path: the number's path; its node is created by the first change.
     """
 
-    _kind: Callable[..., _atomic.AtomicLong] = _AtomicLongCore
+    _kind = of_tasks(_atomic.AtomicLong, PerLoop)
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(self._kind(client, path))
 
-    async def get(self) -> int:
-        """Return the number; asks the leader."""
-        return int(await self._core.get())
+    get = awaited(_atomic.AtomicLong.get)
+    set = awaited(_atomic.AtomicLong.set)
+    add = awaited(_atomic.AtomicLong.add)
+    get_and_add = awaited(_atomic.AtomicLong.get_and_add)
+    compare_and_set = awaited(_atomic.AtomicLong.compare_and_set)
 
-    async def set(self, value: int) -> None:
-        """Set the number; errors as `zkconcurrent.AtomicLong.set`."""
-        await self._core.set(value)
+    update = awaited(
+        _atomic.AtomicLong.update,
+        """Replace the number by a plain function's result; return the new number.
 
-    async def add(self, n: int = 1) -> int:
-        """Add to the number; return the new one."""
-        return int(await self._core.add(n))
+        Args:
+            func: takes the present number, returns the new one. It is called again after a conflict.
+        """,
+    )
 
-    async def get_and_add(self, n: int = 1) -> int:
-        """Add to the number; return the old one."""
-        return int(await self._core.get_and_add(n))
-
-    async def compare_and_set(self, expected: int, value: int) -> bool:
-        """Set the number if it is the expected one; return whether it was set."""
-        return bool(await self._core.compare_and_set(expected, value))
-
-    async def update(self, func: Callable[[int], int]) -> int:
-        """Replace the number by a plain function's result; return the new number."""
-        return int(await self._core.update(func))
-
-    async def destroy(self) -> None:
-        """Remove the number's nodes; see `zkconcurrent.AtomicLong.destroy`."""
-        await self._core.destroy()
+    destroy = awaited(_atomic.AtomicLong.destroy)
 
 
 class AtomicInteger(AtomicLong):
     """An `AtomicLong` of 32 bits; see `zkconcurrent.AtomicInteger`."""
 
-    _kind = _AtomicIntegerCore
+    _kind: type[_atomic.AtomicLong] = of_tasks(_atomic.AtomicInteger, PerLoop)

@@ -11,7 +11,7 @@ from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
 from .._threads import barrier as _barrier
 from ._tasks import Pending, Tasks, in_background
-from ._twin import PrimitiveTwin
+from ._twin import PrimitiveTwin, awaited
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):
@@ -76,17 +76,9 @@ class Barrier(PrimitiveTwin):
     ) -> None:
         pass
 
-    async def reset(self) -> None:
-        """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""
-        await self._core.reset()
-
-    async def abort(self) -> None:
-        """Break the barrier: parties that wait, or arrive before a `reset()`, get BrokenBarrierError."""
-        await self._core.abort()
-
-    async def destroy(self) -> None:
-        """Remove the barrier; see `zkconcurrent.Barrier.destroy`."""
-        await self._core.destroy()
+    reset = awaited(_barrier.Barrier.reset)
+    abort = awaited(_barrier.Barrier.abort)
+    destroy = awaited(_barrier.Barrier.destroy)
 
     @property
     def parties(self) -> int:

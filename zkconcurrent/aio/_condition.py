@@ -17,14 +17,13 @@ from .._threads.base.primitive import kind_of
 from ._losses import follow
 from ._rlock import RLock
 from ._rwlock import ReadLock
-from ._tasks import Completion, Pending, Tasks
-from ._twin import LockBase, PrimitiveTwin, resolve
+from ._tasks import Pending, of_tasks
+from ._twin import LockBase, PrimitiveTwin, backgrounded, resolve
 
 T = TypeVar("T")
 
 
-class _ConditionCore(Tasks, _condition.Condition):
-    """`zkconcurrent.Condition`, whose waiters are tasks."""
+_Core = of_tasks(_condition.Condition)
 
 
 class Condition(PrimitiveTwin):
@@ -41,7 +40,7 @@ class Condition(PrimitiveTwin):
             raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {kind_of(lock)}")
         path = check_path(path)  # first: the default lock has a path below it
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
-        super().__init__(_ConditionCore(client, path, self._lock._core))
+        super().__init__(_Core(client, path, self._lock._core))
         self.acquire = self._lock.acquire
         self.release = self._lock.release
         self.locked = self._lock.locked
@@ -125,16 +124,15 @@ class Condition(PrimitiveTwin):
             await self.wait(None if deadline is None else deadline - now())
         return result
 
-    def notify(self, n: int = 1) -> Completion:
+    notify = backgrounded(
+        _condition.Condition.notify,
         """Wake the `n` waiters, tasks or threads of all processes, that have waited longest.
 
         Raises:
             TypeError: `n` is not an int.
             RuntimeError: the caller does not hold the lock.
             LockLostError: the lock was lost.
-        """
-        return self._in_background(self._core.notify(n))
+        """,
+    )
 
-    def notify_all(self) -> Completion:
-        """Wake all waiters; errors as `notify`."""
-        return self._in_background(self._core.notify_all())
+    notify_all = backgrounded(_condition.Condition.notify_all)

@@ -11,23 +11,20 @@ from .._engine.driver import Call
 from .._engine.holds import PathState
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._runtime.identity import of_caller
 from .._runtime.waiting import Steps
 from .._threads import detached as _detached
-from .._threads.base.lock_base import Contender, not_acquired
+from .._threads.base.lock_base import not_acquired
 from .._threads.base.primitive import not_held, reports_loss
-from ._tasks import Completion, Tasks
-from ._twin import PrimitiveTwin
+from ._tasks import AnyTask, Completion
+from ._twin import PrimitiveTwin, awaited, forwarded
 
 
-class _DetachedLockCore(Tasks, _detached.DetachedLock):
+class _DetachedLockCore(AnyTask, _detached.DetachedLock):
     """`zkconcurrent.DetachedLock`, for tasks.
 
     Attributes:
         releases: the releases of this client and path that run in the background.
     """
-
-    _caller = staticmethod(of_caller)
 
     def __init__(self, client: KazooClient, path: str, owner: str) -> None:
         super().__init__(client, path, owner)
@@ -99,34 +96,18 @@ class DetachedLock(PrimitiveTwin):
         self._core._held = None
         return released
 
-    async def force_release(self, token: int) -> bool:
-        """End the hold with that fencing token; see `zkconcurrent.DetachedLock.force_release`."""
-        return bool(await self._core.force_release(token))
+    force_release = awaited(_detached.DetachedLock.force_release)
 
     @property
     def fencing_token(self) -> int:
         """A number that never decreases from holder to holder; see `zkconcurrent.DetachedLock.fencing_token`."""
         return int(self._core.fencing_token)
 
-    def hold_count(self) -> int:
-        """Return 1 from an `acquire` of this object to its `release`, else 0."""
-        return int(self._core.hold_count())
-
-    def cancel_waits(self) -> int:
-        """End the waits of all tasks and threads; see `zkconcurrent.Lock.cancel_waits`."""
-        return int(self._core.cancel_waits())
-
-    async def fetch_locked(self) -> bool:
-        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
-        return bool(await self._core.locked())
-
-    async def owner(self) -> Contender | None:
-        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
-        return await self._core.owner()  # type: ignore[no-any-return]
-
-    async def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
-        return await self._core.waiters()  # type: ignore[no-any-return]
+    hold_count = forwarded(_detached.DetachedLock.hold_count)
+    cancel_waits = forwarded(_detached.DetachedLock.cancel_waits)
+    fetch_locked = awaited(_detached.DetachedLock.locked)
+    owner = awaited(_detached.DetachedLock.owner)
+    waiters = awaited(_detached.DetachedLock.waiters)
 
     @asynccontextmanager
     async def hold(self, timeout: float | None = None, *, blocking: bool = True) -> AsyncIterator[None]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
 from .._kazoo.link import KazooClient
-from .._runtime.identity import of_caller
 from .._threads import dict as _dict
 from .._threads import set as _set
-from ._tasks import Tasks
-from ._twin import PrimitiveTwin
+from .._threads.base import map_base
+from ._tasks import AnyTask, of_tasks
+from ._twin import PrimitiveTwin, awaited, forwarded
 
 T = TypeVar("T")
 V = TypeVar("V")
 _MISSING: Any = object()
 
 
-class _Plain(Tasks):
-    """Reads never wait: they use the last known copy. A callback of the loop may call the methods, too."""
+class _Plain(AnyTask):
+    """Reads never wait: they use the last known copy."""
 
-    _caller = staticmethod(of_caller)
     _mirror: Any
     _path: str
 
@@ -32,12 +31,8 @@ class _Plain(Tasks):
             raise RuntimeError(f"the copy of {self._path!r} was not read yet: await ready() before the first read")
 
 
-class _DictCore(_Plain, _dict.Dict[Any]):
-    """`zkconcurrent.Dict`, for tasks."""
-
-
-class _SetCore(_Plain, _set.Set):
-    """`zkconcurrent.Set`, for tasks."""
+_DictCore = of_tasks(_dict.Dict, _Plain)
+_SetCore = of_tasks(_set.Set, _Plain)
 
 
 class _MapBase(PrimitiveTwin):
@@ -48,23 +43,19 @@ class _MapBase(PrimitiveTwin):
         """Whether the copy may be old: no server is in reach, or it is from an earlier connection. Sends nothing."""
         return bool(self._core.stale)
 
-    async def ready(self) -> None:
+    ready = awaited(
+        map_base.MapBase.ready,
         """Wait until the copy is listed on the present connection: before the first read, or after a reconnect.
 
         Raises:
             ClientError: the client can't be used here.
             ForeignNodeError: the path belongs to something else.
             ValueError: other clients use the path with another `ephemeral`.
-        """
-        await self._core.ready()
+        """,
+    )
 
-    async def clear(self) -> None:
-        """Remove all entries that exist when the call begins."""
-        await self._core.clear()
-
-    async def destroy(self) -> None:
-        """Remove all nodes, entries included; see `zkconcurrent.Dict.destroy`."""
-        await self._core.destroy()
+    clear = awaited(map_base.MapBase.clear)
+    destroy = awaited(map_base.MapBase.destroy)
 
     def __contains__(self, key: object) -> bool:
         return key in self._core
@@ -109,20 +100,9 @@ class Dict(_MapBase, Mapping[str, V]):
         """Return the value of a key, or the default."""
         return self._core.get(key, default)
 
-    def items(self) -> ItemsView[str, V]:
-        """Return a view of the keys and values."""
-        items: ItemsView[str, V] = self._core.items()
-        return items
-
-    def values(self) -> ValuesView[V]:
-        """Return a view of the values."""
-        values: ValuesView[V] = self._core.values()
-        return values
-
-    def copy(self) -> dict[str, V]:
-        """Return a `dict` with all entries."""
-        copied: dict[str, V] = self._core.copy()
-        return copied
+    items = forwarded(_dict.Dict[V].items)
+    values = forwarded(_dict.Dict[V].values)
+    copy = forwarded(_dict.Dict[V].copy)
 
     async def put(self, key: str, value: V) -> None:
         """Set a key's value, as `d[key] = value` does for threads."""
@@ -142,29 +122,10 @@ class Dict(_MapBase, Mapping[str, V]):
         for key, value in dict(there, **kwds).items():
             await self._core._put(key, value)
 
-    async def setdefault(self, key: str, default: Any = None, /) -> Any:
-        """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
-        return await self._core.setdefault(key, default)
-
-    async def replace(self, key: str, old: Any, new: Any = _dict._MISSING, /) -> bool:
-        """Replace a key's value: `replace(key, value)` if it has any, `replace(key, old, new)` if it has `old`.
-
-        Returns:
-            Whether the value was replaced.
-        """
-        return bool(await self._core.replace(key, old, new))
-
-    async def remove(self, key: str, value: V, /) -> bool:
-        """Remove a key if it has that value; return whether it was removed. Atomic."""
-        return bool(await self._core.remove(key, value))
-
-    async def pop(self, key: str, default: Any = _dict._MISSING, /) -> Any:
-        """Remove a key and return its value, or the default if the key is missing.
-
-        Raises:
-            KeyError: the key is missing, and there is no default.
-        """
-        return await self._core.pop(key, default)
+    setdefault = awaited(_dict.Dict[V].setdefault)
+    replace = awaited(_dict.Dict[V].replace)
+    remove = awaited(_dict.Dict[V].remove)
+    pop = awaited(_dict.Dict[V].pop)
 
     async def popitem(self) -> tuple[str, V]:
         """Remove an arbitrary entry and return its key and value. Only one client gets it.
@@ -194,24 +155,9 @@ class Set(_MapBase, AbstractSet[str]):
     def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
         return set(it)
 
-    async def add(self, value: str) -> None:
-        """Add an element; if it is there already, change nothing.
-
-        With `ephemeral`, the element then ends with this client's session, even if another client had added it.
-        """
-        await self._core.add(value)
-
-    async def discard(self, value: str) -> None:
-        """Remove an element, if it is there."""
-        await self._core.discard(value)
-
-    async def remove(self, value: str) -> None:
-        """Remove an element.
-
-        Raises:
-            KeyError: the element is not there.
-        """
-        await self._core.remove(value)
+    add = awaited(_set.Set.add)
+    discard = awaited(_set.Set.discard)
+    remove = awaited(_set.Set.remove)
 
     async def pop(self) -> str:
         """Remove an arbitrary element and return it. Only one client gets it.

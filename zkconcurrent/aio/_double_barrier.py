@@ -11,7 +11,7 @@ from .._runtime.identity import release_at_end
 from .._threads import double_barrier as _double_barrier
 from .._threads.base.primitive import reports_loss
 from ._tasks import Tasks
-from ._twin import PrimitiveTwin
+from ._twin import PrimitiveTwin, awaited
 
 
 class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
@@ -84,6 +84,4 @@ class DoubleBarrier(PrimitiveTwin):
             if reports_loss(kind):
                 raise
 
-    async def destroy(self) -> None:
-        """Remove the node that stays behind if all parties died inside; see `zkconcurrent.DoubleBarrier.destroy`."""
-        await self._core.destroy()
+    destroy = awaited(_double_barrier.DoubleBarrier.destroy)

@@ -14,15 +14,14 @@ from .._threads.base.candidacy import LeaderLock
 from .._threads.base.primitive import kind_of
 from .._threads.election import Candidate, candidate_id, check_callable, check_data, term_state
 from ._losses import Holding, Lost
-from ._tasks import Tasks
-from ._twin import LockBase, PrimitiveTwin, resolve
+from ._tasks import of_tasks
+from ._twin import LockBase, PrimitiveTwin, awaited, forwarded, resolve
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _SeatCore(Tasks, LeaderLock):
-    """The lock of an election, owned by tasks."""
+_Core = of_tasks(LeaderLock)
 
 
 @public
@@ -105,7 +104,7 @@ class Election(PrimitiveTwin):
         layout: str = "selector",
     ) -> None:
         self._id = candidate_id(id)
-        super().__init__(_SeatCore(client, path, layout, self._id.encode()))
+        super().__init__(_Core(client, path, layout, self._id.encode()))
         self._leader_lock = LockBase(self._core)
 
     @property
@@ -144,20 +143,22 @@ class Election(PrimitiveTwin):
         async with self.lead():
             return await func(*args, **kwargs)
 
-    async def stand(self) -> None:
+    stand = awaited(
+        LeaderLock.stand,
         """Stand as a candidate, in the background, until `withdraw()`; see `zkconcurrent.Election.stand`.
 
         The candidacy belongs to the client and the path: neither the task nor the loop ends it.
-        """
-        await self._core.stand()
+        """,
+    )
 
-    async def withdraw(self) -> None:
-        """End the candidacy that `stand` has begun, and its term; see `zkconcurrent.Election.withdraw`."""
-        await self._core.withdraw()
+    withdraw = awaited(
+        LeaderLock.withdraw,
+        "End the candidacy that `stand` has begun, and its term; see `zkconcurrent.Election.withdraw`.",
+    )
 
-    def is_leader(self) -> bool:
-        """Return whether this client leads; see `zkconcurrent.Election.is_leader`. Sends nothing."""
-        return bool(self._core.leads())
+    is_leader = forwarded(
+        LeaderLock.leads, "Return whether this client leads; see `zkconcurrent.Election.is_leader`. Sends nothing."
+    )
 
     async def wait(self, timeout: float | None = None) -> Term | None:
         """Wait until the candidacy that `stand` has begun leads; return its term, or None.

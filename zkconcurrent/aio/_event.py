@@ -9,7 +9,7 @@ from .._recipes.event import Flag, turn
 from .._threads import event as _event
 from .._threads.base.primitive import discard_result
 from ._tasks import Completion, Tasks
-from ._twin import PrimitiveTwin
+from ._twin import PrimitiveTwin, awaited
 
 
 class _EventCore(Tasks, _event.Event):
@@ -39,9 +39,7 @@ class Event(PrimitiveTwin):
         seen = self._core._path_state.last_seen
         return isinstance(seen, Flag) and seen.is_set
 
-    async def fetch(self) -> bool:
-        """Return whether the flag is set; asks the leader."""
-        return bool(await self._core.is_set())
+    fetch = awaited(_event.Event.is_set)
 
     def set(self) -> Completion:
         """Set the flag and wake all waiters."""
@@ -51,17 +49,5 @@ class Event(PrimitiveTwin):
         """Clear the flag."""
         return self._in_background(self._core._begin_turn(False))
 
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is set.
-
-        Args:
-            timeout: how long to wait, in seconds; None waits forever, zero or less reads the flag once.
-
-        Returns:
-            True if the flag is set, or was set at any time since the wait began; False at the deadline.
-        """
-        return bool(await self._core.wait(timeout))
-
-    async def destroy(self) -> None:
-        """Remove the event's node; see `zkconcurrent.Event.destroy`."""
-        await self._core.destroy()
+    wait = awaited(_event.Event.wait)
+    destroy = awaited(_event.Event.destroy)

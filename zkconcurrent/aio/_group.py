@@ -1,4 +1,4 @@
-"""`Group` and `DoubleBarrier` for tasks, over those of threads."""
+"""The Group for tasks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from .._runtime.public import public
 from .._threads import group as _group
 from .._threads.base.primitive import check_timeout
 from ._losses import Lost
-from ._tasks import Pending, Tasks
-from ._twin import PrimitiveTwin, Twin
+from ._tasks import Pending, of_tasks
+from ._twin import PrimitiveTwin, Twin, awaited
 
-
-class _GroupCore(Tasks, _group.Group):
-    """`zkconcurrent.Group`, for tasks."""
+_Core = of_tasks(_group.Group)
 
 
 class Membership(Twin):
@@ -51,10 +49,7 @@ class Membership(Twin):
         """Set when the membership has ended without `leave()`, for good: see `zkconcurrent.Membership.lost`."""
         return Lost([(self._core._session, lambda: self._core._loss)])
 
-    async def leave(self) -> None:
-        """Leave the group. A second call, or one after the membership was lost, does nothing."""
-        core: Any = self._core
-        await core.leave()
+    leave = awaited(_group.Membership.leave)
 
     def __reduce__(self) -> Any:
         return self._core.__reduce__()
@@ -104,7 +99,7 @@ class Group(PrimitiveTwin):
     """
 
     def __init__(self, client: KazooClient, path: str) -> None:
-        super().__init__(_GroupCore(client, path))
+        super().__init__(_Core(client, path))
 
     def join(
         self,
@@ -129,10 +124,7 @@ class Group(PrimitiveTwin):
         call = Call(core._session, core._path, membership)
         return Joining(membership, Pending(call, membership._joining(call)))
 
-    async def members(self) -> dict[str, bytes]:
-        """Return the data of all members by their ids, in the order of joining; asks the leader."""
-        found: dict[str, bytes] = await self._core.members()
-        return found
+    members = awaited(_group.Group.members)
 
     def observe(self, timeout: float | None = None) -> AsyncIterator[dict[str, bytes]]:
         """Yield what `members` returns: at once, and then each time that it has changed.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from .._kazoo.link import KazooClient
 from .._threads import latch as _latch
-from ._tasks import Completion, Tasks
-from ._twin import PrimitiveTwin
+from ._tasks import of_tasks
+from ._twin import PrimitiveTwin, awaited, backgrounded
 
-
-class _CountDownLatchCore(Tasks, _latch.CountDownLatch):
-    """`zkconcurrent.CountDownLatch`, for tasks."""
+_Core = of_tasks(_latch.CountDownLatch)
 
 
 class CountDownLatch(PrimitiveTwin):
@@ -22,24 +20,21 @@ class CountDownLatch(PrimitiveTwin):
     """
 
     def __init__(self, client: KazooClient, path: str, count: int) -> None:
-        super().__init__(_CountDownLatchCore(client, path, count))
+        super().__init__(_Core(client, path, count))
 
     async def fetch_count(self) -> int:
         """Return how much is left to count down; asks the leader."""
         return int(await self._core.count)
 
-    def count_down(self, n: int = 1) -> Completion:
-        """Count down by `n`; an open latch stays open."""
-        return self._in_background(self._core.count_down(n))
+    count_down = backgrounded(
+        _latch.CountDownLatch.count_down,
+        """Count down by `n`; an open latch stays open.
 
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to count down; return whether the latch is open.
-
-        Args:
-            timeout: how long to wait, in seconds; None waits forever, zero or less reads the count once.
-        """
-        return bool(await self._core.wait(timeout))
-
-    async def destroy(self) -> None:
-        """Remove the latch's node and all counts; see `zkconcurrent.CountDownLatch.destroy`."""
-        await self._core.destroy()
+        Raises:
+            TypeError: `n` is not an int.
+            ValueError: `n` is less than 1, or larger than 2**63 - 1.
+            ClientError: the client can't be used here.
+        """,
+    )
+    wait = awaited(_latch.CountDownLatch.wait)
+    destroy = awaited(_latch.CountDownLatch.destroy)

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .._kazoo.link import KazooClient
-from .._runtime.identity import of_caller
 from .._threads import lock as _lock
 from ._losses import on_loop
-from ._tasks import Tasks
+from ._tasks import AnyTask, of_tasks
 from ._twin import LockBase
 
-
-class _LockCore(Tasks, _lock.Lock):
-    """`zkconcurrent.Lock`, owned by tasks; a callback of the loop may release it, too."""
-
-    _caller = staticmethod(of_caller)
+_Core = of_tasks(_lock.Lock, AnyTask)
 
 
 class Lock(LockBase):
@@ -43,4 +38,4 @@ class Lock(LockBase):
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Lock], object] | None = None
     ) -> None:
-        super().__init__(_LockCore(client, path, fair=fair, on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core(client, path, fair=fair, on_lost=on_loop(self, on_lost)))

@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._threads import multilock as _multilock
-from .._threads.base.lock_base import Contender
 from .._threads.base.primitive import kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
-from ._tasks import Tasks
-from ._twin import CompositeLock, LockBase
+from ._tasks import of_tasks
+from ._twin import CompositeLock, LockBase, awaited
 
-
-class _MultiLockCore(Tasks, _multilock.MultiLock):
-    """`zkconcurrent.MultiLock`, owned by tasks."""
+_Core = of_tasks(_multilock.MultiLock)
 
 
 class MultiLock(CompositeLock):
@@ -33,7 +30,7 @@ class MultiLock(CompositeLock):
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
-        super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
@@ -53,6 +50,4 @@ class MultiLock(CompositeLock):
         """
         return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
 
-    async def owner(self) -> Contender | None:
-        """Return the contender that holds all locks; see `zkconcurrent.MultiLock.owner`."""
-        return await self._core.owner()  # type: ignore[no-any-return]
+    owner = awaited(_multilock.MultiLock.owner)

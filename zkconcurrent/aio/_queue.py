@@ -12,13 +12,12 @@ from .._arguments.codec import BYTES, JSON, Codec
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._recipes.queue.state import ItemCall
-from .._runtime.identity import of_caller
 from .._runtime.public import public
 from .._runtime.waiting import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
-from ._tasks import Completion, Pending, Tasks
-from ._twin import PrimitiveTwin
+from ._tasks import AnyTask, Pending, of_tasks
+from ._twin import PrimitiveTwin, awaited, backgrounded
 
 T = TypeVar("T")
 
@@ -33,10 +32,9 @@ else:
         """Raised when putting on to or getting from a shut-down Queue."""
 
 
-class _Errors(Tasks):
-    """Raises asyncio's errors. A callback of the loop may call its methods, too."""
+class _Errors(AnyTask):
+    """Raises asyncio's errors."""
 
-    _caller = staticmethod(of_caller)
     _empty: type[Exception] = QueueEmpty
     _full: type[Exception] = QueueFull
     _shut_down: type[Exception] = QueueShutDown
@@ -65,22 +63,6 @@ class _PendingErrand(Pending[Any]):
             raise
 
 
-class _QueueCore(_Errors, _queue.Queue[Any]):
-    """`zkconcurrent.Queue`, for tasks."""
-
-
-class _LifoQueueCore(_Errors, _queue.LifoQueue[Any]):
-    """`zkconcurrent.LifoQueue`, for tasks."""
-
-
-class _PriorityQueueCore(_Errors, _queue.PriorityQueue[Any]):
-    """`zkconcurrent.PriorityQueue`, for tasks."""
-
-
-class _DelayQueueCore(_Errors, _queue.DelayQueue[Any]):
-    """`zkconcurrent.DelayQueue`, for tasks."""
-
-
 class Queue(PrimitiveTwin, Generic[T]):
     """`asyncio.Queue` for every process that opens the same path; see `zkconcurrent.Queue`.
 
@@ -93,7 +75,7 @@ class Queue(PrimitiveTwin, Generic[T]):
             limit.
     """
 
-    _kind: Callable[..., _queue.Queue[Any]] = _QueueCore
+    _kind: Callable[..., _queue.Queue[Any]] = of_tasks(_queue.Queue, _Errors)
 
     def __init__(
         self,
@@ -144,14 +126,8 @@ class Queue(PrimitiveTwin, Generic[T]):
         item: T = await self._core.get(timeout=timeout)
         return item
 
-    async def put_nowait(self, item: T) -> None:
-        """Put an item without waiting for a free place."""
-        await self._core.put_nowait(item)
-
-    async def get_nowait(self) -> T:
-        """Take the next item without waiting for one."""
-        item: T = await self._core.get_nowait()
-        return item
+    put_nowait = awaited(_queue.Queue[T].put_nowait, "Put an item without waiting for a free place.")
+    get_nowait = awaited(_queue.Queue[T].get_nowait, "Take the next item without waiting for one.")
 
     def claim(self, *, block: bool = True, timeout: float | None = None) -> Claim[T]:
         """Return an async context manager that takes the next item, and acknowledges it when its block has ended.
@@ -165,51 +141,29 @@ class Queue(PrimitiveTwin, Generic[T]):
         """
         return Claim(self._core.claim(block, timeout))
 
-    async def qsize(self) -> int:
-        """Return how many items can be taken: those that no consumer has claimed. Asks the leader."""
-        return int(await self._core.qsize())
+    qsize = awaited(_queue.Queue[T].qsize)
+    empty = awaited(_queue.Queue[T].empty)
+    full = awaited(_queue.Queue[T].full)
+    task_done = backgrounded(_queue.Queue[T].task_done)
+    join = awaited(_queue.Queue[T].join)
 
-    async def empty(self) -> bool:
-        """Return whether no item can be taken. Asks the leader."""
-        return bool(await self._core.empty())
+    shutdown = backgrounded(
+        _queue.Queue[T].shutdown,
+        """Shut the queue down for good, for all processes: `put` raises QueueShutDown; `get` does when it is empty.
 
-    async def full(self) -> bool:
-        """Return whether the queue has `maxsize` items, claimed ones included. Asks the leader."""
-        return bool(await self._core.full())
+        Args:
+            immediate: whether to remove the items, except those that consumers have claimed.
+        """,
+    )
 
-    def task_done(self) -> Completion:
-        """Mark one item that `get()` has returned as done; `join()` waits until all are.
-
-        Raises:
-            ValueError: all items that this process has taken are done.
-        """
-        return self._in_background(self._core.task_done())
-
-    async def join(self) -> None:
-        """Wait until no item is left, and each item that `get()` returned is done or its consumer's session is over."""
-        await self._core.join()
-
-    def shutdown(self, immediate: bool = False) -> Completion:
-        """Shut the queue down, for all processes and for good; see `zkconcurrent.Queue.shutdown`."""
-        return self._in_background(self._core.shutdown(immediate))
-
-    async def dead(self) -> list[T | bytes]:
-        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
-
-        They include the items that the codec could not decode. Such an item is returned as bytes.
-        """
-        found: list[T | bytes] = await self._core.dead()
-        return found
-
-    async def destroy(self) -> None:
-        """Remove the queue's nodes, with all items; see `zkconcurrent.Queue.destroy`."""
-        await self._core.destroy()
+    dead = awaited(_queue.Queue[T].dead)
+    destroy = awaited(_queue.Queue[T].destroy)
 
 
 class LifoQueue(Queue[T]):
     """A `Queue` whose last item in is the first out; see `zkconcurrent.LifoQueue`."""
 
-    _kind = _LifoQueueCore
+    _kind = of_tasks(_queue.LifoQueue, _Errors)
 
 
 class PriorityQueue(Queue[T]):
@@ -226,6 +180,8 @@ class PriorityQueue(Queue[T]):
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
+    _kind: type[_queue.PriorityQueue[Any]] = of_tasks(_queue.PriorityQueue, _Errors)
+
     def __init__(
         self,
         client: KazooClient,
@@ -237,7 +193,7 @@ class PriorityQueue(Queue[T]):
         priority: Callable[[T], float] | None = None,
         floats: bool = False,
     ) -> None:
-        core = _PriorityQueueCore(
+        core = self._kind(
             client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority, floats=floats
         )
         PrimitiveTwin.__init__(self, core)
@@ -246,7 +202,7 @@ class PriorityQueue(Queue[T]):
 class DelayQueue(Queue[T]):
     """A `Queue` whose items can be taken once they are due, the earliest first; see `zkconcurrent.DelayQueue`."""
 
-    _kind = _DelayQueueCore
+    _kind = of_tasks(_queue.DelayQueue, _Errors)
 
     async def put(self, item: T, *, timeout: float | None = None, delay: float = 0.0) -> None:
         """Put an item that consumers can take `delay` seconds from now.
@@ -267,6 +223,7 @@ class DelayQueue(Queue[T]):
         """
         await self._core.put(item, timeout=timeout, delay=delay)
 
+    # Written: mypy would take a declaration for one of the base class's type.
     async def put_nowait(self, item: T, *, delay: float = 0.0) -> None:
         """Put an item without waiting for a free place."""
         await self._core.put_nowait(item, delay=delay)

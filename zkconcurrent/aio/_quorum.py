@@ -9,12 +9,10 @@ from .._threads import quorum as _quorum
 from .._threads.base.primitive import kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
-from ._tasks import Tasks
+from ._tasks import of_tasks
 from ._twin import CompositeLock, LockBase
 
-
-class _QuorumLockCore(Tasks, _quorum.QuorumLock):
-    """`zkconcurrent.QuorumLock`, owned by tasks."""
+_Core = of_tasks(_quorum.QuorumLock)
 
 
 class QuorumLock(CompositeLock):
@@ -39,7 +37,7 @@ class QuorumLock(CompositeLock):
             if not isinstance(lock, LockBase):
                 raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         cores = [lock._core for lock in self._given]
-        super().__init__(_QuorumLockCore(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:

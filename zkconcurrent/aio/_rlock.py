@@ -7,12 +7,10 @@ from collections.abc import Callable
 from .._kazoo.link import KazooClient
 from .._threads import rlock as _rlock
 from ._losses import on_loop
-from ._tasks import Tasks
+from ._tasks import of_tasks
 from ._twin import LockBase
 
-
-class _RLockCore(Tasks, _rlock.RLock):
-    """`zkconcurrent.RLock`, owned by tasks."""
+_Core = of_tasks(_rlock.RLock)
 
 
 class RLock(LockBase):
@@ -24,4 +22,4 @@ class RLock(LockBase):
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[RLock], object] | None = None
     ) -> None:
-        super().__init__(_RLockCore(client, path, fair=fair, on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core(client, path, fair=fair, on_lost=on_loop(self, on_lost)))

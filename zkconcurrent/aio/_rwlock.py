@@ -8,16 +8,11 @@ from typing import Any
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
 from ._losses import on_loop
-from ._tasks import Tasks
+from ._tasks import Tasks, of_tasks
 from ._twin import LockBase, PrimitiveTwin
 
-
-class _ReadLockCore(Tasks, _rwlock.ReadLock):
-    """`zkconcurrent.ReadLock`, owned by tasks."""
-
-
-class _WriteLockCore(Tasks, _rwlock.WriteLock):
-    """`zkconcurrent.WriteLock`, owned by tasks."""
+_ReadLockCore = of_tasks(_rwlock.ReadLock)
+_WriteLockCore = of_tasks(_rwlock.WriteLock)
 
 
 class ReadLock(LockBase):
@@ -28,10 +23,10 @@ class WriteLock(LockBase):
     """The lock of a `ReadWriteLock` that one task of one process holds alone."""
 
 
-class _ReadWriteLockCore(_rwlock.ReadWriteLock):
+class _ReadWriteLockCore(Tasks, _rwlock.ReadWriteLock):
     """`zkconcurrent.ReadWriteLock`, of two locks that tasks own."""
 
-    def __init__(self, read_lock: _ReadLockCore, write_lock: _WriteLockCore) -> None:
+    def __init__(self, read_lock: _rwlock.ReadLock, write_lock: _rwlock.WriteLock) -> None:
         self._read_lock, self._write_lock = read_lock, write_lock
 
 

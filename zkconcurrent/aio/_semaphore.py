@@ -7,23 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .._kazoo.link import KazooClient
-from .._runtime.identity import of_caller
 from .._threads import semaphore as _semaphore
 from ._losses import on_loop
-from ._tasks import Completion, Pending, ReleaseCompletion, Tasks
-from ._twin import LockBase, resolve
-
-
-class _SemaphoreCore(Tasks, _semaphore.Semaphore):
-    """`zkconcurrent.Semaphore`, owned by tasks; a callback of the loop may release it, too."""
-
-    _caller = staticmethod(of_caller)
-
-
-class _BoundedSemaphoreCore(Tasks, _semaphore.BoundedSemaphore):
-    """`zkconcurrent.BoundedSemaphore`, owned by tasks; a callback of the loop may release it, too."""
-
-    _caller = staticmethod(of_caller)
+from ._tasks import AnyTask, Completion, Pending, ReleaseCompletion, of_tasks
+from ._twin import LockBase, awaited, resolve
 
 
 class Semaphore(LockBase):
@@ -38,7 +25,7 @@ class Semaphore(LockBase):
     """
 
     _owned = False
-    _kind: type[_semaphore.Semaphore] = _SemaphoreCore
+    _kind = of_tasks(_semaphore.Semaphore, AnyTask)
 
     def __init__(
         self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
@@ -83,24 +70,12 @@ class Semaphore(LockBase):
         self._refresh("locked", self._core.locked)
         return size is not None and self._held_here() + self._held_elsewhere() >= size
 
-    async def available(self) -> int:
-        """Return how many permits are free; asks the leader. See `zkconcurrent.Semaphore.available`."""
-        return int(await self._core.available())
-
-    async def resize(self, n: int) -> None:
-        """Set the number of permits; see `zkconcurrent.Semaphore.resize`.
-
-        A waiter for more permits than `n` keeps all clients behind it waiting, until it gives up or there are enough
-        permits again.
-        """
-        await self._core.resize(n)
-
-    async def destroy(self) -> None:
-        """Remove the nodes that outlive the semaphore's users; see `zkconcurrent.Semaphore.destroy`."""
-        await self._core.destroy()
+    available = awaited(_semaphore.Semaphore.available)
+    resize = awaited(_semaphore.Semaphore.resize)
+    destroy = awaited(_semaphore.Semaphore.destroy)
 
 
 class BoundedSemaphore(Semaphore):
     """A semaphore that refuses a `release()` of more permits than this process holds."""
 
-    _kind = _BoundedSemaphoreCore
+    _kind = of_tasks(_semaphore.BoundedSemaphore, AnyTask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Generic, TypeVar
 
 from .._arguments.codec import BYTES, Codec
@@ -12,13 +12,13 @@ from .._recipes.value import Seen
 from .._threads import shared_value as _shared_value
 from .._threads.base.value_base import Combiner
 from .._threads.shared_value import VersionedValue
-from ._tasks import Tasks
-from ._twin import PrimitiveTwin
+from ._tasks import Tasks, of_tasks
+from ._twin import PrimitiveTwin, awaited
 
 T = TypeVar("T")
 
 
-class _PerLoop(Tasks):
+class PerLoop(Tasks):
     """The tasks of each loop make their changes together, so that a stuck loop delays only its own tasks."""
 
     def _turn(self) -> Combiner:
@@ -27,8 +27,7 @@ class _PerLoop(Tasks):
         return turn
 
 
-class _SharedValueCore(_PerLoop, _shared_value.SharedValue[Any]):
-    """`zkconcurrent.SharedValue`, for tasks."""
+_Core = of_tasks(_shared_value.SharedValue, PerLoop)
 
 
 class SharedValue(PrimitiveTwin, Generic[T]):
@@ -44,39 +43,22 @@ class SharedValue(PrimitiveTwin, Generic[T]):
     """
 
     def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
-        super().__init__(_SharedValueCore(client, path, value, codec=codec))
+        super().__init__(_Core(client, path, value, codec=codec))
 
-    async def get(self) -> VersionedValue:
-        """Return the value and its version; asks the leader."""
-        value: VersionedValue = await self._core.get()
-        return value
+    get = awaited(_shared_value.SharedValue[T].get)
+    set = awaited(_shared_value.SharedValue[T].set)
+    compare_and_set = awaited(_shared_value.SharedValue[T].compare_and_set)
 
-    async def set(self, value: T) -> None:
-        """Set the value; errors as `zkconcurrent.SharedValue.set`."""
-        await self._core.set(value)
-
-    async def compare_and_set(self, expected: tuple[T, int], value: T) -> bool:
-        """Set the value if no client has written since `get` returned the expected one; return whether it was set.
+    update = awaited(
+        _shared_value.SharedValue[T].update,
+        """Replace the value by a plain function's result; return the new value.
 
         Args:
-            expected: what `get` or `watch` has returned: a value and its version.
-            value: the new value.
-        """
-        return bool(await self._core.compare_and_set(expected, value))
+            func: takes the present value, returns the new one. It is called again after a conflict.
+        """,
+    )
 
-    async def update(self, func: Callable[[T], T]) -> T:
-        """Replace the value by a plain function's result; return the new value."""
-        value: T = await self._core.update(func)
-        return value
-
-    async def wait_for(self, predicate: Callable[[T], Any], timeout: float | None = None) -> Any:
-        """Wait until a predicate is true of the value; return its last result.
-
-        Args:
-            predicate: is called with the value, and again whenever the value has changed.
-            timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
-        """
-        return await self._core.wait_for(predicate, timeout)
+    wait_for = awaited(_shared_value.SharedValue[T].wait_for)
 
     async def watch(self, timeout: float | None = None) -> AsyncIterator[VersionedValue]:
         """Iterate over the value and its changes: the present value, then each time the newest.
@@ -88,9 +70,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         while (seen := await self._core._next(seen, timeout)) is not None:
             yield self._core._decode(seen)
 
-    async def destroy(self) -> None:
-        """Remove the value's nodes; see `zkconcurrent.SharedValue.destroy`."""
-        await self._core.destroy()
+    destroy = awaited(_shared_value.SharedValue[T].destroy)
 
 
 AtomicReference = SharedValue

@@ -15,17 +15,18 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from .._engine.driver import Call
 from .._engine.holds import Hold
 from .._engine.session import LeftTickets, Session
 from .._errors import ZkConcurrentError
 from .._protocol.rules import Rule
-from .._runtime.identity import ended, of_task, release_at_end
+from .._runtime.identity import ended, of_caller, of_task, release_at_end
 from .._runtime.public import public
 from .._runtime.waiting import Steps, Waiting, call_soon, wait, wait_async
 from .._runtime.worker import Worker
+from .._threads.base.primitive import Named
 
 T = TypeVar("T")
 log = logging.getLogger("zkconcurrent")
@@ -54,6 +55,11 @@ class Tasks:
     _rule: Rule
     _session: Session
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if issubclass(primitive := cls.__bases__[-1], Named):
+            cls.__name__ = cls.__qualname__ = primitive.__name__  # texts show the name that the twin has
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._identity = self._caller
@@ -78,6 +84,17 @@ class Tasks:
 
     def _check_may_block(self) -> None:
         """Allow every call: none blocks the loop."""
+
+
+class AnyTask(Tasks):
+    """`Tasks`, for a primitive whose holds any task may end; a callback of the loop may call its methods, too."""
+
+    _caller = staticmethod(of_caller)
+
+
+def of_tasks(kind: type[T], mixin: type[Tasks] = Tasks) -> type[T]:
+    """Return the class of a primitive for threads whose owners are tasks; texts name it like its twin."""
+    return cast("type[T]", type(kind.__name__, (mixin, kind), {"__module__": "zkconcurrent.aio"}))
 
 
 @public

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import update_wrapper
+from inspect import signature
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.interrupts import check_depth
 from .._threads import joint_lock as _several
-from .._threads.base.lock_base import Contender
+from .._threads.base import lock_base
 from .._threads.base.primitive import Named, not_held, reports_loss
 from ._losses import DEPTH_OF_END, Holding, Lost
 from ._tasks import Completion, Pending, ReleaseCompletion, in_background
 
 T = TypeVar("T")
-
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 REFRESH = 1.0  # seconds between two refreshes of a query that is called often
 
@@ -34,6 +37,54 @@ async def resolve(result: T | Pending[T]) -> T:
     return await result if isinstance(result, Pending) else result
 
 
+def awaited(
+    method: Callable[Concatenate[S, P], R], doc: str | None = None
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """Declare the method of a twin that awaits this method of its core; `doc` replaces a docstring for threads."""
+    name = method.__name__
+
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = await getattr(self._core, name)(*args, **kwargs)
+        return result
+
+    return _described(call, method, doc)
+
+
+def backgrounded(
+    method: Callable[Concatenate[S, P], object], doc: str | None = None
+) -> Callable[Concatenate[Any, P], Completion]:
+    """Declare the plain method of a twin that has this method of its core run in the background."""
+    name = method.__name__
+
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
+        completion: Completion = self._in_background(getattr(self._core, name)(*args, **kwargs))
+        return completion
+
+    described = _described(call, method, doc)
+    described.__annotations__ = {**method.__annotations__, "return": Completion}
+    described.__signature__ = signature(method).replace(return_annotation=Completion)  # type: ignore[attr-defined]
+    return described
+
+
+def forwarded(method: Callable[Concatenate[S, P], R], doc: str | None = None) -> Callable[Concatenate[Any, P], R]:
+    """Declare the plain method of a twin that calls this method of its core."""
+    name = method.__name__
+
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = getattr(self._core, name)(*args, **kwargs)
+        return result
+
+    return _described(call, method, doc)
+
+
+def _described(call: T, method: Callable[..., object], doc: str | None) -> T:
+    it: Any = call
+    update_wrapper(it, method)
+    it.__module__ = "zkconcurrent.aio"
+    it.__doc__ = doc or method.__doc__
+    return call
+
+
 class Twin(Named):
     """The twin of a primitive for threads: it wraps a primitive whose owners are tasks."""
 
@@ -41,7 +92,7 @@ class Twin(Named):
         self._core = core
 
     def __repr__(self) -> str:
-        return re.sub(r"\._(\w+)Core\b", r".\1", repr(self._core))
+        return repr(self._core)
 
 
 class PrimitiveTwin(Twin):
@@ -185,19 +236,21 @@ class Acquirable(Twin):
         """
         return Holding(self, timeout, blocking, cancel_on_loss)
 
-    def cancel_waits(self) -> int:
+    cancel_waits = forwarded(
+        lock_base.Acquirable.cancel_waits,
         """End the waits of all tasks and threads, each with `WaitCancelledError`; see `zkconcurrent.Lock.cancel_waits`.
 
         To end the wait of one task, cancel the task.
-        """
-        return int(self._core.cancel_waits())
+        """,
+    )
 
-    def hold_count(self) -> int:
+    hold_count = forwarded(
+        lock_base.Acquirable.hold_count,
         """Return how many acquires the running task has not released; 0 if it holds nothing, or its hold is lost.
 
         For a semaphore this is its number of permits; for a `MultiLock`, the lowest count of its locks.
-        """
-        return int(self._core.hold_count())
+        """,
+    )
 
     def _forsake(self) -> bool:
         """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
@@ -231,9 +284,7 @@ class LockBase(Acquirable, PrimitiveTwin):
         """Return how many holds others had, as last seen."""
         return int(self._core._path_state.elsewhere.get(self._core._rule.role, 0))
 
-    async def fetch_locked(self) -> bool:
-        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
-        return bool(await self._core.locked())
+    fetch_locked = awaited(lock_base.LockBase.locked)
 
     @property
     def fencing_token(self) -> int:
@@ -259,23 +310,9 @@ class LockBase(Acquirable, PrimitiveTwin):
         """Whether this process holds the lock while ZooKeeper is out of reach."""
         return bool(self._core.suspect)
 
-    async def owner(self) -> Contender | None:
-        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
-        return await self._core.owner()  # type: ignore[no-any-return]
-
-    async def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
-        return await self._core.waiters()  # type: ignore[no-any-return]
-
-    def guard(self, transaction: Any) -> Any:
-        """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
-
-        Raises:
-            LockLostError: the hold is already lost.
-            RuntimeError: the caller has no hold that it may release.
-            ValueError: the transaction's client has another chroot, so it can't see the lock's node.
-        """
-        return self._core.guard(transaction)
+    owner = awaited(lock_base.LockBase.owner)
+    waiters = awaited(lock_base.LockBase.waiters)
+    guard = forwarded(lock_base.LockBase.guard)
 
 
 class CompositeLock(Acquirable):
