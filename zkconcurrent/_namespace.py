@@ -50,7 +50,8 @@ class BasePath(PickledByPath):
     _package = "zkconcurrent"
 
     def __init__(self, client: KazooClient, path: str) -> None:
-        Session.of(client)  # raises TypeError if it is not a client
+        # This raises TypeError if it is not a client.
+        Session.of(client)
         self._client = client
         self._path = "/" if path == "/" else check_path(path)
 
@@ -124,7 +125,8 @@ class SharedNamespace(BasePath):
 Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
 
-@overload  # first: without kazoo's types a Client derives from Any, and matches every overload
+# This one comes first: without kazoo's types a Client derives from Any, and matches every overload.
+@overload
 @public
 def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
 @overload

@@ -150,7 +150,7 @@ def test_a_generator_on_a_server(zk: KazooClient, zk_path: str) -> None:
         (lambda: aio.synchronized(threading.Lock()), TypeError, "give a lock, not _thread.lock"),
         (lambda: aio.synchronized(zkconcurrent.namespace("local"), "users"), TypeError, "give a client, a namespace"),
         (lambda: zkconcurrent.synchronized(local, "users"), TypeError, "give a client, a namespace"),
-        (lambda: zkconcurrent.synchronized(asyncio.Lock()), TypeError, "give a lock, not asyncio.Lock"),
+        (lambda: zkconcurrent.synchronized(asyncio.Lock()), TypeError, "give a lock, not asyncio.locks.Lock"),
         (lambda: zkconcurrent.synchronized(client, "/users")(pay), TypeError, r"zkconcurrent\.aio\.synchronized"),
         (lambda: aio.synchronized(local, "users/{user}")(pay)(None), TypeError, "has no text"),
         (lambda: aio.synchronized(local, "users/{user}")(pay)(""), ValueError, "is empty"),

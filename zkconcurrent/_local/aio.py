@@ -204,7 +204,8 @@ class Lock(asyncio.Lock):
 
     def __del__(self) -> None:
         if self.locked():
-            asyncio.Lock.release(self)  # the report of the warning may keep it alive
+            # The report of the warning may keep it alive.
+            asyncio.Lock.release(self)
             warn_dropped(self._path)
 
 

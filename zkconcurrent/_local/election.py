@@ -70,7 +70,8 @@ class Line(Generic[LT]):
         self.id = candidate_id(id)
         self._line: list[LT] = []
         self._tokens = itertools.count(1)
-        self._standing: LT | None = None  # the last that `stand` has begun
+        # The last one that `stand` has begun.
+        self._standing: LT | None = None
 
     def is_leader(self) -> bool:
         """Return whether a candidate of this process leads: whether there is any."""
@@ -146,7 +147,8 @@ class Election(Line[Term]):
             term = Term(self, me)
         try:
             with self._changed:
-                self._line.append(term)  # here: an interrupt takes it out again
+                # Only here, so that an interrupt takes it out again.
+                self._line.append(term)
                 if not self._changed.wait_for(lambda: self._leads(term), timeout):
                     raise TimeoutError(f"not elected at {self.path} within {timeout} s")
             yield term
@@ -175,7 +177,8 @@ class Election(Line[Term]):
 
     def withdraw(self) -> None:
         """End the candidacy that `stand` has begun."""
-        standing = self._standing  # once: another thread may stand anew
+        # It is read once, as another thread may stand anew.
+        standing = self._standing
         if standing is not None:
             standing.lost.set()
             self._leave(standing)

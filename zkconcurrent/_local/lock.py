@@ -60,7 +60,8 @@ class Lock(Held):
         """Release it; see `threading`."""
         self._lock.release()
 
-    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
+    # With it, a type checker would accept any attribute.
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             if name == "_lock":
@@ -72,7 +73,8 @@ class Lock(Held):
 
     def __del__(self) -> None:
         if self._held():
-            self._lock = self._make()  # the code that reports the warning may keep this alive
+            # The code that reports the warning may keep this alive.
+            self._lock = self._make()
             warn_dropped(self._path)
 
     def __repr__(self) -> str:
@@ -134,14 +136,17 @@ class ReadWriteLock:
         self._path = path
         self._changed = threading.Condition()
         self._identity = identity()
-        self._line: list[tuple[object, bool]] = []  # the waiters in order of arrival, and whether each writes
-        self._holds: tuple[dict[int, int], dict[int, int]] = {}, {}  # how often each thread reads, and writes
+        # The waiters in order of arrival, and whether each writes.
+        self._line: list[tuple[object, bool]] = []
+        # How often each thread reads, and writes.
+        self._holds: tuple[dict[int, int], dict[int, int]] = {}, {}
         self._read_lock, self._write_lock = Side(self, False), Side(self, True)
 
     def __del__(self) -> None:
         if any(self._holds):
             for holds in self._holds:
-                holds.clear()  # the code that reports the warning may keep this alive
+                # The code that reports the warning may keep this alive.
+                holds.clear()
             warn_dropped(self._path)
 
     @property

@@ -99,7 +99,8 @@ class DelayQueue(_Heap, queue.Queue[Any]):
                 self.not_full.notify()
                 return item
             finally:
-                self.not_empty.notify()  # another may have to wait for another item now
+                # Another consumer may have to wait for another item now.
+                self.not_empty.notify()
 
 
 class AsyncPriorityQueue(_Ranked, asyncio.PriorityQueue[Any]):

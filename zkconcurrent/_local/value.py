@@ -60,7 +60,8 @@ class Cell:
         try:
             return self._update(call)[1]
         finally:
-            updating.discard(me)  # again: an interrupt may have kept `call` from it
+            # Again, as an interrupt may have kept `call` from it.
+            updating.discard(me)
 
     def _check_not_updating(self) -> None:
         if threading.get_ident() in self._updating:

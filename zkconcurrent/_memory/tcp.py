@@ -93,7 +93,8 @@ class TcpServer:
         due = 0
         while not self._stopped:
             ready = self._selector.select(max(0, due - monotonic_ms()) / 1000)
-            if monotonic_ms() >= due:  # first, as the server may have been stopped for longer than a session lives
+            # The chores come first, as the process may have been stopped for longer than a session lives.
+            if monotonic_ms() >= due:
                 due = self._service.run_chores()
             for key, events in ready:
                 if key.data is None:
@@ -137,8 +138,10 @@ class TcpServer:
         try:
             if data:
                 connection.receive(data)
-        except Exception:  # an error of ours is in the log, and ends no other connection
-            import traceback  # seldom needed, and slow to import
+        except Exception:
+            # An error of this server is in the log, and ends no other connection.
+            # It is seldom needed, and slow to import.
+            import traceback
 
             traceback.print_exc()
             data = b""

@@ -15,13 +15,17 @@ from copy import copy
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-Acl: TypeAlias = tuple[tuple[int, str, str], ...]  # of each entry, the permissions, the scheme and the id
-Stat: TypeAlias = tuple[int, ...]  # of a node, in the order of the protocol
-Ids: TypeAlias = Sequence[tuple[str, str]]  # what a connection has authenticated as: schemes and ids
+# For each entry, the permissions, the scheme and the id.
+Acl: TypeAlias = tuple[tuple[int, str, str], ...]
+# The numbers of a node, in the order of the protocol.
+Stat: TypeAlias = tuple[int, ...]
+# The schemes and ids that a connection has authenticated as.
+Ids: TypeAlias = Sequence[tuple[str, str]]
 W = TypeVar("W")
 
 EPHEMERAL, SEQUENTIAL, CONTAINER_FLAG = 1, 2, 4
-TTL_FLAGS = (5, 6)  # of nodes with a time to live, which no server knows if nothing else is said
+# The flags of nodes with a time to live, which a server refuses by default.
+TTL_FLAGS = (5, 6)
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 OPEN: Acl = ((31, "world", "anyone"),)
 CREATED, DELETED, CHANGED, CHILD = 1, 2, 3, 4  # the types of events
@@ -228,7 +232,8 @@ class Node:
             self.ctime,
             self.mtime,
             self.version,
-            _signed(2 * self.creates - self.size),  # how often a child was made or deleted
+            # How often a child was made or deleted.
+            _signed(2 * self.creates - self.size),
             self.acl_version,
             0 if self.owner == CONTAINER else self.owner,
             len(self.data or b""),
@@ -329,7 +334,8 @@ class Tree:
         parent = self.nodes[above]
         parent.children[name] = None
         parent.size += 1
-        if step.creates > parent.creates:  # not so beyond the largest number
+        # It is not beyond the largest number.
+        if step.creates > parent.creates:
             parent.creates, parent.pzxid = step.creates, zxid
         node = self.nodes[path] = Node(step.data, step.acl, step.owner, zxid, step.time)
         if step.owner == CONTAINER:
@@ -395,8 +401,10 @@ class _Draft:
         self._session = session
         self._time = time
         self._ids = ids
-        self._single = single  # nothing comes after the first operation
-        self._altered: dict[str, Node | None] = {}  # copies; None: it will be gone
+        # Whether nothing comes after the first operation.
+        self._single = single
+        # Copies of the nodes that were altered; None for one that will be gone.
+        self._altered: dict[str, Node | None] = {}
 
     def add(self, operation: Operation) -> Step:
         """Check one more operation; return what it does."""
@@ -488,7 +496,8 @@ class _Draft:
         resolved: list[tuple[int, str, str]] = []
         for permissions, scheme, name in dict.fromkeys(acl):
             meant = [(permissions, scheme, name)]
-            if scheme == "auth":  # not an address, which nobody has proved
+            # An address does not count, as a connection does not prove it.
+            if scheme == "auth":
                 meant = [(permissions, *each) for each in self._ids or () if each[0] == "digest"]
             elif not _is_valid(scheme, name):
                 meant = []
@@ -672,7 +681,8 @@ def _matches(scheme: str, known: str, name: str) -> bool:
 
 
 def _network(name: str) -> Any:
-    import ipaddress  # seldom needed, and slow to import
+    # It is seldom needed, and slow to import.
+    import ipaddress
 
     try:
         return ipaddress.ip_network(name, strict=False)

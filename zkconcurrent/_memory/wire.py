@@ -17,9 +17,11 @@ from .tree import Acl, Code, Create, Delete, Operation, Refused, SetAcl, SetData
 
 T = TypeVar("T")
 
-_LONGEST = 0xFFFFF  # a frame, as in ZooKeeper if nothing else is said
+# The longest frame, in bytes: the default of ZooKeeper.
+_LONGEST = 0xFFFFF
 _CONNECTED = 3  # the state in each event
-_SECRET = 0x5DEECE66D5DEECE6  # as good as ZooKeeper's own, which is known too
+# It protects as well as ZooKeeper's own, which is public too.
+_SECRET = 0x5DEECE66D5DEECE6
 _CREATE, _CREATE2, _CONTAINER, _TTL = 1, 15, 19, 21
 _DELETE, _SET_DATA, _CHECK, _FAILED = 2, 5, 13, -1
 
@@ -91,7 +93,8 @@ class _Reader:
         entries = []
         for _ in range(self.number()):
             permissions, scheme, name = self.number(), self.string(), self.string()
-            if name is None and scheme in ("world", "digest", "ip"):  # kazoo sends no name for all of "auth"
+            # kazoo sends no name for all of "auth".
+            if name is None and scheme in ("world", "digest", "ip"):
                 raise Malformed
             entries.append((permissions, scheme or "", name or ""))
         return tuple(entries)
@@ -187,7 +190,8 @@ class Connection:
         try:
             reader.flag()
             knows_read_only = b"\0"
-        except Malformed:  # an old client, which does not ask whether it may only read
+        except Malformed:
+            # An old client does not ask whether it may only read.
             knows_read_only = b""
         if seen > self._tree.zxid:
             self.end()
@@ -196,7 +200,8 @@ class Connection:
         if session == 0:
             session = self._service.open(self, timeout)
         else:
-            self._service.cut(session)  # its old connection, even if the password is wrong
+            # The old connection goes even if the password is wrong.
+            self._service.cut(session)
             if password == _password(session) and session in self._tree.sessions:
                 self._service.enter(session, self, timeout)
             else:
@@ -215,7 +220,8 @@ class Connection:
         if opcode == _SASL:
             if reader.buffer() is None:
                 raise Malformed
-            self._send(_REPLY.pack(xid, 0, 0) + _buffer(None))  # as a server that is not set up for it
+            # So does a server that is not set up for SASL.
+            self._send(_REPLY.pack(xid, 0, 0) + _buffer(None))
             return
         self._service.hear(self.session)
         if opcode not in _WRITES and opcode not in _HANDLERS:

@@ -9,7 +9,8 @@ from .wire import Connection
 
 # The last one is not ZooKeeper's.
 _WORDS = ("ruok", "isro", "envi", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")
-_VERSION = "3.8.0-memory, zkconcurrent's server for tests"  # 3.8.0 is the ZooKeeper that it behaves like
+# 3.8.0 is the ZooKeeper that it behaves like.
+_VERSION = "3.8.0-memory, zkconcurrent's server for tests"
 
 
 class Words:

@@ -38,7 +38,8 @@ class Condition(PrimitiveTwin):
     def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
         if lock is not None and (not isinstance(lock, LockBase) or isinstance(lock, ReadLock)):
             raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {kind_of(lock)}")
-        path = check_path(path)  # first: the default lock has a path below it
+        # This comes first, as the default lock has a path below it.
+        path = check_path(path)
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         super().__init__(_Core(client, path, self._lock._core))
         self.acquire = self._lock.acquire
@@ -53,7 +54,8 @@ class Condition(PrimitiveTwin):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._core._mine() is None:
-            return  # a wait could not acquire the lock again; its error says why
+            # A wait could not acquire the lock again; its error says why.
+            return
         await self._lock.__aexit__(kind, error, traceback)
 
     async def wait(self, timeout: float | None = None) -> bool:
@@ -89,14 +91,16 @@ class Condition(PrimitiveTwin):
                 await self._take_back(wait, error)
             finally:
                 if not isinstance(error, GeneratorExit) and (notified or not self._is_withdrawn(call)):
-                    with suppress(ClientError):  # the client is stopped, so its session wakes nobody any more
+                    # If the client is stopped, its session wakes no task any more.
+                    with suppress(ClientError):
                         self._in_background(core._pass_on())
             raise
         return bool(notified)
 
     async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
-            if wait.hold.claimant is not None:  # else it is the task's still
+            # Otherwise the hold is still the task's.
+            if wait.hold.claimant is not None:
                 wait.call.abandon_by_loop()
                 self._lock._core._path_state.end_blocks_of(wait.hold)
             return
@@ -106,7 +110,8 @@ class Condition(PrimitiveTwin):
             try:
                 raise late
             finally:
-                late = None  # or the traceback and this frame keep each other alive
+                # Otherwise the traceback and this frame keep each other alive.
+                late = None
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that no notifier can have."""

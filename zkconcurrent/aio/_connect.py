@@ -89,14 +89,16 @@ def _stop(client: Client) -> None:
 def _in_thread(function: Callable[..., None], *args: Any) -> asyncio.Future[None]:
     """Begin to run a function on a thread. Unlike with `to_thread`, no cancellation keeps it from running."""
     future = asyncio.get_running_loop().run_in_executor(None, function, *args)
-    future.add_done_callback(asyncio.Future.exception)  # retrieved, also where nobody waits any more
+    # The error counts as retrieved, even if no task waits any more.
+    future.add_done_callback(asyncio.Future.exception)
     return future
 
 
 async def finish(client: Client) -> None:
     """Wait until the calls that run in the background have ended."""
     session = Session.of(client)
-    last = in_background(session, Pending(Call(session, ""), _nothing()))  # they run one after the other
+    # Calls in the background run one after the other.
+    last = in_background(session, Pending(Call(session, ""), _nothing()))
     ending = asyncio.ensure_future(last._wait())
     await asyncio.wait([ending], timeout=session.timeout / 3)
     ending.cancel()

@@ -138,10 +138,12 @@ class DetachedLock(PrimitiveTwin):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._core._session.forked:
-            return  # the hold is the parent's
+            # The hold is the parent's.
+            return
         released = self.release()
         if kind is GeneratorExit:
-            return  # nothing can be awaited any more
+            # The loop is gone, so nothing can be awaited.
+            return
         try:
             await released
         except LockLostError:

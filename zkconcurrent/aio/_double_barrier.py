@@ -77,7 +77,8 @@ class DoubleBarrier(PrimitiveTwin):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is GeneratorExit or asyncio._get_running_loop() is None:
-            return  # the loop is gone, and this task with it: see `end_owner`
+            # The loop is gone, and this task with it: see `end_owner`.
+            return
         try:
             await self.leave(None if kind is None else 0.0)
         except LockLostError:

@@ -76,7 +76,8 @@ class Joining:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is GeneratorExit or asyncio._get_running_loop() is None:  # the loop is gone, and this task with it
+        # The loop is gone, and this task with it.
+        if kind is GeneratorExit or asyncio._get_running_loop() is None:
             self._core._give_up()
         else:
             await Membership(self._core).leave()

@@ -16,7 +16,8 @@ from .._runtime.public import public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
 
-DEPTH_OF_END = 8  # frames that the end of an `async with` block needs
+# The frames that the end of an `async with` block needs.
+DEPTH_OF_END = 8
 
 
 @public

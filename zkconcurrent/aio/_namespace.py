@@ -68,7 +68,8 @@ class SharedNamespace(BasePath):
 Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
 
-@overload  # a type checker that knows nothing of kazoo takes a Client for anything: it comes first
+# This one comes first: a type checker that does not know kazoo takes a Client for anything.
+@overload
 @public
 def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
 @overload

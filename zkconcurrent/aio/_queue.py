@@ -56,7 +56,8 @@ class _PendingErrand(Pending[Any]):
     def __await__(self) -> Generator[Any, Any, Any]:
         try:
             return (yield from super().__await__())
-        except GeneratorExit:  # the loop is gone, and this task with it
+        except GeneratorExit:
+            # The loop is gone, and this task with it.
             raise
         except BaseException as error:
             yield from wait_async(*self.state.settled(self.item_call, error)).__await__()
@@ -259,7 +260,8 @@ class Claim(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is GeneratorExit or asyncio._get_running_loop() is None:  # the loop is gone, and this task with it
+        # The loop is gone, and this task with it.
+        if kind is GeneratorExit or asyncio._get_running_loop() is None:
             self._core._forsake()
         else:
             await self._core._exit(acknowledges=kind is None)

@@ -58,7 +58,8 @@ class Tasks:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if issubclass(primitive := cls.__bases__[-1], Named):
-            cls.__name__ = cls.__qualname__ = primitive.__name__  # texts show the name that the twin has
+            # Texts show the name that the twin has.
+            cls.__name__ = cls.__qualname__ = primitive.__name__
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -77,7 +78,8 @@ class Tasks:
             return False
         left = [hold for hold in self._path_state.all(self._rule.role) if ended(hold.owner)]
         left.sort(key=lambda hold: hold.alive)
-        tickets = [hold.ticket for hold in left[-1:]]  # the others are not this block's: any task may release them
+        # The other holds are not this block's, and any task may release them.
+        tickets = [hold.ticket for hold in left[-1:]]
         self._session.dropped.append(LeftTickets([], tickets))
         self._session.wake_keeper()
         return bool(tickets)
@@ -162,10 +164,12 @@ class ReleaseCompletion(Completion):
 
     def __init__(self, holds: list[tuple[Any, Hold]]) -> None:
         super().__init__()
-        self._holds = holds  # with the primitives of threads that had them
+        # Each with the primitive for threads that had it.
+        self._holds = holds
         for core, hold in holds:
             hold.ticket.wake = partial(_check_released, core, hold)
-            _check_released(core, hold)  # the reply may have come before
+            # The reply may have come before.
+            _check_released(core, hold)
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""
@@ -180,7 +184,8 @@ class ReleaseCompletion(Completion):
 
 def _check_released(core: Any, hold: Hold) -> None:
     """Report a loss if the reply to the delete shows that the hold had been lost before."""
-    with suppress(ZkConcurrentError):  # `lost`, `on_lost` and the log tell
+    # `lost`, `on_lost` and the log report the loss.
+    with suppress(ZkConcurrentError):
         core._path_state.check_given_up(hold)
 
 
@@ -207,7 +212,8 @@ class Background:
             self._worker.start(_spawn, self._work)
         except BaseException:
             with suppress(ValueError):  # it runs already
-                self._left.remove(begun)  # or a later call would begin this one, which the caller may repeat
+                # Otherwise a later call would begin this one, which the caller may repeat.
+                self._left.remove(begun)
                 pending.call.abandon()
             raise
         return completion

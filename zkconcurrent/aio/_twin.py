@@ -29,7 +29,8 @@ S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-REFRESH = 1.0  # seconds between two refreshes of a query that is called often
+# Seconds between two refreshes of a query that is called often.
+REFRESH = 1.0
 
 
 async def resolve(result: T | Pending[T]) -> T:
@@ -100,7 +101,8 @@ class PrimitiveTwin(Twin):
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
-        self._queries: dict[str, tuple[float, Completion]] = {}  # when the last one of each began
+        # When the last query of each kind began.
+        self._queries: dict[str, tuple[float, Completion]] = {}
 
     @property
     def client(self) -> KazooClient:
@@ -140,7 +142,8 @@ class PrimitiveTwin(Twin):
 class Acquirable(Twin):
     """A primitive that tasks acquire and release, and use in `async with` blocks."""
 
-    _owned = True  # only the task that acquired it may release it
+    # Only the task that acquired it may release it.
+    _owned = True
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)

@@ -117,7 +117,8 @@ _FINDERS: dict[str, Callable[[], Installation]] = {
     "debian": _debian,
     "path": _path,
     "pyspark": _pyspark,
-    "memory": lambda: MEMORY,  # only if it is asked for
+    # This one is found only if it is asked for.
+    "memory": lambda: MEMORY,
 }
 
 

@@ -42,7 +42,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     try:
         return f"zookeeper: {_server(config).kind}"
     except NoServerError:
-        return None  # the error comes with the first test that needs it
+        # The error comes with the first test that needs a server.
+        return None
 
 
 @pytest.fixture(scope="session")
