@@ -32,13 +32,16 @@ def test_it_names_the_user(what: str, zk: KazooClient, connect: Connect, zk_path
     make, use = USES[what]
     mine, theirs = make(zk, zk_path), make(client := connect(), zk_path)
 
+    told: list[str] = []
+
     def run() -> None:
         with suppress(Exception):  # its client is stopped below
-            use(theirs)
+            # Again and again: what a client makes while `destroy()` is under way goes, too.
+            while not told:
+                use(theirs)
 
     using = threading.Thread(target=run, name="the user's")
     using.start()
-    told: list[str] = []
 
     def refused() -> bool:
         try:
