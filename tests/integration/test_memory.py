@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -93,6 +95,24 @@ def test_a_forked_child() -> None:
             assert os.waitpid(child, 0)[1] == 0
         with lock:
             pass
+
+
+def _connects() -> list[str]:
+    """Return the warnings of a connect."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with zkconcurrent.connect("memory:worker"):
+            pass
+    return [f"{each.category.__name__} {each.message} {each.filename}" for each in told]
+
+
+def test_a_worker_that_begins_its_own() -> None:
+    """It is warned, as the workers do not exclude each other."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        (told,) = pool.apply(_connects)
+    assert told.startswith("RuntimeWarning memory: is a service of this process alone")
+    assert told.endswith(__file__)
+    assert _connects() == []
 
 
 def test_no_service_is_begun_in_vain() -> None:

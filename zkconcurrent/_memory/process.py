@@ -7,8 +7,10 @@ parent goes on serving. The child closes its copies of their sockets, so that it
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+import warnings
 
 from .service import Limits, Service
 from .tcp import TcpServer, monotonic_ms
@@ -27,12 +29,25 @@ def address(name: str) -> str:
     with _beginning:
         server = _servers.get(name)
         if server is None:
+            _warn_of_workers()
             service = Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000)
             server = _servers[name] = TcpServer(service, 0, {})
             # A daemon: it serves until the process ends, also those who close their sessions at its exit.
             _threads[name] = threading.Thread(target=server.run, name=f"zkconcurrent-memory-{name}", daemon=True)
             _threads[name].start()
     return f"127.0.0.1:{server.port}"
+
+
+def _warn_of_workers() -> None:
+    # Of the module that has been loaded in such a process; it is slow to import.
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        warnings.warn(
+            "memory: is a service of this process alone, and this process is one of several: they do not exclude each "
+            "other. Run python -m zkconcurrent.testing --memory, and connect to that",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
 
 def stop(until: float) -> None:
