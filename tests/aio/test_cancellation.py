@@ -219,14 +219,16 @@ def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_pat
         lock = aio.Lock(client, zk_path)
         async with lock:
             pass
+        link = Session.of(client).link
         for _ in range(5):
+            before = link.connection
             with proxy.lose_answer("create2") as fault:
                 task = asyncio.create_task(lock.acquire())
                 await asyncio.to_thread(fault.wait)
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-            await until(lambda: Session.of(client).link.connected, "it is connected")
+            await until(lambda: link.connected and link.connection is not before, "it is connected again")  # noqa: B023
             assert await lock.acquire(blocking=False)
             await lock.release()
 

@@ -45,6 +45,7 @@ from .._protocol.operations import (
     Discard,
     EnsureContainer,
     Exists,
+    Failure,
     Get,
     GetWithZxid,
     Grant,
@@ -206,6 +207,9 @@ class Call:
             yield from self._discard(self.tickets[begun:])
             if isinstance(error, DeadlinePassed):
                 return None
+            if isinstance(error.__context__, Failure):
+                # A traceback says what is wrong, not which operation has shown it.
+                error.__suppress_context__ = True
             raise
 
     def give_up(self) -> Steps[None]:

@@ -180,7 +180,8 @@ class DoubleBarrier(Primitive):
                         raise
             if strikes and inside:
                 # The other parties have entered with this one, so it must leave.
-                yield from outlast(call.run(leave(ticket, wait=False), self._session.now()), strikes.append)
+                left = leave(ticket, wait=False)
+                yield from outlast(call.run(left, self._session.now(), began), strikes.append)
         except (Requeue, ZkConcurrentError):
             if not strikes:
                 raise

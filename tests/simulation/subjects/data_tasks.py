@@ -31,6 +31,7 @@ from tests.simulation.subjects.tasks import (
 from tests.simulation.world.ensemble import Transport
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
+from tests.simulation.world.workload import SLACK
 from tests.simulation.world.world import Violation
 from zkconcurrent import aio
 from zkconcurrent._arguments.paths import ancestors
@@ -173,6 +174,7 @@ class DataPlayer(Player):
     Attributes:
         calls: the path at which it waits in a call; empty while it does not.
         gets: it waits for an item.
+        meets: it enters a double barrier.
         stands: the election that it waits to win, while it does.
         observes: it waits for a leader that it has not seen.
     """
@@ -180,6 +182,7 @@ class DataPlayer(Player):
     checks: DataChecks
     calls = ""
     gets = False
+    meets = False
     stands: Any = None
     observes = False
     _number = 0
@@ -191,7 +194,7 @@ class DataPlayer(Player):
         try:
             await use[act.path](act)
         finally:
-            self.calls, self.gets = "", False
+            self.calls, self.gets, self.meets = "", False, False
 
     @property
     def _kinds(self) -> Any:
@@ -205,9 +208,13 @@ class DataPlayer(Player):
         except asyncio.CancelledError:
             if not self.gone:
                 late = self.world.now - self.cancelled
-                most = (self.process.session.timeout or UNANSWERED) / 3 if self.gets else 0.0  # until it is put back
-                if late > most and self._ran_since(self.cancelled):
-                    raise Violation(f"{self.name} was cancelled, and has cleaned up for {late:g} s") from None
+                # Until the item is put back, or the party has withdrawn.
+                timeout = max(self.process.session.timeout, self.timeout_then) or UNANSWERED
+                most = timeout / 3 if self.gets or self.meets else 0.0
+                if late > most + SLACK and self._ran_since(self.cancelled):
+                    raise Violation(
+                        f"{self.name} was cancelled, and has cleaned up for {late:g} s, not {most:g}"
+                    ) from None
             raise
         finally:
             self.calls = ""
@@ -273,6 +280,7 @@ class DataPlayer(Player):
     async def _meet(self, act: Act) -> None:
         checks, barrier = self.checks, self._kinds.DoubleBarrier(self.process.client, DOUBLE_BARRIER, 2)
         begun = READY in checks.ensemble.leader.nodes, len(checks.ensemble.log)
+        self.meets = True
         if not await self._call(act, lambda: barrier.enter(act.timeout)):
             return
         try:

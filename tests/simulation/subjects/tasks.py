@@ -107,6 +107,7 @@ class Player(Worker):
 
     Attributes:
         cancelled: when its task was cancelled last.
+        timeout_then: the session timeout at that time; a reconnect may make it shorter.
         act: what it does now.
         watches: of an event, how long the log was when its present wait began; None while it does not wait.
     """
@@ -124,6 +125,7 @@ class Player(Worker):
     ) -> None:
         self.loop = loop
         self.cancelled = 0.0
+        self.timeout_then = 0.0
         self.act: Act | None = None
         self.watches: int | None = None
         if loop is None:
@@ -375,7 +377,7 @@ class Player(Worker):
         depth, key = old.hold.depth, core(lock)._identity()
         self._exit(old)
         old.left = True  # a loss that nobody knows of when the lock is given up need not be told
-        waiting = checks.waiting[key] = Waiting(self, CHROOT + old.ticket.node)  # type: ignore[arg-type]
+        waiting = checks.waiting[key] = Waiting(self, old.ticket)  # type: ignore[arg-type]
         world.say(f"{self.name} waits {act.timeout} at {act.path}")
         notified = struck = failed = False
         began = len(checks.ensemble.log)
@@ -711,6 +713,7 @@ class TaskRun(CondRun):
         self.world.say(f"{player.name} is to be cancelled")
         self.cancels += 1
         player.cancelled = self.world.now
+        player.timeout_then = player.process.session.timeout
         self._mark(player)
         task.cancel()
         if length in (3, 4):
