@@ -208,9 +208,9 @@ class DataPlayer(Player):
         except asyncio.CancelledError:
             if not self.gone:
                 late = self.world.now - self.cancelled
-                # Until the item is put back, or the party has withdrawn.
-                timeout = max(self.process.session.timeout, self.timeout_then) or UNANSWERED
-                most = timeout / 3 if self.gets or self.meets else 0.0
+                # Until the item is put back, or the party has withdrawn: a third of the timeout that it had then. A
+                # reconnect may have made that shorter.
+                most = UNANSWERED / 3 if self.gets or self.meets else 0.0
                 if late > most + SLACK and self._ran_since(self.cancelled):
                     raise Violation(
                         f"{self.name} was cancelled, and has cleaned up for {late:g} s, not {most:g}"

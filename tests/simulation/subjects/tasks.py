@@ -107,7 +107,6 @@ class Player(Worker):
 
     Attributes:
         cancelled: when its task was cancelled last.
-        timeout_then: the session timeout at that time; a reconnect may make it shorter.
         act: what it does now.
         watches: of an event, how long the log was when its present wait began; None while it does not wait.
     """
@@ -125,7 +124,6 @@ class Player(Worker):
     ) -> None:
         self.loop = loop
         self.cancelled = 0.0
-        self.timeout_then = 0.0
         self.act: Act | None = None
         self.watches: int | None = None
         if loop is None:
@@ -713,7 +711,6 @@ class TaskRun(CondRun):
         self.world.say(f"{player.name} is to be cancelled")
         self.cancels += 1
         player.cancelled = self.world.now
-        player.timeout_then = player.process.session.timeout
         self._mark(player)
         task.cancel()
         if length in (3, 4):
