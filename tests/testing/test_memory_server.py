@@ -175,7 +175,7 @@ def test_session_limits(eventually: Eventually) -> None:
 
 
 def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) -> None:
-    """What it has asked for waits in the server; other clients are served meanwhile, and then it gets all."""
+    """Its requests wait in the server, which serves other clients meanwhile; then it gets all replies."""
     client.create("/large", b"x" * 1_000_000)
     with socket.create_connection(("127.0.0.1", shared.port)) as slow:
         slow.sendall(hello(10_000))

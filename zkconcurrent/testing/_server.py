@@ -163,7 +163,7 @@ class Server(Service):
 
     @property
     def kind(self) -> str:
-        """What it runs: `"memory"`, or an installed ZooKeeper's kind and version, such as `"debian 3.8.0"`.
+        """The kind of server: `"memory"`, or an installed ZooKeeper's kind and version, such as `"debian 3.8.0"`.
 
         Raises:
             NoServerError: there is no ZooKeeper.
