@@ -137,16 +137,19 @@ client.start()
 mine = []
 client.ensure_path(path)
 client.get(path, watch=mine.append)
+most = 0
 for n in range(120):
     assert not Event(client, f"{path}/{n}").wait(0.02)
-assert len(client._data_watchers) > 100
+    most = max(most, len(client._data_watchers))
+assert most > 20  # on a busy machine the first are removed before the last are made
 child = os.fork() if how == "forked" else None
 if child == 0:
+    inherited = len(client._data_watchers)
     try:
         Event(client, f"{path}/0").wait(0.02)
     except ClientError:
         time.sleep(5)  # nothing of the child removes what is the parent's
-        os._exit(len(client._data_watchers) < 100)
+        os._exit(len(client._data_watchers) < inherited)
     os._exit(2)
 until = time.monotonic() + 20
 while len(client._data_watchers) > 1 and time.monotonic() < until:
