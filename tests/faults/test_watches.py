@@ -137,11 +137,11 @@ client.start()
 mine = []
 client.ensure_path(path)
 client.get(path, watch=mine.append)
-most = 0
+seen = set()
 for n in range(120):
     assert not Event(client, f"{path}/{n}").wait(0.02)
-    most = max(most, len(client._data_watchers))
-assert most > 20  # on a busy machine the first are removed before the last are made
+    seen.update(list(client._data_watchers))
+assert len(seen) > 100  # not at one time: on a busy machine the first are removed before the last are made
 child = os.fork() if how == "forked" else None
 if child == 0:
     inherited = len(client._data_watchers)

@@ -202,15 +202,15 @@ class DataPlayer(Player):
 
     async def _call(self, act: Act, call: Any) -> Any:
         """Return the result of a call; one that is cancelled ends at once."""
-        self.calls = act.path
+        self.calls, began_with = act.path, self.process.session.timeout
         try:
             return await result(call())
         except asyncio.CancelledError:
             if not self.gone:
                 late = self.world.now - self.cancelled
-                # Until the item is put back, or the party has withdrawn: a third of the timeout that it had then. A
-                # reconnect may have made that shorter.
-                most = UNANSWERED / 3 if self.gets or self.meets else 0.0
+                # Until the item is put back, or the party has withdrawn. A reconnect may have made the timeout shorter.
+                most = max(began_with, self.process.session.timeout or UNANSWERED) / 3
+                most = most if self.gets or self.meets else 0.0
                 if late > most + SLACK and self._ran_since(self.cancelled):
                     raise Violation(
                         f"{self.name} was cancelled, and has cleaned up for {late:g} s, not {most:g}"
