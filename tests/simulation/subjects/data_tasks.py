@@ -31,7 +31,6 @@ from tests.simulation.subjects.tasks import (
 from tests.simulation.world.ensemble import Transport
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
-from tests.simulation.world.workload import SLACK
 from tests.simulation.world.world import Violation
 from zkconcurrent import aio
 from zkconcurrent._arguments.paths import ancestors
@@ -211,7 +210,7 @@ class DataPlayer(Player):
                 # Until the item is put back, or the party has withdrawn. A reconnect may have made the timeout shorter.
                 most = max(began_with, self.process.session.timeout or UNANSWERED) / 3
                 most = most if self.gets or self.meets else 0.0
-                if late > most + SLACK and self._ran_since(self.cancelled):
+                if late > most + 1e-6 and self._ran_since(self.cancelled):
                     raise Violation(
                         f"{self.name} was cancelled, and has cleaned up for {late:g} s, not {most:g}"
                     ) from None
