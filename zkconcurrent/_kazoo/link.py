@@ -37,7 +37,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
-from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._protocol.lease import MARGIN, NEVER, Lease
@@ -267,6 +267,11 @@ class Link:
     def stopping(self) -> bool:
         """Whether the program has stopped the client, or is stopping it."""
         return bool(self.client._stopped.is_set())
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the client has ended its session by itself: no server was found, or its credentials were refused."""
+        return self.client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
     @property
     def stopped(self) -> bool:
