@@ -58,6 +58,9 @@ def test_the_session_expired(held: Lock, zookeeper: Server, caplog: pytest.LogCa
     logged = [record.getMessage() for record in caplog.records if record.getMessage().startswith("lost: ")]
     assert len(logged) == 1
     assert f"(fencing token {token}): its session expired; held for " in logged[0]
+    (record,) = (record for record in caplog.records if record.name == "zkconcurrent.losses")
+    fields = vars(record)
+    assert (fields["zk_path"], fields["zk_token"], fields["zk_cause"]) == (held.path, token, "session_expired")
     again = pickle.loads(pickle.dumps(error))
     assert (again.cause, again.token, str(again)) == (error.cause, token, str(error))
 

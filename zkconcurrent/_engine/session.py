@@ -44,6 +44,7 @@ from .spares import Spares
 from .watches import Watches
 
 log = logging.getLogger("zkconcurrent")
+losses = logging.getLogger("zkconcurrent.losses")
 
 ADOPT_INTERVAL = 0.01  # seconds
 # A connection that can't be adopted is reported after the fourth part of a session timeout.
@@ -466,7 +467,16 @@ class Session(ClientState):
                 # interrupted this thread may have removed the ticket.
                 with suppress(ValueError):
                     self.registry.lost.remove(ticket)
-            self.warn_later("lost: %s (fencing token %d): %s", ticket.node, ticket.token, why_lost(ticket))
+            self.warn_later(
+                "lost: %s (fencing token %d): %s",
+                ticket.node,
+                ticket.token,
+                why_lost(ticket),
+                logger=losses,
+                zk_path=ticket.path,
+                zk_token=ticket.token,
+                zk_cause=ticket.loss and ticket.loss.cause.value,
+            )
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.

@@ -385,10 +385,16 @@ class Link:
             return self.transport.handshake.timeout
         return negotiated(self.client._connection._connection_routine)
 
-    def spawn(self, run: Callable[[], object]) -> None:
-        """Run a function on a thread of its own; the interpreter waits for it at exit, if the client uses threads."""
+    def spawn(self, run: Callable[[], object], name: str, *, daemon: bool = True) -> None:
+        """Run a function on a thread of its own, or on a greenlet if the client uses those.
+
+        Args:
+            run: the function.
+            name: the thread's, as stack dumps and debuggers show it: its work, and at which path.
+            daemon: whether the interpreter does not wait for it at exit; it waits for no greenlet.
+        """
         if type(self.handler) is SequentialThreadingHandler:
-            threading.Thread(target=run, name="zkconcurrent-settling").start()
+            threading.Thread(target=run, name=f"zkconcurrent {name}", daemon=daemon).start()
         else:
             self.handler.spawn(run)
 

@@ -82,7 +82,7 @@ class ElectionState(PathState):
         """
         if (candidacy := self.candidacy) is not None and not candidacy.begun:
             # If several threads are started, the first to run takes the seat, and the others end.
-            self.session.link.handler.spawn(candidacy.run)
+            self.session.link.spawn(candidacy.run, f"candidacy {self.path}")
 
     def forget(self) -> None:
         """Forget all holds, and the candidacy, in a forked child: they are the parent's."""
