@@ -209,8 +209,9 @@ def test_a_quorum(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert event.wait(20)
     error = lost(lock)
     assert error.cause is LossCause.PARTS_LOST
-    assert f"no quorum of its locks is left: {zk_path}/a: its node was deleted; held for " in str(error)
-    assert f"{zk_path}/b: its node was deleted" in str(error)
+    assert "no quorum of its locks is left: " in str(error)
+    for name in "ab":
+        assert f"{zk_path}/{name}: its node was deleted; held for " in str(error)
 
 
 def test_a_task(zk: KazooClient, connect: Connect, zk_path: str) -> None:
