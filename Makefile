@@ -5,6 +5,7 @@ PYTEST_ARGS ?=
 DURATION ?= 60
 SEED ?=
 BENCH ?=
+REV ?=
 export PYTHON
 # The tests start hundreds of processes, which import the same modules: those are compiled once.
 export PYTHONDONTWRITEBYTECODE :=
@@ -17,7 +18,7 @@ SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 # In a fresh checkout, one process compiles the tests before eight import them, each of which would compile them all.
 COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1
 
-.PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
+.PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo soak bench bench-against docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -25,7 +26,7 @@ help: ## this list
 	  case $$line in [a-z]*': ## '*) printf 'make %-14s %s\n' "$${line%%:*}" "$${line##*: ## }" ;; esac; \
 	done <Makefile
 	@printf '\n%s\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest;' \
-	  'DURATION=... (seconds) and SEED=... are for soak, BENCH=... for bench.'
+	  'DURATION=... (seconds) and SEED=... are for soak, BENCH=... for bench, REV=... for bench-against.'
 
 demo: ## threads of several processes share a lock while some of them die: is the count still right?
 	@tools/venv
@@ -96,6 +97,11 @@ package: ## wheel and sdist, in dist; each is installed into an empty environmen
 	@tools/venv package
 	@tools/packages
 	@tools/package
+
+bench-against: ## this package beside that of another revision, 3 minutes: REV=main
+	@tools/venv test bench
+	@tools/packages
+	$(BIN)/python -m benchmarks --against $(REV) $(BENCH)
 
 bench: ## ours, kazoo's recipes and Curator side by side, 25 minutes: BENCH='--quick', BENCH='uncontended handover'
 	@tools/venv test bench

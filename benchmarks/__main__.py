@@ -5,6 +5,7 @@ A run that is interrupted, or fails, shows what it has measured until then.
 python -m benchmarks                          everything, some 25 minutes
 python -m benchmarks uncontended network      some parts
 python -m benchmarks --quick                  everything in small: whether it works, rather than how fast
+python -m benchmarks --against v0.1.0         this package and that of another revision, in turns: has it become slower?
 python -m benchmarks --from run.json          tables and charts of an earlier run, measuring nothing
 """
 
@@ -82,13 +83,18 @@ def main() -> int:
     )
     parser.add_argument("parts", nargs="*", metavar="part", help=f"all, or some of: {', '.join(PARTS)}")
     parser.add_argument("--quick", action="store_true", help="few rounds, small crowds: three minutes")
+    parser.add_argument("--against", metavar="REVISION", help="measure this package beside that of a revision of git")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round there")
     parser.add_argument("--charts", type=Path, metavar="FOLDER", help="(default: docs/charts; none for a quick run)")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="earlier", help="show what a --json has")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    names = [name for name in PARTS if not options.parts or name in options.parts]
+    names = [name for name in PARTS if (name in options.parts if options.parts else name != "against")]
+    if options.against or "against" in names:
+        if options.parts or not options.against:
+            parser.error("--against REVISION measures the part `against`, and no other")
+        names = ["against"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -98,7 +104,7 @@ def main() -> int:
             run = json.loads(options.earlier.read_text(encoding="utf-8"))
             machine, quick, figures = run["machine"], run["quick"], from_json(run)
         else:
-            with Stage(warm_up=100 if quick else 600) as stage:
+            with Stage(100 if quick else 600, options.against) as stage:
                 machine = describe(stage)
                 measure(stage, names, quick, figures)
     except (BenchmarkError, NoServerError) as error:
@@ -112,11 +118,11 @@ def main() -> int:
 
     for what, words in machine.items():
         say(f"{what:13} {words}")
-    for line in (*tables(figures), *targets(figures)):
+    for line in (*tables(figures), *(() if options.against else targets(figures))):
         say(line)
     if options.json:
         options.json.write_text(json.dumps(as_json(machine, quick, figures), indent=1) + "\n", encoding="utf-8")
-    folder = options.charts or (None if quick or ended else ROOT / "docs" / "charts")
+    folder = options.charts or (None if quick or ended or options.against else ROOT / "docs" / "charts")
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         for name, picture in charts(figures, machine):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 
 OURS = "ours"
+BEFORE = "before"  # an earlier revision of ours
 
 
 @dataclass

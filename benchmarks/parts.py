@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.figures import OURS
+from benchmarks.figures import BEFORE, OURS
 from benchmarks.stage import (
     ROOT,
     BenchmarkError,
@@ -437,6 +437,42 @@ def leaders(stage: Stage, _quick: bool) -> Groups:
     yield [Lane("kill -9 of the leader", name, partial(next_leads, who)) for name, who in whose.items()]
 
 
+def against(stage: Stage, quick: bool) -> Groups:
+    """This revision and an earlier one."""
+    both = (BEFORE, OURS)
+    players = {name: stage.team(name, 1)[0] for name in both}
+    cycles, pairs = (50, 5_000) if quick else (100, 50_000)
+
+    def hand_over(name: str, processes: int) -> dict[str, float]:
+        queue = compete(stage, stage.team(name, processes), "lock", processes, 0.5 if quick else 1.0, hold=0.006)
+        return {"ms": median(queue.hand_overs(waited=BEHIND))}
+
+    def threads(name: str) -> dict[str, float]:
+        queue = compete(stage, stage.team(name, 1), "lock", 8, 0.5 if quick else 1.0)
+        return {"ms": _quantities(queue)[TIME]}
+
+    with sessions(list(players.values()), stage.hosts):
+        yield [
+            *(
+                Lane(f"{kind}, uncontended", name, partial(_cycles, players[name], "time", kind, stage.path(), cycles))
+                for kind in ("lock", "rlock", "read", "write", "semaphore")
+                for name in both
+            ),
+            *(
+                Lane("rlock, again", name, partial(_again, players[name], "rlock", stage.path(), pairs))
+                for name in both
+            ),
+        ]
+    yield [
+        *(
+            Lane(f"hand-over, {count} processes", name, partial(hand_over, name, count))
+            for count in (2, 8)
+            for name in both
+        ),
+        *(Lane("hand-over, 8 threads", name, partial(threads, name)) for name in both),
+    ]
+
+
 PARTS = {
     "uncontended": Part("acquire + release, nobody else there", uncontended, 1, (15, 3), 55),
     "network": Part("the same, with a network between", network, 2, (7, 2), 60),
@@ -454,5 +490,6 @@ PARTS = {
     "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),
     "tasks": Part("tasks of one event loop, and as many threads", tasks, 2, (9, 2), 250, ours="aio"),
     "task-memory": Part("memory of a task that waits", task_memory, 1, (3, 1), 120, False, ours="aio"),
+    "against": Part("this revision and an earlier one (--against)", against, 2, (21, 2), 150),
     "herd": Part("three strategies, each waiter in a session of its own", herd, 1, (3, 1), 120, False),
 }

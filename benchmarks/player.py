@@ -12,6 +12,7 @@
   on a session of its own (1) or all on one (0). While paused, as it is at first, the holder keeps it.
 - `go`, `pause`, `log`: let them run, stop them, and tell of each release since: when it was asked for, when it was
   acquired, and when release was called, on the clock of the machine.
+- `package`: the folder of the package that it measures (Python's alone).
 - `clock`: the time on that clock. All clocks are CLOCK_MONOTONIC, in nanoseconds.
 """
 
@@ -23,9 +24,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from benchmarks.contestants import CONTESTANTS, Acquirable, Maker
 
 clock = time.monotonic_ns
@@ -52,6 +55,10 @@ class Player:
     def clock(self) -> int:
         """Tell the time."""
         return clock()
+
+    def package(self) -> str:
+        """Tell where the package is."""
+        return str(Path(zkconcurrent.__file__).parent)
 
     def open(self, hosts: str, timeout: str) -> None:
         """Begin, with one session."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.figures import OURS, Figure, find
+from benchmarks.figures import BEFORE, OURS, Figure, find
 from benchmarks.parts import EVENTS, PARTS, REQUESTS, SINCE_END, SINCE_KILL, TIME
 from benchmarks.targets import TARGETS
 
@@ -14,6 +14,7 @@ NAMES = {
     "kazoo": "kazoo",
     "curator": "Curator (Java)",
     OURS: "zkconcurrent",
+    BEFORE: "zkconcurrent, before",
     "locking": "kazoo, LockingQueue",
     "watch": "kazoo, raw watch + list",
     "getting": "zkconcurrent, get",

@@ -12,6 +12,7 @@ import os
 import queue
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -22,6 +23,7 @@ from typing import IO, NamedTuple, final
 
 from kazoo.client import KazooClient
 
+from benchmarks.figures import BEFORE, OURS
 from zkconcurrent.testing import Server, find_installation
 from zkconcurrent.testing._java import find_java
 
@@ -47,15 +49,15 @@ class BenchmarkError(Exception):
 class Player:
     """A contestant's process."""
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], home: Path = ROOT) -> None:
         self.name = name
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=home,
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+                "PYTHONPATH": os.pathsep.join([str(home), *filter(None, [os.environ.get("PYTHONPATH")])]),
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -140,6 +142,7 @@ class Stage:
 
     Args:
         warm_up: how many cycles of each kind a JVM does before it is measured.
+        revision: the earlier revision to be measured, too; git knows it.
 
     Attributes:
         hosts: the server.
@@ -147,8 +150,9 @@ class Stage:
         folder: for what is made on the way.
     """
 
-    def __init__(self, warm_up: int = 600) -> None:
+    def __init__(self, warm_up: int = 600, revision: str | None = None) -> None:
         self._warm_up = warm_up
+        self._revision = revision
         self._open = ExitStack()
         self._teams: dict[str, list[Player]] = {}
         self._networks: dict[float, str] = {}
@@ -166,10 +170,26 @@ class Stage:
             self._open.close()
             raise
         self.hosts = self.server.hosts
+        if self._revision is not None:
+            self._check_out(self._revision)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._open.close()
+
+    def _check_out(self, revision: str) -> None:
+        """Put an earlier revision of the package beside these benchmarks, which measure both."""
+        archive = self.folder / "before.tar"
+        command = ["git", "archive", "--output", str(archive), revision, "zkconcurrent"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            raise BenchmarkError(f"git has no package in revision {revision}: {done.stderr.strip()}")
+        with tarfile.open(archive) as packed:
+            packed.extractall(self._home(BEFORE), filter="data")
+        (self._home(BEFORE) / "benchmarks").symlink_to(Path(__file__).parent)
+
+    def _home(self, contestant: str) -> Path:
+        return self.folder / BEFORE if contestant == BEFORE else ROOT
 
     def path(self) -> str:
         """Return a path that nobody has used."""
@@ -182,6 +202,8 @@ class Stage:
         team += fresh
         for player in fresh:
             _check_clock(player)
+        if contestant == BEFORE and fresh and Path(fresh[0].ask("package")).parent != self._home(BEFORE):
+            raise BenchmarkError("the package of the earlier revision is not the one that is imported")
         if contestant == "curator" and fresh:  # a JVM is slow until it has compiled what it runs
             with sessions(fresh, self.hosts):
                 for kind in KINDS:
@@ -210,11 +232,11 @@ class Stage:
             command = [*self._java(), "-Xmx512m", "-cp", self._class_path(), JAVA]
         else:
             module = "benchmarks.task_player" if contestant in OF_TASKS else "benchmarks.player"
-            command = [sys.executable, "-m", module, contestant]
+            command = [sys.executable, "-m", module, OURS if contestant == BEFORE else contestant]
         return self._hire(contestant, command)
 
     def _hire(self, name: str, command: Sequence[str]) -> Player:
-        player = Player(name, command)
+        player = Player(name, command, self._home(name))
         self._open.callback(player.end)
         return player
 

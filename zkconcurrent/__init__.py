@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._errors import ClientError as ClientError
     from ._errors import ForeignNodeError as ForeignNodeError
     from ._errors import LockLostError as LockLostError
+    from ._errors import LossCause as LossCause
     from ._errors import OutcomeUnknownError as OutcomeUnknownError
     from ._errors import RefusedError as RefusedError
     from ._errors import SequenceExhaustedError as SequenceExhaustedError
@@ -76,8 +77,8 @@ else:
         "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
         "_arguments.locklike": "LockLike",
         "_connect": "Client connect",
-        "_errors": "ClientError ForeignNodeError LockLostError OutcomeUnknownError RefusedError SequenceExhaustedError "
-        "WaitCancelledError ZkConcurrentError",
+        "_errors": "ClientError ForeignNodeError LockLostError LossCause OutcomeUnknownError RefusedError "
+        "SequenceExhaustedError WaitCancelledError ZkConcurrentError",
         "_local.namespace": "LocalNamespace",
         "_namespace": "Namespace SharedNamespace namespace",
         "_synchronized": "synchronized",

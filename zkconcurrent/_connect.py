@@ -33,6 +33,7 @@ PATIENCE = 15.0  # seconds
 # In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.
 TIMEOUT = 20.0
 _POLL = 0.05  # seconds
+_SAME = 60.0  # seconds
 _OF_THIS_PROCESS = (
     "its client's service, memory:, is of this process alone; for several processes, run "
     "`python -m zkconcurrent.testing --memory`"
@@ -79,15 +80,30 @@ def _secret(option: str, credential: object) -> Secret:
 
 
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """A client's log without the user's password, and without the session's, which would let others take it over."""
+    """A client's log without the user's password, and without the session's, which would let others take it over.
+
+    While no server replies, kazoo warns of each attempt, some ten times in 5 s, in the same words. The first of these
+    warnings stays one, and so does one each `_SAME`; the others are logged at DEBUG.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger, {})
+        self._last: tuple[str, float] = ("", 0.0)
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
-        if self.isEnabledFor(level):
-            hides = "passwd" in str(msg)
-            shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
-            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-            super().log(level, msg, *shown, **kwargs)
+        if not self.isEnabledFor(level):
+            return
+        hides = "passwd" in str(msg)
+        shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
+        if level == logging.WARNING:
+            text, now = f"{msg} {shown}", time.monotonic()
+            if text == self._last[0] and now - self._last[1] < _SAME:
+                level = logging.DEBUG
+            else:
+                self._last = text, now
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        super().log(level, msg, *shown, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.logger, name)

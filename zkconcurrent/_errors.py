@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 
 class ZkConcurrentError(Exception):
     """The base class of the library's own errors.
@@ -24,12 +26,47 @@ class ZkConcurrentError(Exception):
         return f"{self.args[1]} [{self.path}]"
 
 
+class LossCause(str, enum.Enum):
+    """Why a hold was lost.
+
+    Attributes:
+        SESSION_EXPIRED: the servers have ended the client's session, or another client has closed it.
+        CLIENT_STOPPED: the program has stopped the client.
+        CLIENT_GAVE_UP: the client has given up connecting, or the servers have refused its credentials.
+        LEASE_ENDED: this process could not prove in time that its session lives; the error says what kept it from that.
+        NODE_DELETED: the hold's node was deleted: by an operator, or by a client of the same credentials.
+        NOT_REACQUIRED: a condition's wait was interrupted while ZooKeeper was out of reach, and ended without the lock.
+        FORCED: another call has ended the hold of a `DetachedLock`.
+        PARTS_LOST: a `QuorumLock` has lost so many of its locks that no quorum is left.
+    """
+
+    __module__ = "zkconcurrent"
+
+    SESSION_EXPIRED = "session_expired"
+    CLIENT_STOPPED = "client_stopped"
+    CLIENT_GAVE_UP = "client_gave_up"
+    LEASE_ENDED = "lease_ended"
+    NODE_DELETED = "node_deleted"
+    NOT_REACQUIRED = "not_reacquired"
+    FORCED = "forced"
+    PARTS_LOST = "parts_lost"
+
+
 class LockLostError(ZkConcurrentError, RuntimeError):
     """A hold ended before its thread released it: the session expired, its lease ran out, or its node was deleted.
 
     A thread that owes `release()` calls for the hold gets this error from each of them, and until then from `acquire`,
     `fencing_token` and `guard`, too.
+
+    Attributes:
+        cause: why the hold was lost; None if that is unknown.
+        token: the hold's fencing token; 0 if it has none.
     """
+
+    def __init__(self, path: str, message: str, cause: LossCause | None = None, token: int = 0) -> None:
+        super().__init__(path, message)
+        self.cause = cause
+        self.token = token
 
 
 class ClientError(ZkConcurrentError, RuntimeError):

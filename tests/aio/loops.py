@@ -247,7 +247,7 @@ async def idle(*clients: KazooClient) -> None:
         before, sent = sent, [sent_by(client) for client in clients]
         busy = any(now > then + 1 for then, now in zip(before, sent, strict=True))  # one is the `sync`
         busy = busy or any(client._pending or client._queue for client in clients)
-        busy = busy or any(thread.name == "zkconcurrent-background" for thread in threading.enumerate())
+        busy = busy or any(thread.name == "zkconcurrent background" for thread in threading.enumerate())
         quiet = 0 if busy or getattr(loop, "_ready", ()) else quiet + 1
 
 

@@ -96,7 +96,7 @@ def test_an_interrupt_as_the_thread_for_the_background_has_begun(
 
     def start(thread: threading.Thread) -> None:
         begin(thread)
-        if thread.name == "zkconcurrent-background" and strikes:
+        if thread.name == "zkconcurrent background" and strikes:
             raise strikes.pop()
 
     def waited(*args: Any) -> Any:

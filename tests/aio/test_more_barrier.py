@@ -373,7 +373,7 @@ def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch:
     line = recipe._line
 
     def late(names: Iterable[str]) -> dict[int, str]:
-        if threading.current_thread().name == "zkconcurrent-background":
+        if threading.current_thread().name == "zkconcurrent background":
             looked.set()
             go_on.wait()
         return line(names)

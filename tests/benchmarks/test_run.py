@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.figures import OURS
+from benchmarks.figures import BEFORE, OURS
 from benchmarks.parts import SINCE_END, SINCE_KILL, Groups, atomics, leaders, queues, reads, task_memory, tasks
 from benchmarks.stage import Stage, compete, sessions
 from tests.conftest import Eventually
@@ -73,6 +73,24 @@ def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
     assert [chart.name for chart in charts] == ["reentrant.svg"]
     assert ElementTree.parse(charts[0]).getroot().tag.endswith("svg")
     eventually(lambda: not marked(mark), "the end of all it started")
+
+
+@pytest.mark.long
+def test_an_earlier_revision(tmp_path: Path) -> None:
+    """Each case has figures of both revisions, and the earlier one's package is measured for it."""
+    run, _ = start("--against", "HEAD", "--json", tmp_path / "run.json")
+    with run:
+        said = run.communicate(timeout=240)[0]
+    assert run.returncode == 0, said
+    figures = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["figures"]
+    cases = [{figure["case"] for figure in figures if figure["contestant"] == who} for who in (BEFORE, OURS)]
+    assert cases[0] == cases[1]
+    assert len(cases[0]) == 9
+    run, _ = start("--against", "no such revision")
+    with run:
+        said = run.communicate(timeout=60)[0]
+    assert run.returncode == 2
+    assert "git has no package in revision no such revision" in said
 
 
 @together

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from tests.conftest import Eventually, InThread
-from tests.helpers.contenders import queued
+from tests.helpers.contenders import permits_awaited, queued
 from tests.helpers.forwarder import Forwarder
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, Group, Lock, LockLostError, Semaphore
+from zkconcurrent import Barrier, Group, Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent.testing import Ensemble, Peer, Server
 
 pytestmark = pytest.mark.long
@@ -322,3 +322,41 @@ def test_a_node_that_comes_back(
         eventually(
             lambda: f"deleted a node of this client that belonged to no holder or waiter: {nodes}/{name}" in caplog.text
         )
+
+
+@pytest.mark.parametrize("kind", ["Lock", "write lock", "read lock", "Semaphore"])
+def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventually) -> None:
+    """An acquire, also at a server that lags behind, sees what the holder before had written; a plain read does not."""
+    with Links() as links, Ensemble(route=links.route) as ensemble, contextlib.ExitStack() as stack:
+        leader = ensemble.leader()
+        lagging = next(server for server in ensemble.servers if server is not leader)
+        near, far, onlooker = (
+            stack.enter_context(connected(server.hosts, 30)) for server in (leader, lagging, lagging)
+        )
+        near.create("/data", b"0")
+        far.sync("/data")
+        make: dict[str, Callable[[KazooClient], Any]] = {
+            "Lock": lambda client: Lock(client, "/one"),
+            "write lock": lambda client: ReadWriteLock(client, "/one").write_lock,
+            "read lock": lambda client: ReadWriteLock(client, "/one").read_lock,
+            "Semaphore": lambda client: Semaphore(client, "/one"),
+        }
+        mine, theirs = make["write lock" if kind == "read lock" else kind](near), make[kind](far)
+        waits = permits_awaited(near, "/one", 1) if kind == "Semaphore" else queued(near, "/one", 2)
+        links.delay(ensemble.servers.index(leader) + 1, ensemble.servers.index(lagging) + 1, 0.3)
+        lagged = False
+
+        def seen() -> bytes:
+            with theirs:
+                return bytes(far.get("/data")[0])
+
+        for number in range(1, 6):
+            new = str(number).encode()
+            mine.acquire()
+            waiting = in_thread(seen)
+            eventually(waits)
+            near.set("/data", new)
+            mine.release()
+            lagged |= onlooker.get("/data")[0] != new
+            assert waiting.result(30) == new
+        assert lagged

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect
+import zkconcurrent
+from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, DoubleBarrier, aio
 
@@ -134,3 +135,29 @@ def test_an_interrupted_party_of_a_barrier(strikes: int, near: KazooClient, zk: 
         with pytest.raises(threading.BrokenBarrierError):
             other.wait(20)
         other.reset()
+
+
+@pytest.mark.parametrize("kind", ["Barrier", "DoubleBarrier"])
+@pytest.mark.parametrize("end", [cancelled, interrupted])
+def test_a_party_whose_server_is_silent(
+    end: Any, kind: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 254: it tries to withdraw for a third of the session timeout, no longer, and is gone once it is heard."""
+    timeout = 12.0
+    near = connect(hosts=proxy.hosts, timeout=timeout, **FAST)
+    make = getattr(aio if end is cancelled else zkconcurrent, kind)
+    barrier = make(near, zk_path, 2)
+    began: list[float] = []
+
+    def counted() -> bool:
+        if count(zk, zk_path) != 1:
+            return False
+        proxy.stall()
+        began.append(time.monotonic())
+        return True
+
+    end(barrier.enter if kind == "DoubleBarrier" else barrier.wait, counted, 1)
+    lasted = time.monotonic() - began[0]
+    assert timeout / 6 < lasted < timeout * 0.6
+    proxy.resume()
+    eventually(lambda: count(zk, zk_path) == 0, "the party is gone")

@@ -103,7 +103,7 @@ def test_restoring_all_levels_of_a_hold_that_is_lost(
         session = lock._session
         with session.lock:  # at once: the answer to a heartbeat would renew the lease
             session.registry.lease.end = 0.0
-            session.registry.expire_lease(session.clock())
+            session.check_lease()
         return hold
 
     with pytest.raises(LockLostError), lock, lock, lock:

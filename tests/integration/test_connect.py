@@ -287,6 +287,21 @@ def test_the_log_shows_no_password(
         assert "_connect.py" not in places  # they are said to be from where they are
 
 
+def test_the_log_while_no_server_replies(caplog: pytest.LogCaptureFixture) -> None:
+    """One of the warnings that kazoo gives of each attempt, in the same words, is shown; the others are at DEBUG."""
+    with caplog.at_level(logging.DEBUG), socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # it does not listen
+        with pytest.raises(TimeoutError):
+            zkconcurrent.connect(f"zk://127.0.0.1:{taken.getsockname()[1]}", start_timeout=2)
+    said = [
+        record.levelno
+        for record in caplog.records
+        if "Connection refused" in record.getMessage() and "dropped" in record.getMessage()
+    ]
+    assert len(said) > 2
+    assert said == [logging.WARNING] + [logging.DEBUG] * (len(said) - 1)
+
+
 def test_tls(tls_port: int, zk_path: str) -> None:
     """With zks:// the locks work over TLS."""
     with zkconcurrent.connect(f"zks://localhost:{tls_port}?ca={TLS / 'ca.pem'}") as client:

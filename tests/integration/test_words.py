@@ -25,5 +25,7 @@ def test_the_loss_of_a_stopped_client(connect: Connect, zk_path: str) -> None:
         lock = Lock(client, zk_path)
         lock.acquire()
         end(client)
-        with pytest.raises(LockLostError, match=r"lost \(its client was stopped\)"):
+        with pytest.raises(
+            LockLostError, match=r"lost \(its client was stopped; held for [\d.]+ s, last proved [\d.]+ s before\)"
+        ):
             lock.release()

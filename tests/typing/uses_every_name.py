@@ -295,6 +295,8 @@ def errors(zk: zkconcurrent.Client) -> str:
         locks(zk)
     except zkconcurrent.LockLostError as error:
         runtime: RuntimeError = error
+        cause: zkconcurrent.LossCause | None = error.cause
+        token: int = error.token
         return error.path
     except (zkconcurrent.ClientError, zkconcurrent.RefusedError, zkconcurrent.ForeignNodeError) as refused:
         return refused.path

@@ -13,12 +13,12 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from zkconcurrent import aio
+from zkconcurrent import LossCause, aio
 from zkconcurrent._arguments.codec import encoded
-from zkconcurrent._engine.holds import why_lost
+from zkconcurrent._engine.loss_cause import why_lost
 from zkconcurrent._kazoo.link import FORKED, Link
 from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._protocol.ticket import LossRecord, Ticket
 from zkconcurrent._recipes.nodes import foreign_data
 
 CLASSES = [
@@ -130,9 +130,21 @@ def test_a_restart_is_no_end_of_tries() -> None:
 def test_a_hold_of_a_stopped_client() -> None:
     """Fault 259: the cause that applies is named, and no other."""
     ticket = Ticket("/lock", "prefix", Lease(1))
-    assert why_lost(ticket) == "its session expired, its lease ran out, or its node was deleted"
-    ticket.stopped = True
+    ticket.loss = LossRecord(LossCause.CLIENT_STOPPED)
     assert why_lost(ticket) == "its client was stopped"
+
+
+def test_every_cause_of_a_loss_has_words() -> None:
+    """The error of a loss says why, in words of its own for each cause."""
+    ticket, said = Ticket("/lock", "prefix", Lease(1)), set()
+    for cause in LossCause:
+        ticket.loss = LossRecord(cause)
+        said.add(why_lost(ticket))
+    assert len(said) == len(LossCause)
+    ticket.loss = LossRecord(LossCause.LEASE_ENDED, "ZooKeeper was out of reach", 12.34, 9.8)
+    assert why_lost(ticket) == (
+        "its lease ran out, as ZooKeeper was out of reach; held for 12.3 s, last proved 9.8 s before"
+    )
 
 
 def test_a_lock_is_at_the_path_of_an_event() -> None:

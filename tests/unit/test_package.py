@@ -70,6 +70,7 @@ def test_tasks_have_the_names_of_threads() -> None:
         "Full",
         "ShutDown",
         "VersionedValue",
+        "LossCause",
     }  # `asyncio` has no such class, or other names
     own = {"Completion", "Joining", "Lost", "QueueEmpty", "QueueFull", "QueueShutDown"}
     errors = {name for name in zkconcurrent.__all__ if name.endswith("Error")}

@@ -13,6 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -59,7 +60,7 @@ class ClientState:
         self._running: dict[FrameType, Callable[[], None]] = {}
         # The posted work that failed last on a thread of the program: `_run` has it done once more.
         self._failed: Callable[[], None] | None = None
-        self._warnings: deque[tuple[Any, ...]] = deque()
+        self._warnings: deque[Callable[[], None]] = deque()
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
         self.keepers_sleep = link.sleep_event()
 
@@ -99,16 +100,23 @@ class ClientState:
         for call in self.calls:
             call.wake()
 
-    def warn_later(self, text: str, *args: object) -> None:
-        """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock."""
-        self._warnings.append((text, *args))
+    def warn_later(self, text: str, *args: object, logger: logging.Logger = log, **extra: object) -> None:
+        """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock.
+
+        Args:
+            text: a constant text, and
+            *args: what it has after its `%`.
+            logger: that of this kind of warnings.
+            **extra: fields of the record, for handlers that write JSON.
+        """
+        self._warnings.append(partial(logger.warning, text, *args, extra=extra))
         self.wake_keeper()
 
     def log_warnings(self) -> None:
         """Log what was left to the keeper to log."""
         with suppress(IndexError):
             while True:
-                log.warning(*self._warnings.popleft())
+                self._warnings.popleft()()
 
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.

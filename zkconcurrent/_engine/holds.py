@@ -15,13 +15,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from .._errors import LockLostError
+from .._errors import LockLostError, LossCause
 from .._protocol.operations import NoNode
 from .._protocol.rules import Rule
 from .._protocol.ticket import State, Ticket
 from .._runtime.event_loop import running_task, warn
 from .._runtime.identity import ended, is_task
 from .loss import Loss, LossObserver
+from .loss_cause import cause_of, why_lost
 from .session import LeftTickets, Session
 
 T = TypeVar("T")
@@ -366,19 +367,14 @@ def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 
 
-def why_lost(ticket: Ticket) -> str:
-    """Return what an error says of the cause of a loss."""
-    if ticket.stopped:
-        return "its client was stopped"
-    return "its session expired, its lease ran out, or its node was deleted"
-
-
-def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
+def lost_error(hold: Hold, owed: int | None = None, cause: LossCause | None = None, why: str = "") -> LockLostError:
     """Return the error for a thread whose hold is lost.
 
     Args:
         hold: the hold.
         owed: how many levels the thread has yet to settle after this error; those of the hold, unless given.
+        cause: why it is lost, and
+        why: the same in words; as the hold's ticket tells, unless given.
     """
     owed = hold.depth if owed is None else owed
     if not owed:
@@ -392,5 +388,7 @@ def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
         )
     return LockLostError(
         hold.path,
-        f"the hold was lost ({why_lost(hold.ticket)}), and others may have held the lock since; {advice}",
+        f"the hold was lost ({why or why_lost(hold.ticket)}), and others may have held the lock since; {advice}",
+        cause or cause_of(hold.ticket),
+        hold.ticket.token,
     )

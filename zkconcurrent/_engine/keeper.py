@@ -63,7 +63,10 @@ class Keeper:
         with suppress(IndexError):
             keep = self._to_begin.pop()
             try:
-                self._client.link.handler.spawn(keep, weakref.ref(self), self._client.keepers_sleep)
+                link = self._client.link
+                link.spawn(
+                    partial(keep, weakref.ref(self), self._client.keepers_sleep), f"keeper {link.client.chroot or '/'}"
+                )
             except BaseException:
                 self._to_begin.append(keep)
                 raise
@@ -76,16 +79,16 @@ class Keeper:
         self.to_start.append(start)
         self._client.wake_keeper()
 
-    def spawn(self, run: Callable[[], object]) -> None:
-        """Run a function on a thread of its own; if none can be started, when the keeper can start one.
+    def spawn(self, run: Callable[[], object], name: str) -> None:
+        """Run a function on a thread of its own, as `Link.spawn` does; if none starts now, when the keeper can.
 
         Raises:
             RuntimeError: none can be started now.
         """
         try:
-            self._client.link.handler.spawn(run)
+            self._client.link.spawn(run, name)
         except BaseException:
-            self.to_start.append(partial(self.spawn, run))
+            self.to_start.append(partial(self.spawn, run, name))
             raise
 
     def stand_in(self) -> None:

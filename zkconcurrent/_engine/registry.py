@@ -9,11 +9,13 @@ import itertools
 from collections import deque
 from collections.abc import Collection
 
+from .._errors import LossCause
 from .._protocol.lease import Lease
 from .._protocol.operations import SessionExpired
-from .._protocol.ticket import PREFIX_LENGTH, State, Ticket
+from .._protocol.ticket import PREFIX_LENGTH, LossRecord, State, Ticket
 
 MOST_LEFT = 100
+EXPIRED = LossRecord(LossCause.SESSION_EXPIRED)
 
 
 class Registry:
@@ -62,7 +64,7 @@ class Registry:
         self.left.clear()
         self.note_change(None)
 
-    def ended(self) -> None:
+    def ended(self, loss: LossRecord = EXPIRED) -> None:
         """End the session: the server removes its nodes, but for lasting ones, and its holds are lost."""
         self.session = None
         for prefix, ticket in list(self.deletes.items()):
@@ -70,17 +72,17 @@ class Registry:
                 del self.deletes[prefix]
         for ticket in list(self.tickets.values()):
             if ticket.state is State.HELD:
-                self._lose(ticket)
+                self._lose(ticket, loss)
             else:
                 ticket.note_change()
 
-    def expire_lease(self, now: float) -> None:
+    def expire_lease(self, now: float, loss: LossRecord) -> None:
         """End the holds that outlived the lease; delete their nodes, in case the session lives on."""
         if now < self.lease.end:
             return
         for ticket in list(self.tickets.values()):
             if ticket.state is State.HELD:
-                self._lose(ticket)
+                self._lose(ticket, loss)
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
@@ -104,6 +106,7 @@ class Registry:
             raise SessionExpired
         if not ticket.lease.believed(now, ticket.doubted):
             return False
+        ticket.granted = now
         ticket.become(State.HELD)
         # The heartbeat must notice if the node of a hold is gone, so it checks this node again.
         ticket.unreadable = False
@@ -155,7 +158,8 @@ class Registry:
         ticket.become(State.QUEUED)
         return True
 
-    def _lose(self, ticket: Ticket) -> None:
+    def _lose(self, ticket: Ticket, loss: LossRecord) -> None:
+        ticket.loss = loss
         # R1: if an interrupt strikes after this, the next thread that checks a hold finishes the loss.
         self.lost.append(ticket)
         self.finish_loss(ticket)
@@ -175,7 +179,7 @@ class Registry:
         if ticket.state is State.HELD:
             # An operator has deleted the node: the hold is lost, and no node is left to delete.
             ticket.sent = False
-            self._lose(ticket)
+            self._lose(ticket, LossRecord(LossCause.NODE_DELETED))
         else:
             # The recipe lists again, misses its node and queues anew.
             ticket.note_change()

@@ -30,19 +30,21 @@ from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
 from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
-from .._protocol.ticket import State, Ticket
+from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.interpreter import check_interpreter
 from .._runtime.process_exit import end_with_process
 from .client_state import UNANSWERED, ClientState
 from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .keeper import IDLE_BEAT, Keeper
+from .loss_cause import complete, of_end, why_lost
 from .path_directory import PathDirectory, PathStateT
 from .registry import Registry
 from .spares import Spares
 from .watches import Watches
 
 log = logging.getLogger("zkconcurrent")
+losses = logging.getLogger("zkconcurrent.losses")
 
 ADOPT_INTERVAL = 0.01  # seconds
 # A connection that can't be adopted is reported after the fourth part of a session timeout.
@@ -115,6 +117,8 @@ class Session(ClientState):
         self.watches = Watches(self, self.on_event)
         self.heartbeat = Heartbeat(self)
         self.keeper = Keeper(self, self.do_due_work)
+        # When the keeper is to take its next turn; later, if this process was paused.
+        self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
         # The paths for which `_on_kazoo_node` has left a warning.
@@ -295,7 +299,7 @@ class Session(ClientState):
         if self.registry.lease is not lease and not self.registry.lease.over:
             # The next session has begun: a signal handler that interrupted this thread has done that work first.
             return
-        self.registry.ended()
+        self.registry.ended(self._why_lost(self.clock()))
         self.deletes.begin_anew()
         self._tell_losses()
 
@@ -437,10 +441,15 @@ class Session(ClientState):
         if not self.registry.lost and self.time() < self.registry.lease.end:
             return
         with self.lock:
-            self.registry.expire_lease(self.clock())
+            now = self.clock()
+            self.registry.expire_lease(now, self._why_lost(now))
             if self.registry.lost:
                 self.wake_keeper()
         self._tell_losses()
+
+    def _why_lost(self, now: float) -> LossRecord:
+        lease, paused = self.registry.lease, now - self.next_turn > self.timeout / 3
+        return of_end(self.link, lease, now, paused=paused, overdue=self.heartbeat.overdue(now))
 
     def _tell_losses(self) -> None:
         while self.registry.lost:
@@ -451,14 +460,23 @@ class Session(ClientState):
                     # Another thread, or a signal handler that interrupted this one, has reported the loss.
                     return
                 self.registry.finish_loss(ticket)
-                ticket.stopped = self.link.stopping
+                complete(ticket, self.clock())
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
                 # R2: if an interrupt comes before this, the next caller reports the loss. R4: a signal handler that
                 # interrupted this thread may have removed the ticket.
                 with suppress(ValueError):
                     self.registry.lost.remove(ticket)
-            self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
+            self.warn_later(
+                "lost: %s (fencing token %d): %s",
+                ticket.node,
+                ticket.token,
+                why_lost(ticket),
+                logger=losses,
+                zk_path=ticket.path,
+                zk_token=ticket.token,
+                zk_cause=ticket.loss and ticket.loss.cause.value,
+            )
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
@@ -511,6 +529,7 @@ class Session(ClientState):
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now))
+        self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
             self.warn_later("ZooKeeper is out of reach; holds are suspect until it replies or the lease runs out")

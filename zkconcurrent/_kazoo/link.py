@@ -37,7 +37,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
-from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._protocol.lease import MARGIN, NEVER, Lease
@@ -269,6 +269,11 @@ class Link:
         return bool(self.client._stopped.is_set())
 
     @property
+    def gave_up(self) -> bool:
+        """Whether the client has ended its session by itself: no server was found, or its credentials were refused."""
+        return self.client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+
+    @property
     def stopped(self) -> bool:
         """Whether the client was never started, is stopped, or has given up connecting."""
         connection = self.client._connection
@@ -380,10 +385,16 @@ class Link:
             return self.transport.handshake.timeout
         return negotiated(self.client._connection._connection_routine)
 
-    def spawn(self, run: Callable[[], object]) -> None:
-        """Run a function on a thread of its own; the interpreter waits for it at exit, if the client uses threads."""
+    def spawn(self, run: Callable[[], object], name: str, *, daemon: bool = True) -> None:
+        """Run a function on a thread of its own, or on a greenlet if the client uses those.
+
+        Args:
+            run: the function.
+            name: the thread's, as stack dumps and debuggers show it: its work, and at which path.
+            daemon: whether the interpreter does not wait for it at exit; it waits for no greenlet.
+        """
         if type(self.handler) is SequentialThreadingHandler:
-            threading.Thread(target=run, name="zkconcurrent-settling").start()
+            threading.Thread(target=run, name=f"zkconcurrent {name}", daemon=daemon).start()
         else:
             self.handler.spawn(run)
 

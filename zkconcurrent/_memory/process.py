@@ -33,7 +33,7 @@ def address(name: str) -> str:
             service = Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000)
             server = _servers[name] = TcpServer(service, 0, {})
             # A daemon: it serves until the process ends, also those who close their sessions at its exit.
-            _threads[name] = threading.Thread(target=server.run, name=f"zkconcurrent-memory-{name}", daemon=True)
+            _threads[name] = threading.Thread(target=server.run, name=f"zkconcurrent memory:{name}", daemon=True)
             _threads[name].start()
     return f"127.0.0.1:{server.port}"
 

@@ -87,6 +87,8 @@ class Lease:
     def __init__(self, session: int, tick: float | None = None, margin: float = MARGIN) -> None:
         self.session = session
         self.timeout = math.inf
+        # The first connection's timeout.
+        self._asked = math.inf
         self.heard = NEVER
         self.end = NEVER
         self.over = False
@@ -109,6 +111,7 @@ class Lease:
         self._judged = NEVER
         # The log is a new object, as other threads may be reading the old one.
         self._log = deque()
+        self._asked = timeout if self._asked == math.inf else self._asked
         self.timeout = timeout = min(self.timeout, timeout)
         self.gap = GAP * timeout if self._tick is None else TICK_GAP * self._tick
         self.beat = timeout / (6 if self.gap <= GAP / 2 * timeout else 9)
@@ -133,6 +136,10 @@ class Lease:
             self._log.append(Exchange(sent, answered))
             while len(self._log) > 2 and self._log[1].answered < answered - self.timeout:
                 self._log.popleft()
+
+    def shortened(self, now: float) -> bool:
+        """Return whether the lease would still run, had no reconnect shortened the timeout."""
+        return now < self.heard + (1 - self._margin) * self._asked != self.end
 
     def believed(self, now: float, doubted: float = math.inf) -> bool:
         """Return whether a hold may begin: the lease runs, and will run until it can be renewed.

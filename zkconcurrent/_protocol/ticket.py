@@ -15,7 +15,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
+from .._errors import LossCause
 from .lease import Lease
 from .rules import Rule, check_sequence
 
@@ -29,6 +31,22 @@ class State(enum.Enum):
     HELD = "held"
     LOST = "lost"
     DISCARDED = "discarded"
+
+
+class LossRecord(NamedTuple):
+    """What is known of a loss.
+
+    Attributes:
+        cause: why the hold was lost.
+        detail: what ended its lease, if that is the cause.
+        held_for: for how many seconds it had been held when its loss was noticed.
+        unproved_for: how many seconds before that its lease had been proved for the last time.
+    """
+
+    cause: LossCause
+    detail: str = ""
+    held_for: float | None = None
+    unproved_for: float | None = None
 
 
 def _nothing() -> None:
@@ -63,7 +81,8 @@ class Ticket:
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
-        stopped: the hold was lost as the program has stopped the client.
+        granted: when it became a hold, by the lease's clock.
+        loss: what is known of the loss of the hold; None while it is not lost.
         late: the queue's sequence numbers are running out.
         wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
         observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
@@ -84,7 +103,8 @@ class Ticket:
     unreadable = False
     deletes = 0
     refusal: Exception | None = None
-    stopped = False
+    granted = 0.0
+    loss: LossRecord | None = None
     late = False
     wake: Callable[[], None] = staticmethod(_nothing)
     observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)

@@ -159,7 +159,8 @@ class Barrier(Primitive):
                 # No reply has shown the outcome: a thread of the library retries until the others can learn that the
                 # party has left.
                 session = self._session
-                session.keeper.start_soon(partial(session.keeper.spawn, partial(self._leave_later, party)))
+                leave = partial(session.keeper.spawn, partial(self._leave_later, party), f"leaves {self._path}")
+                session.keeper.start_soon(leave)
             raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
         return came
 

@@ -7,7 +7,7 @@ import uuid
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
-from .._errors import LockLostError
+from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
@@ -140,6 +140,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
                 self._path,
                 f"{self._owner!r} did not hold it any more: another `release()` or `force_release()` has ended the "
                 f"hold, or an operator has deleted the node {held.name}",
+                LossCause.FORCED,
+                held.token,
             )
 
         return self._run(release(self._path, self._owner, held, in_doubt), released)

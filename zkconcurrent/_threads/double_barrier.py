@@ -13,7 +13,7 @@ from .._arguments.limits import check_positive
 from .._engine.driver import Call
 from .._engine.holds import PathState
 from .._engine.session import LeftTickets, Session
-from .._errors import LockLostError, ZkConcurrentError
+from .._errors import LockLostError, LossCause, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Requeue, SessionExpired
 from .._protocol.ticket import State, Ticket
@@ -255,13 +255,16 @@ class DoubleBarrier(Primitive):
             if strikes:
                 raise strikes.pop()
             return bool(left)
-        except Requeue:
+        except Requeue as gone:
             if strikes:
                 raise strikes.pop() from None
+            expired = isinstance(gone, SessionExpired)
             raise LockLostError(
                 self._path,
                 "the party was lost inside the double barrier (its session expired, or its node was deleted), and "
                 "others counted it as having left; enter() again",
+                LossCause.SESSION_EXPIRED if expired else LossCause.NODE_DELETED,
+                ticket.token,
             ) from None
         finally:
             self._forsake_party(owner)

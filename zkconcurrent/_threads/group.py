@@ -124,7 +124,7 @@ class Membership:
         try:
             self._began = True
             try:
-                session.link.handler.spawn(self._live)
+                session.link.spawn(self._live, f"member {path}")
             except BaseException:
                 self._began = False
                 raise

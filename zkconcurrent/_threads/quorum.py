@@ -14,7 +14,8 @@ from .._engine.calls import Calls
 from .._engine.driver import Call
 from .._engine.holds import Hold, lost_error
 from .._engine.loss import Loss, ReportsOnce, listen, was_lost
-from .._errors import ClientError, LockLostError
+from .._engine.loss_cause import why_lost
+from .._errors import ClientError, LockLostError, LossCause
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import ended, name
 from .._runtime.interrupts import check_not_interrupted
@@ -440,7 +441,10 @@ class _Quorum:
 
     def error(self, owed: int) -> LockLostError:
         """Return the error for the loss; `owed` is how many acquires its thread has yet to settle after it."""
-        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]), owed)
+        lost = {hold.path: why_lost(hold.ticket) for _, hold in self.parts if not hold.alive}
+        first = next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1])
+        causes = "; ".join(f"{path}: {why}" for path, why in lost.items())
+        return lost_error(first, owed, LossCause.PARTS_LOST, f"no quorum of its locks is left: {causes}")
 
     def listen(self, lock: QuorumLock) -> None:
         """Listen to the loss of each hold; a loss that has come already counts, too."""

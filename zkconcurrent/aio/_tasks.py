@@ -234,7 +234,7 @@ class Background:
 
 
 def _spawn(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="zkconcurrent-background").start()
+    threading.Thread(target=work, name="zkconcurrent background").start()
 
 
 _backgrounds: weakref.WeakKeyDictionary[Session, Background] = weakref.WeakKeyDictionary()

@@ -279,13 +279,13 @@ MUTANTS = [
     bug(
         "a held node that is deleted is not missed",
         "_engine.registry:Registry.mark_missing",
-        "self._lose(ticket)",
+        "self._lose(ticket, LossRecord(LossCause.NODE_DELETED))",
         "pass",
     ),
     bug(
         "holds survive their session",
         "_engine.registry:Registry.ended",
-        "self._lose(ticket)",
+        "self._lose(ticket, loss)",
         "pass",
         ("_protocol.lease:Lease.ended", "self.over = True", "pass"),
         # Any of the three loses them.

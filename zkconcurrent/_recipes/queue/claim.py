@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ..._errors import ForeignNodeError
+from ..._errors import ForeignNodeError, LossCause
 from ..._protocol.operations import BadVersion, Create, Delete, NoNode, Recipe, Requeue, SessionExpired, SetNode
 from ..receipts import burn, moved, write
 from .order import frame
@@ -31,7 +31,8 @@ def acknowledge(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
             item_call.purpose = "give back"
             yield from give_back(item_call)
         item_call.over = True
-        raise ClaimLost from None
+        expired = isinstance(failed, SessionExpired)
+        raise ClaimLost(LossCause.SESSION_EXPIRED if expired else LossCause.NODE_DELETED) from None
     except ForeignNodeError:
         item_call.purpose = "give back"
         yield from give_back(item_call)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from ..._errors import LossCause
 from ..._protocol.operations import (
     NOWHERE,
     CheckChroot,
@@ -40,7 +41,15 @@ class QueueClosed(Exception):
 
 
 class ClaimLost(Exception):
-    """The claim ended with its session, or an operator deleted it: the item is another consumer's."""
+    """The claim ended with its session, or an operator deleted it: the item is another consumer's.
+
+    Attributes:
+        cause: which of the two.
+    """
+
+    def __init__(self, cause: LossCause) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 class Layout(NamedTuple):

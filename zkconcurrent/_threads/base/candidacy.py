@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..._engine.driver import POLL_INTERVAL, Call
-from ..._engine.holds import Hold, PathState, why_lost
+from ..._engine.holds import Hold, PathState
+from ..._engine.loss_cause import cause_of, why_lost
 from ..._engine.session import log
 from ..._errors import ClientError, LockLostError
 from ..._kazoo.link import KazooClient
@@ -81,7 +82,7 @@ class ElectionState(PathState):
         """
         if (candidacy := self.candidacy) is not None and not candidacy.begun:
             # If several threads are started, the first to run takes the seat, and the others end.
-            self.session.link.handler.spawn(candidacy.run)
+            self.session.link.spawn(candidacy.run, f"candidacy {self.path}")
 
     def forget(self) -> None:
         """Forget all holds, and the candidacy, in a forked child: they are the parent's."""
@@ -271,6 +272,8 @@ class LeaderLock(LockBase):
         return LockLostError(
             self._path,
             f"the term was lost ({why_lost(hold.ticket)}), and another candidate may lead",
+            cause_of(hold.ticket),
+            hold.ticket.token,
         )
 
     # -- terms ---------------------------------------------------------------------------------------------------

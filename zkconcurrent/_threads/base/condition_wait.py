@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..._engine.calls import Calls
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, lost_error
-from ..._errors import ZkConcurrentError
+from ..._errors import LossCause, ZkConcurrentError
 from ..._protocol.operations import OutOfReach
-from ..._protocol.ticket import State
+from ..._protocol.ticket import LossRecord, State
 from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
 from ..._recipes.nodes import FirstLook
 from ..._runtime.interrupts import FRAMES, check_depth
@@ -124,6 +124,7 @@ class ConditionWait:
                     raise
                 except OutOfReach:
                     if lock._mine() is None:
+                        hold.ticket.loss = LossRecord(LossCause.NOT_REACQUIRED)
                         hold.ticket.become(State.LOST)
                         lock._path_state.put_back(hold)
                     return late

@@ -146,7 +146,7 @@ class Acquirable(BlockingCalls, ABC):
 
     def _start_on_lost(self) -> None:
         if self._on_lost is not None:
-            self._session.keeper.spawn(self._call_on_lost)
+            self._session.keeper.spawn(self._call_on_lost, f"on_lost {getattr(self, 'path', type(self).__name__)}")
 
     def _call_on_lost(self) -> None:
         """Call the user's `on_lost`; runs on a thread of its own."""

@@ -154,7 +154,7 @@ class _Followers:
 
     def _start(self, session: Session) -> None:
         if self._worker.idle:
-            self._worker.start(session.link.handler.spawn, partial(self._run, session))
+            self._worker.start(partial(session.link.spawn, name="maps"), partial(self._run, session))
         else:
             self._wake()
 

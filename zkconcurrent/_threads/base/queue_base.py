@@ -453,11 +453,12 @@ class Claim(Generic[T]):
                 return
             try:
                 yield from call.run(claim.acknowledge(item_call))
-            except ClaimLost:
+            except ClaimLost as lost:
                 raise LockLostError(
                     of._path,
                     f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
                     "node was deleted or written), so another consumer may process the item again",
+                    lost.cause,
                 ) from None
 
         return of._do(item_call, steps)

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..._engine.driver import Call
@@ -65,7 +66,8 @@ class SettlingState(PathState):
 
     def _start(self) -> None:
         try:
-            self._worker.start(self.session.link.spawn, self._settle_all)
+            spawn = partial(self.session.link.spawn, name=f"settling {self.path}", daemon=False)
+            self._worker.start(spawn, self._settle_all)
         except BaseException:
             self.session.keeper.to_start.append(self._start)
             raise

@@ -1,0 +1,227 @@
+"""Each cause of a loss, brought about in earnest: the error and the log name it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually
+from tests.helpers.processes import line_from, python
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    DetachedLock,
+    DoubleBarrier,
+    Election,
+    Lock,
+    LockLostError,
+    LossCause,
+    Queue,
+    QuorumLock,
+    RLock,
+    Semaphore,
+    aio,
+)
+from zkconcurrent.testing import Server
+
+SESSION = 6.0  # seconds
+
+
+def lost(lock: Any) -> LockLostError:
+    """Return the error of a lost hold's release."""
+    with pytest.raises(LockLostError) as caught:
+        lock.release()
+    return caught.value
+
+
+@pytest.fixture
+def held(connect: Connect, proxy: Proxy, zk_path: str) -> Lock:
+    """A lock that a client holds behind the proxy, with its token as an attribute of the test's own."""
+    lock = Lock(connect(hosts=proxy.hosts, timeout=SESSION, **FAST), zk_path)
+    lock.acquire()
+    return lock
+
+
+def test_the_session_expired(held: Lock, zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """The servers have ended the session; the log says the same as the error."""
+    token, event = held.fencing_token, held.lost
+    zookeeper.expire(held.client)
+    assert event.wait(20)
+    error = lost(held)
+    assert (error.cause, error.token) == (LossCause.SESSION_EXPIRED, token)
+    assert "its session expired; held for " in str(error)
+    logged = [record.getMessage() for record in caplog.records if record.getMessage().startswith("lost: ")]
+    assert len(logged) == 1
+    assert f"(fencing token {token}): its session expired; held for " in logged[0]
+    (record,) = (record for record in caplog.records if record.name == "zkconcurrent.losses")
+    fields = vars(record)
+    assert (fields["zk_path"], fields["zk_token"], fields["zk_cause"]) == (held.path, token, "session_expired")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.cause, again.token, str(again)) == (error.cause, token, str(error))
+
+
+def test_the_client_was_stopped(held: Lock) -> None:
+    """The program has stopped the client."""
+    held.client.stop()
+    assert lost(held).cause is LossCause.CLIENT_STOPPED
+
+
+def test_the_client_gave_up(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The client has found no server, and its tries are used up."""
+    lock = Lock(connect(hosts=proxy.hosts, timeout=SESSION, connection_retry={"max_tries": 2, "delay": 0.1}), zk_path)
+    lock.acquire()
+    event = lock.lost
+    proxy.refuse()
+    proxy.cut()
+    assert event.wait(20)
+    assert lost(lock).cause is LossCause.CLIENT_GAVE_UP
+
+
+@pytest.mark.parametrize("how", ["cut", "silent"])
+def test_out_of_reach(how: str, held: Lock, proxy: Proxy) -> None:
+    """The network is cut, or swallows what is sent: the lease runs out."""
+    event = held.lost
+    if how == "cut":
+        proxy.refuse()
+        proxy.cut()
+    else:
+        proxy.stall()
+    assert event.wait(SESSION * 2)
+    error = lost(held)
+    assert error.cause is LossCause.LEASE_ENDED
+    assert "its lease ran out, as ZooKeeper was out of reach; held for " in str(error)
+
+
+PAUSED = """
+import sys, zkconcurrent
+lock = zkconcurrent.Lock(zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=4"), sys.argv[2])
+lock.acquire()
+print("held", flush=True)
+lock.lost.wait(60)
+try:
+    lock.release()
+except zkconcurrent.LockLostError as error:
+    print(error.cause.value, error, flush=True)
+"""
+
+
+def test_this_process_was_paused(zookeeper: Server, zk_path: str, zk: KazooClient, tmp_path: Any) -> None:
+    """The process was stopped for longer than its session lives, and goes on."""
+    with python("-c", PAUSED, zookeeper.hosts, zk_path, folder=tmp_path) as process:
+        assert line_from(process) == "held"
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            with Lock(zk, zk_path):  # its session has expired
+                pass
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        cause, _, text = line_from(process).partition(" ")
+    assert cause == "lease_ended"
+    assert "its lease ran out, as this process was paused, or its threads did not run" in text
+
+
+def delete(zk: KazooClient, path: str) -> None:
+    """Have an operator delete the only node below a path."""
+    (name,) = zk.get_children(path)
+    zk.delete(f"{path}/{name}")
+
+
+@pytest.mark.parametrize("notices", [True, False])
+def test_its_node_was_deleted(notices: bool, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """An operator has deleted the node: the heartbeat finds that, or the release."""
+    lock = RLock(connect(timeout=SESSION if notices else 60), zk_path)
+    lock.acquire()
+    event, token = lock.lost, lock.fencing_token
+    delete(zk, zk_path)
+    assert event.wait(20 if notices else 0) is notices
+    error = lost(lock)
+    assert (error.cause, error.token) == (LossCause.NODE_DELETED, token)
+
+
+def test_a_permit_and_a_term(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """The holds of a semaphore and of an election give the same causes."""
+    client = connect(timeout=SESSION)
+    semaphore, election = Semaphore(client, f"{zk_path}/1", 2), Election(client, f"{zk_path}/2")
+    semaphore.acquire()
+    with pytest.raises(LockLostError) as caught, election.lead() as term:
+        zookeeper.expire(client)
+        assert term.lost.wait(20)
+    assert caught.value.cause is LossCause.SESSION_EXPIRED
+    assert lost(semaphore).cause is LossCause.SESSION_EXPIRED
+
+
+@pytest.mark.parametrize("expires", [True, False])
+def test_a_claim(expires: bool, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """A claim ends with its session, or as its node is deleted."""
+    queue = Queue(connect(timeout=SESSION), zk_path)
+    queue.put(b"item")
+    with pytest.raises(LockLostError) as caught, queue.claim():
+        if expires:
+            zookeeper.expire(queue.client)
+        else:
+            delete(zk, f"{zk_path}/{next(name for name in zk.get_children(zk_path) if 'claim' in name)}")
+    assert caught.value.cause is (LossCause.SESSION_EXPIRED if expires else LossCause.NODE_DELETED)
+
+
+@pytest.mark.parametrize("expires", [True, False])
+def test_inside_a_double_barrier(
+    expires: bool, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A party inside is lost with its session, or as its node is deleted."""
+    barrier = DoubleBarrier(connect(timeout=SESSION), zk_path, 1)
+    barrier.enter()
+    if expires:
+        before = barrier.client.client_id
+        zookeeper.expire(barrier.client)
+        eventually(lambda: barrier.client.connected and barrier.client.client_id != before, "the next session")
+    else:
+        for name in zk.get_children(zk_path):
+            if "party" in name:
+                zk.delete(f"{zk_path}/{name}")
+    with pytest.raises(LockLostError) as caught:
+        barrier.leave()
+    assert caught.value.cause is (LossCause.SESSION_EXPIRED if expires else LossCause.NODE_DELETED)
+
+
+def test_a_detached_lock(zk: KazooClient, zk_path: str) -> None:
+    """Another call has ended the hold."""
+    lock = DetachedLock(zk, zk_path, "batch")
+    lock.acquire()
+    token = lock.fencing_token
+    assert DetachedLock(zk, zk_path, "operator").force_release(token)
+    error = lost(lock)
+    assert (error.cause, error.token) == (LossCause.FORCED, token)
+
+
+def test_a_quorum(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """No quorum is left: the error names the lost locks, and why each was lost."""
+    client = connect(timeout=SESSION)
+    lock = QuorumLock([Lock(client, f"{zk_path}/{name}") for name in "abc"])
+    lock.acquire()
+    event = lock.lost
+    for name in "ab":
+        delete(zk, f"{zk_path}/{name}")
+    assert event.wait(20)
+    error = lost(lock)
+    assert error.cause is LossCause.PARTS_LOST
+    assert "no quorum of its locks is left: " in str(error)
+    for name in "ab":
+        assert f"{zk_path}/{name}: its node was deleted; held for " in str(error)
+
+
+def test_a_task(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The error of a task's block has the cause, too."""
+
+    async def main() -> None:
+        async with aio.Lock(connect(timeout=SESSION), zk_path):
+            delete(zk, zk_path)
+            await asyncio.sleep(60)
+
+    with pytest.raises(LockLostError) as caught:
+        asyncio.run(main())
+    assert caught.value.cause is LossCause.NODE_DELETED

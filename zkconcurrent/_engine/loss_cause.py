@@ -1,0 +1,85 @@
+"""Why a hold was lost: found out at the loss, told in words by the error and the log.
+
+A lease ends when this process cannot prove in time that its session lives. What kept it from that tells an operator
+where to look: at this process, at the network, or at the servers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._errors import LossCause
+from .._protocol.operations import NoNode
+from .._protocol.ticket import LossRecord, Ticket
+
+if TYPE_CHECKING:
+    from .._kazoo.link import Link
+    from .._protocol.lease import Lease
+
+PAUSED = "this process was paused, or its threads did not run"
+CUT_OFF = "ZooKeeper was out of reach"
+SHORTENED = "a reconnect has shortened the session timeout"
+SLOW = "ZooKeeper's replies were slow"
+_TEXTS = {
+    LossCause.SESSION_EXPIRED: "its session expired",
+    LossCause.CLIENT_STOPPED: "its client was stopped",
+    LossCause.CLIENT_GAVE_UP: "its client has given up connecting",
+    LossCause.LEASE_ENDED: "its lease ran out",
+    LossCause.NODE_DELETED: "its node was deleted",
+    LossCause.NOT_REACQUIRED: "a condition's wait could not acquire it again",
+    LossCause.FORCED: "another call ended it",
+    LossCause.PARTS_LOST: "no quorum of its locks is left",
+}
+
+
+def of_end(link: Link, lease: Lease, now: float, *, paused: bool, overdue: bool) -> LossRecord:
+    """Return why the holds of a session are lost: the session has ended, or its lease has.
+
+    Args:
+        link: the client's link.
+        lease: the session's lease.
+        now: the time, by the lease's clock.
+        paused: the keeper takes its turn much later than it was to.
+        overdue: a reply is late.
+    """
+    if lease.over:
+        if link.stopping:
+            return LossRecord(LossCause.CLIENT_STOPPED)
+        return LossRecord(LossCause.CLIENT_GAVE_UP if link.gave_up else LossCause.SESSION_EXPIRED)
+    if paused:
+        detail = PAUSED
+    elif overdue or not link.connected:
+        detail = CUT_OFF
+    else:
+        detail = SHORTENED if lease.shortened(now) else SLOW
+    return LossRecord(LossCause.LEASE_ENDED, detail)
+
+
+def complete(ticket: Ticket, now: float) -> None:
+    """Add to the record of a loss for how long the hold lasted, and how old its last proof was."""
+    if (loss := ticket.loss) is not None and loss.held_for is None:
+        ticket.loss = loss._replace(held_for=now - ticket.granted, unproved_for=now - ticket.lease.heard)
+
+
+def record_of(ticket: Ticket) -> LossRecord | None:
+    """Return what is known of the loss of a ticket's hold."""
+    # A release that finds the node gone learns of it by the reply to its delete alone.
+    return ticket.loss or (LossRecord(LossCause.NODE_DELETED) if isinstance(ticket.refusal, NoNode) else None)
+
+
+def cause_of(ticket: Ticket) -> LossCause | None:
+    """Return why a ticket's hold was lost; None if it is not known to be."""
+    return None if (loss := record_of(ticket)) is None else loss.cause
+
+
+def why_lost(ticket: Ticket) -> str:
+    """Return what an error says of the loss of a ticket's hold."""
+    loss = record_of(ticket)
+    if loss is None:
+        return "its session expired, its lease ran out, or its node was deleted"
+    text = _TEXTS[loss.cause]
+    if loss.detail:
+        text = f"{text}, as {loss.detail}"
+    if loss.held_for is not None and loss.unproved_for is not None:
+        text = f"{text}; held for {loss.held_for:.1f} s, last proved {loss.unproved_for:.1f} s before"
+    return text
