@@ -114,6 +114,21 @@ def any_operation(chosen: random.Random) -> Operation:
     )
 
 
+def test_the_end_of_a_session_in_a_tree_that_has_missed_a_delete() -> None:
+    """The node that it has more goes too, as a server of ZooKeeper's removes all that it knows of the session."""
+    first, second = Tree(), Tree()
+    acl = ((31, "world", "anyone"),)
+    made = (Opened(1, 1000), Made("/a", b"", acl, 1, 1, 0), Made("/b", b"", acl, 1, 2, 0))
+    first.apply(made, 1)
+    second.apply(made, 1)
+    first.apply(first.plan(1, [Delete("/a")], 0), 2)
+    end = first.plan_end(1)
+    first.apply(end, 3)
+    assert {event.path for event in second.apply(end, 3).events} == {"/a", "/b"}
+    assert second.nodes.keys() == first.nodes.keys()
+    assert not second.sessions
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_plan_alters_nothing_and_a_change_says_all(seed: int, tmp_path: Path) -> None:
     """A second tree that applies the changes, and one that is read from their journal, are equal to the first."""

@@ -245,7 +245,10 @@ class Tree:
     def _close(self, step: Closed, zxid: int, events: list[Event]) -> None:
         for path in step.paths:
             self._remove(Removed(path), zxid, events)
-        self.sessions.pop(step.session, None)
+        session = self.sessions.pop(step.session, None)
+        # A tree that has missed a delete has more nodes of the session than the one that planned this.
+        for path in session.paths if session is not None else ():
+            self._remove(Removed(path), zxid, events)
 
 
 # The steps in an order that stays, as a journal numbers them by it.

@@ -79,7 +79,7 @@ class Watches(Generic[W]):
 
     def add(self, watcher: W, path: str, kind: int, mode: int = ONCE) -> None:
         """Leave a watch of some kind."""
-        for table in self._tables(kind):
+        for table in self.tables(kind):
             table.add(watcher, path, mode)
 
     def remove(self, watcher: W, path: str, kind: int) -> None:
@@ -88,13 +88,13 @@ class Watches(Generic[W]):
         Raises:
             Refused: there is none.
         """
-        removed = [table.remove(watcher, path) for table in self._tables(kind)]
+        removed = [table.remove(watcher, path) for table in self.tables(kind)]
         if not any(removed):
             raise Refused(Code.NO_WATCHER)
 
     def has_any(self, path: str, kind: int) -> bool:
         """Return whether any connection watches this path."""
-        return any(path in table.watchers for table in self._tables(kind))
+        return any(path in table.watchers for table in self.tables(kind))
 
     def remove_all(self, watcher: W) -> None:
         """Remove all watches of a connection."""
@@ -115,6 +115,7 @@ class Watches(Generic[W]):
                 sent += [(each, above) for each in self.children.fire(CHILD, above.path)]
         return sent
 
-    def _tables(self, kind: int) -> list[_Table[W]]:
+    def tables(self, kind: int) -> list[_Table[W]]:
+        """Return the tables that have the watches of some kind."""
         tables = {CHILDREN_WATCH: [self.children], DATA_WATCH: [self.data], ANY_WATCH: [self.children, self.data]}
         return tables[kind]
