@@ -9,6 +9,8 @@ from .changes import OPEN, Acl, Code, Ids, Refused
 
 def resolve(acl: Acl, ids: Ids | None) -> Acl:
     """Return access rights with "auth" replaced by those that it stands for."""
+    if acl == OPEN:
+        return OPEN
     resolved: list[tuple[int, str, str]] = []
     for permissions, scheme, name in dict.fromkeys(acl):
         meant = [(permissions, scheme, name)]
@@ -22,7 +24,7 @@ def resolve(acl: Acl, ids: Ids | None) -> Acl:
         resolved += meant
     if not resolved:
         raise Refused(Code.INVALID_ACL)
-    return tuple(resolved) if resolved != list(OPEN) else OPEN
+    return tuple(resolved)
 
 
 def allows(acl: Acl, ids: Ids | None, permission: int) -> bool:
