@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
+from kazoo.security import ACL, Id
 
 from tests.helpers.proxy import Proxy
 from tests.simulation.world.client import Process
@@ -20,6 +21,7 @@ from tests.simulation.world.world import World
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Recipe
 from zkconcurrent.testing import Server
 
@@ -160,7 +162,7 @@ class Simulated:
     def __init__(self) -> None:
         self._world = World()
         self._ensemble = Ensemble(self._world)
-        self._ensemble._commit(("create", CHROOT, b"", 0.0, 0, False, None))
+        self._ensemble.ask(0, changes.Create(CHROOT))
         self._processes: list[Process] = []
         self._world.network = self._network
 
@@ -232,7 +234,8 @@ class Simulated:
 
     def acl(self, session: Session, path: str) -> Any:
         """Look."""
-        return self._ensemble.leader.nodes[session.link.full(path)].acl
+        acl = self._ensemble.leader.nodes[session.link.full(path)].acl
+        return [ACL(permissions, Id(scheme, name)) for permissions, scheme, name in acl]
 
     def close(self) -> None:
         """Leave nothing for the interpreter's exit to clean up."""

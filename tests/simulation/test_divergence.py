@@ -8,11 +8,11 @@ import pytest
 
 from tests.simulation.checks.mutants import Mutant, bug, seeded
 from tests.simulation.subjects.semaphore import SemaphoreRun, Use
-from tests.simulation.world.ensemble import Znode
 from tests.simulation.world.run import Run
 from tests.simulation.world.schedule import TIMEOUT, Schedule
 from tests.simulation.world.workload import Visit
 from tests.simulation.world.world import Violation
+from zkconcurrent._memory.tree import Node
 
 HOLD = 3.0
 LOCKS = [Visit("/app/l", stay=HOLD)], [Visit("/app/l")]
@@ -28,7 +28,7 @@ def lose(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
     """
     run = kind(Schedule([[(0.0, visits[0])], [(1.0, visits[1] * 2)]], []))
     ensemble, registry = run.ensemble, run.processes[0].session.registry
-    there: dict[str, Znode] = {}
+    there: dict[str, Node] = {}
     lost: list[str] = []
 
     def step() -> None:

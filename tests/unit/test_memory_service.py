@@ -28,10 +28,23 @@ from tests.contract.raw import (
     multi,
     pack,
 )
-from zkconcurrent._memory import tree as trees
+from zkconcurrent._memory.changes import (
+    Change,
+    Check,
+    Closed,
+    Code,
+    Create,
+    Delete,
+    Made,
+    Opened,
+    Operation,
+    Refused,
+    SetAcl,
+    SetData,
+)
 from zkconcurrent._memory.service import Limits, Service
 from zkconcurrent._memory.tcp import Journal
-from zkconcurrent._memory.tree import Change, Check, Code, Create, Delete, Operation, Refused, SetAcl, SetData, Tree
+from zkconcurrent._memory.tree import Tree
 from zkconcurrent._memory.wire import Connection
 
 HELLO = struct.pack("!iiqiq", 44, 0, 0, 1000, 0) + pack(bytes(16))
@@ -101,6 +114,21 @@ def any_operation(chosen: random.Random) -> Operation:
     )
 
 
+def test_the_end_of_a_session_in_a_tree_that_has_missed_a_delete() -> None:
+    """The node that it has more goes too, as a server of ZooKeeper's removes all that it knows of the session."""
+    first, second = Tree(), Tree()
+    acl = ((31, "world", "anyone"),)
+    made = (Opened(1, 1000), Made("/a", b"", acl, 1, 1, 0), Made("/b", b"", acl, 1, 2, 0))
+    first.apply(made, 1)
+    second.apply(made, 1)
+    first.apply(first.plan(1, [Delete("/a")], 0), 2)
+    end = first.plan_end(1)
+    first.apply(end, 3)
+    assert {event.path for event in second.apply(end, 3).events} == {"/a", "/b"}
+    assert second.nodes.keys() == first.nodes.keys()
+    assert not second.sessions
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_plan_alters_nothing_and_a_change_says_all(seed: int, tmp_path: Path) -> None:
     """A second tree that applies the changes, and one that is read from their journal, are equal to the first."""
@@ -111,7 +139,7 @@ def test_a_plan_alters_nothing_and_a_change_says_all(seed: int, tmp_path: Path) 
         change: Change = ()
         before = shown(first)
         if zxid in (1, 2):
-            change = (trees.Opened(zxid, 1000),)
+            change = (Opened(zxid, 1000),)
         elif chosen.random() < 0.02:
             change = first.plan_end(1)
         else:
@@ -156,10 +184,10 @@ def test_the_last_number() -> None:
     for zxid in range(1, 4):
         change = tree.plan(0, [Create(f"/{zxid}", flags=2)], 0)
         tree.apply(change, zxid)
-        made += [step.path for step in change if isinstance(step, trees.Made)]
+        made += [step.path for step in change if isinstance(step, Made)]
     assert made == ["/12147483646", "/22147483647", "/32147483647"]
     change = tree.plan(0, [Create("/n", flags=2)] * 3, 0)
-    assert [step.path for step in change if isinstance(step, trees.Made)] == [
+    assert [step.path for step in change if isinstance(step, Made)] == [
         "/n2147483647",
         "/n-2147483648",
         "/n-2147483647",
@@ -191,7 +219,7 @@ def test_a_session_expires() -> None:
     assert one.ended
     assert not other.ended
     assert error(ask(other, EXISTS, "/e", False)) == Code.NO_NODE
-    assert bench.changes[-1][1] == (trees.Closed(one.session, ("/e",)),)
+    assert bench.changes[-1][1] == (Closed(one.session, ("/e",)),)
 
 
 def test_the_sessions_of_a_journal_expire() -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from .tree import READ, Applied, Change, Delete, Ids, Opened, Operation, Tree, Watches, allows
+from .changes import READ, Change, Delete, Ids, Opened, Operation
+from .rights import allows
+from .tree import Applied, Tree
+from .watches import Watches
 
 
 class Limits(NamedTuple):

@@ -14,8 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from .changes import Change
 from .service import Limits, Service
-from .tree import APPLIERS, Change, Tree
+from .tree import APPLIERS, Tree
 from .wire import Connection
 from .words import Words
 

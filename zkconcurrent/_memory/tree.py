@@ -1,4 +1,4 @@
-"""ZooKeeper's tree: nodes, sessions and watches, as plain data.
+"""ZooKeeper's tree: nodes and sessions, as plain data.
 
 A request becomes a change in two steps, as in ZooKeeper. `Tree.plan` checks operations against the tree and says what
 they would do; it alters nothing. `Tree.apply` does that, under a zxid. So several trees that apply the same changes in
@@ -10,188 +10,55 @@ Nothing here reads a clock, counts zxids or numbers sessions: all three are give
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from enum import IntEnum
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple
 
-# For each entry, the permissions, the scheme and the id.
-Acl: TypeAlias = tuple[tuple[int, str, str], ...]
-# The numbers of a node, in the order of the protocol.
-Stat: TypeAlias = tuple[int, ...]
-# The schemes and ids that a connection has authenticated as.
-Ids: TypeAlias = Sequence[tuple[str, str]]
-W = TypeVar("W")
+from .changes import (
+    ADMIN,
+    ANY_VERSION,
+    CHANGED,
+    CONTAINER,
+    CONTAINER_FLAG,
+    CREATE,
+    CREATED,
+    DELETE,
+    DELETED,
+    EPHEMERAL,
+    OPEN,
+    READ,
+    SEQUENTIAL,
+    WRITE,
+    Acl,
+    Change,
+    Check,
+    Checked,
+    Closed,
+    Code,
+    Create,
+    Delete,
+    Event,
+    Guarded,
+    Ids,
+    Made,
+    Opened,
+    Operation,
+    Refused,
+    Removed,
+    SetAcl,
+    SetData,
+    Stat,
+    Step,
+    Written,
+    split,
+)
+from .rights import demand, resolve
 
-EPHEMERAL, SEQUENTIAL, CONTAINER_FLAG = 1, 2, 4
 # The flags of nodes with a time to live, which a server refuses by default.
 TTL_FLAGS = (5, 6)
-READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
-OPEN: Acl = ((31, "world", "anyone"),)
-CREATED, DELETED, CHANGED, CHILD = 1, 2, 3, 4  # the types of events
-CHILDREN_WATCH, DATA_WATCH, ANY_WATCH = 1, 2, 3  # the kinds of watches
-ONCE, PERSISTENT, RECURSIVE = -1, 0, 1  # the modes of watches
-ANY_VERSION = -1
-CONTAINER = -(1 << 63)  # the owner of a container
 SPECIAL = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")  # these can't be deleted
 # No element is empty, "." or "..", or has one of Java's control characters, surrogates or private ones.
 _PATH = re.compile("(?:/(?!\\.\\.?(?:/|\\Z))[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+|/")
-
-
-class Code(IntEnum):
-    """ZooKeeper's error codes, as far as they are used here."""
-
-    RUNTIME_INCONSISTENCY = -2
-    MARSHALLING_ERROR = -5
-    UNIMPLEMENTED = -6
-    BAD_ARGUMENTS = -8
-    NO_NODE = -101
-    NO_AUTH = -102
-    BAD_VERSION = -103
-    NO_CHILDREN_FOR_EPHEMERALS = -108
-    NODE_EXISTS = -110
-    NOT_EMPTY = -111
-    SESSION_EXPIRED = -112
-    INVALID_ACL = -114
-    AUTH_FAILED = -115
-    NO_WATCHER = -121
-    RECONFIG_DISABLED = -123
-
-
-class Refused(Exception):
-    """The service refuses a request.
-
-    Attributes:
-        code: why.
-        index: which of the operations is the culprit.
-    """
-
-    def __init__(self, code: Code, index: int = 0) -> None:
-        super().__init__(code, index)
-        self.code = code
-        self.index = index
-
-
-# -- what clients ask for --------------------------------------------------------------------------------------------
-
-
-class Create(NamedTuple):
-    """Make a node: `EPHEMERAL` or not, `SEQUENTIAL` or not; or a container."""
-
-    path: str
-    data: bytes | None = b""
-    acl: Acl = OPEN
-    flags: int = 0
-    container: bool = False
-
-
-class Delete(NamedTuple):
-    """Delete a node, if it has that version."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-class SetData(NamedTuple):
-    """Write a node's data, if it has that version."""
-
-    path: str
-    data: bytes | None
-    version: int = ANY_VERSION
-
-
-class SetAcl(NamedTuple):
-    """Write a node's access rights, if they have that version."""
-
-    path: str
-    acl: Acl
-    version: int = ANY_VERSION
-
-
-class Check(NamedTuple):
-    """Refuse the whole request unless a node exists and has that version."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-Operation: TypeAlias = Create | Delete | SetData | SetAcl | Check
-
-# -- what is done ----------------------------------------------------------------------------------------------------
-
-
-class Made(NamedTuple):
-    """A node is made; its parent has had so many creates then."""
-
-    path: str
-    data: bytes | None
-    acl: Acl
-    owner: int
-    creates: int
-    time: int
-
-
-class Removed(NamedTuple):
-    """A node is deleted."""
-
-    path: str
-
-
-class Written(NamedTuple):
-    """A node's data is written, which gives it that version."""
-
-    path: str
-    data: bytes | None
-    version: int
-    time: int
-
-
-class Guarded(NamedTuple):
-    """A node's access rights are written, which gives them that version."""
-
-    path: str
-    acl: Acl
-    version: int
-
-
-class Checked(NamedTuple):
-    """A node was looked at."""
-
-    path: str
-
-
-class Opened(NamedTuple):
-    """A session begins, with that timeout in milliseconds."""
-
-    session: int
-    timeout: int
-
-
-class Closed(NamedTuple):
-    """A session ends, and so do its nodes."""
-
-    session: int
-    paths: tuple[str, ...]
-
-
-Step: TypeAlias = Made | Removed | Written | Guarded | Checked | Opened | Closed
-Change: TypeAlias = tuple[Step, ...]  # of a refused request, none
-
-
-class Event(NamedTuple):
-    """What happened to a node.
-
-    Attributes:
-        kind: `CREATED`, `DELETED`, `CHANGED` or, of what its children's watchers hear, `CHILD`.
-        path: which node.
-        acl: its access rights: who may not read it hears nothing.
-        acl_above: those of its parent.
-    """
-
-    kind: int
-    path: str
-    acl: Acl
-    acl_above: Acl = OPEN
 
 
 class Applied(NamedTuple):
@@ -288,7 +155,7 @@ class Tree:
         node = self.nodes.get(path)
         if node is None:
             raise Refused(Code.NO_NODE)
-        _demand(node.acl, ids, permission)
+        demand(node.acl, ids, permission)
         return node
 
     def plan(self, session: int, operations: Sequence[Operation], time: int, ids: Ids | None = None) -> Change:
@@ -378,7 +245,10 @@ class Tree:
     def _close(self, step: Closed, zxid: int, events: list[Event]) -> None:
         for path in step.paths:
             self._remove(Removed(path), zxid, events)
-        self.sessions.pop(step.session, None)
+        session = self.sessions.pop(step.session, None)
+        # A tree that has missed a delete has more nodes of the session than the one that planned this.
+        for path in session.paths if session is not None else ():
+            self._remove(Removed(path), zxid, events)
 
 
 # The steps in an order that stays, as a journal numbers them by it.
@@ -430,10 +300,10 @@ class _Draft:
             raise Refused(Code.UNIMPLEMENTED)
         if not 0 <= flags <= CONTAINER_FLAG or "/" not in path or "\0" in path:
             raise Refused(Code.BAD_ARGUMENTS)
-        acl = self._resolve(operation.acl)
+        acl = resolve(operation.acl, self._ids)
         above = split(path)[0]
         parent = self._find(above)
-        _demand(parent.acl, self._ids, CREATE)
+        demand(parent.acl, self._ids, CREATE)
         if flags & SEQUENTIAL:
             path += f"{parent.creates:010d}"
         _validate(path)
@@ -456,7 +326,7 @@ class _Draft:
             raise Refused(Code.BAD_ARGUMENTS)
         above = split(path)[0]
         parent = self._find(above)
-        _demand(parent.acl, self._ids, DELETE)
+        demand(parent.acl, self._ids, DELETE)
         node = self._find(path)
         _agree(operation.version, node.version)
         if node.size:
@@ -476,7 +346,7 @@ class _Draft:
 
     def _set_acl(self, operation: SetAcl) -> Guarded:
         _validate(operation.path)
-        acl = self._resolve(operation.acl)
+        acl = resolve(operation.acl, self._ids)
         node = self._checked(operation.path, ADMIN)
         _agree(operation.version, node.acl_version)
         return Guarded(operation.path, acl, _signed(node.acl_version + 1))
@@ -488,25 +358,8 @@ class _Draft:
     def _checked(self, path: str, permission: int) -> Node:
         _validate(path)
         node = self._find(path)
-        _demand(node.acl, self._ids, permission)
+        demand(node.acl, self._ids, permission)
         return node
-
-    def _resolve(self, acl: Acl) -> Acl:
-        """Return access rights with "auth" replaced by those that it stands for."""
-        resolved: list[tuple[int, str, str]] = []
-        for permissions, scheme, name in dict.fromkeys(acl):
-            meant = [(permissions, scheme, name)]
-            # An address does not count, as a connection does not prove it.
-            if scheme == "auth":
-                meant = [(permissions, *each) for each in self._ids or () if each[0] == "digest"]
-            elif not _is_valid(scheme, name):
-                meant = []
-            if not meant:
-                raise Refused(Code.INVALID_ACL)
-            resolved += meant
-        if not resolved:
-            raise Refused(Code.INVALID_ACL)
-        return tuple(resolved) if resolved != list(OPEN) else OPEN
 
 
 _PLANNERS: dict[type, Callable[..., Any]] = {
@@ -516,138 +369,6 @@ _PLANNERS: dict[type, Callable[..., Any]] = {
     SetAcl: _Draft._set_acl,
     Check: _Draft._check,
 }
-
-
-class _Table(Generic[W]):
-    """The watches of one kind: by path, who watches, and in which mode."""
-
-    def __init__(self) -> None:
-        self.watchers: dict[str, dict[W, int]] = {}
-        self.paths: dict[W, dict[str, None]] = {}
-        self._recursive = 0
-
-    @property
-    def size(self) -> int:
-        """How many watches there are."""
-        return sum(map(len, self.paths.values()))
-
-    def add(self, watcher: W, path: str, mode: int) -> None:
-        watching = self.watchers.setdefault(path, {})
-        # As in ZooKeeper before 3.9, the last mode replaces the one before.
-        self._recursive += (mode == RECURSIVE) - (watching.get(watcher) == RECURSIVE)
-        watching[watcher] = mode
-        self.paths.setdefault(watcher, {})[path] = None
-
-    def remove(self, watcher: W, path: str) -> bool:
-        """Return whether there was one."""
-        watching = self.watchers.get(path, {})
-        if watcher not in watching:
-            return False
-        self._recursive -= watching.pop(watcher) == RECURSIVE
-        if not watching:
-            del self.watchers[path]
-        del self.paths[watcher][path]
-        return True
-
-    def remove_all(self, watcher: W) -> None:
-        for path in list(self.paths.get(watcher, ())):
-            self.remove(watcher, path)
-        self.paths.pop(watcher, None)
-
-    def fire(self, kind: int, path: str) -> list[W]:
-        """Return the watchers to be told; those that watch once do so no more."""
-        told: dict[W, None] = {}
-        for watcher, mode in list(self.watchers.get(path, {}).items()):
-            if mode == RECURSIVE and kind == CHILD:
-                continue
-            told[watcher] = None
-            if mode == ONCE:
-                self.remove(watcher, path)
-        above = path
-        while self._recursive and kind != CHILD and above != "/":
-            above = split(above)[0] or "/"
-            told.update((each, None) for each, mode in self.watchers.get(above, {}).items() if mode == RECURSIVE)
-        return list(told)
-
-
-class Watches(Generic[W]):
-    """The watches that the connections to one server have left.
-
-    Attributes:
-        data: those that reads of data, and looks whether a node exists, have left.
-        children: those that listings have left; persistent ones are among both.
-    """
-
-    def __init__(self) -> None:
-        self.data: _Table[W] = _Table()
-        self.children: _Table[W] = _Table()
-
-    def add(self, watcher: W, path: str, kind: int, mode: int = ONCE) -> None:
-        """Leave a watch of some kind."""
-        for table in self._tables(kind):
-            table.add(watcher, path, mode)
-
-    def remove(self, watcher: W, path: str, kind: int) -> None:
-        """Remove a watch.
-
-        Raises:
-            Refused: there is none.
-        """
-        removed = [table.remove(watcher, path) for table in self._tables(kind)]
-        if not any(removed):
-            raise Refused(Code.NO_WATCHER)
-
-    def has_any(self, path: str, kind: int) -> bool:
-        """Return whether any connection watches this path."""
-        return any(path in table.watchers for table in self._tables(kind))
-
-    def remove_all(self, watcher: W) -> None:
-        """Remove all watches of a connection."""
-        self.data.remove_all(watcher)
-        self.children.remove_all(watcher)
-
-    def fire(self, events: Iterable[Event]) -> list[tuple[W, Event]]:
-        """Return the events to be sent, and to which connections."""
-        sent = []
-        for event in events:
-            kind, path, _, acl_above = event
-            told = self.data.fire(kind, path)
-            if kind == DELETED:
-                told += [each for each in self.children.fire(kind, path) if each not in told]
-            sent += [(each, event) for each in told]
-            if kind != CHANGED:
-                above = Event(CHILD, split(path)[0] or "/", acl_above)
-                sent += [(each, above) for each in self.children.fire(CHILD, above.path)]
-        return sent
-
-    def _tables(self, kind: int) -> list[_Table[W]]:
-        tables = {CHILDREN_WATCH: [self.children], DATA_WATCH: [self.data], ANY_WATCH: [self.children, self.data]}
-        return tables[kind]
-
-
-def split(path: str) -> tuple[str, str]:
-    """Return the path of the parent, which is "" for the root, and the name."""
-    above, _, name = path.rpartition("/")
-    return above, name
-
-
-def allows(acl: Acl, ids: Ids | None, permission: int) -> bool:
-    """Return whether connections with these ids have the permission."""
-    if acl is OPEN or ids is None or not acl:
-        return True
-    return any(
-        permissions & permission
-        and (
-            (scheme, name) == ("world", "anyone")
-            or any(each == scheme and _matches(scheme, known, name) for each, known in ids)
-        )
-        for permissions, scheme, name in acl
-    )
-
-
-def _demand(acl: Acl, ids: Ids | None, permission: int) -> None:
-    if not allows(acl, ids, permission):
-        raise Refused(Code.NO_AUTH)
 
 
 def _validate(path: str) -> None:
@@ -663,28 +384,3 @@ def _agree(wanted: int, version: int) -> None:
 def _signed(number: int) -> int:
     """Return a number as Java keeps it in 32 bits."""
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-def _is_valid(scheme: str, name: str) -> bool:
-    if scheme == "digest":
-        return name.rstrip(":").count(":") == 1
-    if scheme == "ip":
-        return _network(name) is not None
-    return (scheme, name) == ("world", "anyone")
-
-
-def _matches(scheme: str, known: str, name: str) -> bool:
-    if scheme != "ip":
-        return known == name
-    network, address = _network(name), _network(known)
-    return network is not None and address is not None and bool(address.network_address in network)
-
-
-def _network(name: str) -> Any:
-    # It is seldom needed, and slow to import.
-    import ipaddress
-
-    try:
-        return ipaddress.ip_network(name, strict=False)
-    except ValueError:
-        return None

@@ -37,6 +37,7 @@ from tests.simulation.world.schedule import Deviation
 from tests.simulation.world.workload import Visit
 from tests.simulation.world.world import Actor, Violation
 from zkconcurrent._errors import OutcomeUnknownError, ZkConcurrentError
+from zkconcurrent._memory import changes
 from zkconcurrent._recipes.queue.order import unframe
 from zkconcurrent._threads.base.queue_base import ShutDown
 from zkconcurrent._threads.double_barrier import DoubleBarrier
@@ -71,7 +72,7 @@ class InjectedCalls(RecipeRun):
     def delete_node(self) -> bool:
         """Have an operator delete the newest ephemeral node of the target's process."""
         wire, nodes = self.target.process.connection.wire, self.ensemble.leader.nodes
-        ours = [] if wire is None else list(self.ensemble.leader.ephemerals.get(wire.session.number, ()))
+        ours = [] if wire is None else self.ensemble.leader.ephemerals(wire.session.number)
         if ours:
             node = max(ours, key=lambda path: nodes[path].czxid)
             self.ensemble.delete(node)
@@ -120,12 +121,12 @@ def queue_ahead(run: InjectedRun) -> bool:
     wire = run.processes[1].connection.wire
     if above is None or wire is None:
         return False
-    path = f"{CHROOT}{VALUE_PATH}{QUEUED}{above.created:010d}"
-    run.ensemble._commit(("create", path, b"{}", run.world.now, wire.session.number, False, None))
+    path = f"{CHROOT}{VALUE_PATH}{QUEUED}{above.creates:010d}"
+    run.ensemble.ask(wire.session.number, changes.Create(path, b"{}", flags=changes.EPHEMERAL))
 
     def leave() -> None:
         if path in run.ensemble.leader.nodes:
-            run.ensemble._commit(("delete", path))
+            run.ensemble.ask(0, changes.Delete(path))
 
     run.world.at(run.world.now + 0.7, leave)
     return True
@@ -370,7 +371,7 @@ class QueueOwnerChecks(QueueChecks):
         unfinished: Counter[int] = Counter()
         for path, each in nodes.items():
             if path.startswith(f"{self.path}/members/"):
-                unfinished[each.owner] += json.loads(each.data).get("unfinished", 0)
+                unfinished[each.owner] += json.loads(each.data or b"").get("unfinished", 0)
         dead = {
             content for path, each in nodes.items() if path.startswith(DEAD) for content in unframe(path, each.data)[0]
         }
@@ -384,12 +385,13 @@ class QueueOwnerChecks(QueueChecks):
         before = [moment for length, moment in self.moments if length <= begun][-1:]
         return before + [moment for length, moment in self.moments if length > begun]
 
-    def wrote(self, call: Any, change: tuple[Any, ...]) -> None:
-        """Take note of a change; an item that a call removes with the queue, or as it shuts it down, is nobody's."""
-        super().wrote(call, change)
+    def wrote(self, call: Any, step: changes.Step) -> None:
+        """Take note of a step; an item that a call removes with the queue, or as it shuts it down, is nobody's."""
+        super().wrote(call, step)
         self.step()
-        if call.what in ("drain", "destroy") and change[0] == "delete" and change[1].startswith((ITEMS, DEAD)):
-            name = change[1].rpartition("/")[2]
+        removes = isinstance(step, changes.Removed) and step.path.startswith((ITEMS, DEAD))
+        if call.what in ("drain", "destroy") and removes:
+            name = step.path.rpartition("/")[2]
             (content,) = (each for each, names in self.created.items() if name in names)
             self.took(content, call.what)
 
@@ -475,7 +477,7 @@ class InjectedQueue(Settling, QueueRun):
         if self.checks.free and any(worker.call is not None and worker.call.what == "join" for worker in self.workers):
             name = self.checks.free[0]
             self.checks.took(self.checks.names[name], "the rescue")
-            self.ensemble._commit(("delete", ITEMS + name))
+            self.ensemble.ask(0, changes.Delete(ITEMS + name))
 
     def stop(self, length: float) -> None:
         """Stop the target's process; if that is for good, what its calls were about to return is lost."""

@@ -205,29 +205,34 @@ class Checks:
         # Of a writer and its own reader, which have one number, either will do.
         if awaited not in names or [rule.key(name) for name in ahead] != [rule.key(awaited)]:
             raise Violation(f"{ticket} waits for {awaited}; ahead is {ahead}: {names}")
-        if wire not in wire.server.watches.get(self.chroot + ticket.awaits[0], ()):
+        if not wire.watches(self.chroot + ticket.awaits[0]):
             raise Violation(f"{ticket} waits for {awaited} without a watch")
 
     def _no_fresh_containers(self) -> None:
         """No container stays that never had a child, as no server removes it; unless a node of its primitive stays."""
         nodes = self.ensemble.leader.nodes
-        for path, node in nodes.items():
+        containers = self.ensemble.leader.tree.containers
+        for path in containers:
             above = path.rpartition("/")[0]
-            if not node.container or node.created or not (above == self.chroot or nodes[above].container):
+            if nodes[path].creates or not (above == self.chroot or above in containers):
                 continue
-            if all(other.container for each, other in nodes.items() if each.rpartition("/")[0] == above):
+            if all(f"{above}/{name}" in containers for name in nodes[above].children):
                 raise Violation(f"left at the server, where it never had a child, so that it stays: {path}")
 
     def _is_watched(self, process: Process, path: str) -> bool:
         """Whether the process's server has a watch of it at a node."""
         wire = process.connection.wire
-        return wire is not None and wire in wire.server.watches.get(path, ())
+        return wire is not None and wire.watches(path)
+
+    def stays(self, path: str) -> bool:  # noqa: ARG002
+        """Whether an ephemeral node may be there at the end."""
+        return False
 
     # -- at the end ----------------------------------------------------------------------------------------------
 
     def end(self) -> None:
         """Nothing is left: no node, no ticket, no delete, nobody parked, no watch."""
-        nodes = [path for paths in self.ensemble.leader.ephemerals.values() for path in paths]
+        nodes = [path for path in self.ensemble.leader.all_ephemerals() if not self.stays(path)]
         if nodes:
             raise Violation(f"left at the server: {nodes}")
         self._no_fresh_containers()

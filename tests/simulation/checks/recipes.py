@@ -49,12 +49,14 @@ from tests.simulation.subjects.latch import Step as LatchStep
 from tests.simulation.subjects.rwlock import PATH as RW_PATH
 from tests.simulation.subjects.rwlock import Pass, RWRun
 from tests.simulation.subjects.semaphore import LEASES, LOCKS, PATH, VALUE, SemaphoreRun, Use, User
+from tests.simulation.world.ensemble import removed_by
 from tests.simulation.world.injection import InjectedRun, Injection, Situation, Thread, at, situation
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LAST
 from tests.simulation.world.world import Actor, Violation
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Recipe
 from zkconcurrent._threads.barrier import Barrier
 from zkconcurrent._threads.latch import CountDownLatch
@@ -366,7 +368,10 @@ class Owner(User):
         except RuntimeError as error:
             if isinstance(error, ZkConcurrentError):
                 raise
-            came = any(each[0] == "create" and each[1].startswith(folders) for each in checks.ensemble.log[begun:])
+            came = any(
+                isinstance(step, changes.Made) and step.path.startswith(folders)
+                for _, step in checks.ensemble.steps(begun)
+            )
             if not used and not came:
                 raise Violation("the semaphore is said to be in use, and is not") from None
             return
@@ -630,9 +635,9 @@ EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 
 class OwnedLatchChecks(LatchChecks):
     """The invariants of a latch that may be destroyed."""
 
-    def state(self, before: int | None, change: tuple[Any, ...]) -> int | None:
-        """Return what was counted, after a change."""
-        return None if change == ("delete", self.path) else super().state(before, change)
+    def state(self, before: int | None, step: changes.Step) -> int | None:
+        """Return what was counted, after a step of a change."""
+        return None if self.path in removed_by(step) else super().state(before, step)
 
 
 class LatchOwner(LatchWorker):
@@ -644,8 +649,9 @@ class LatchOwner(LatchWorker):
             return
         with self.calling("destroy") as call:
             CountDownLatch(self.process.client, LATCH_PATH, COUNT).destroy()
-            ensemble, gone = self.checks.ensemble, ("delete", self.checks.path)
-            if self.checks.path in ensemble.leader.nodes and gone not in ensemble.log[call.begun :]:
+            ensemble, path = self.checks.ensemble, self.checks.path
+            gone = any(path in removed_by(step) for _, step in ensemble.steps(call.begun))
+            if path in ensemble.leader.nodes and not gone:
                 raise Violation("destroy() has returned, and nothing was destroyed")
 
 
@@ -734,8 +740,8 @@ class BarrierOwner(BarrierWorker):
         if visit.do != "destroy":
             super()._visit(visit)
             return
-        nodes = self.checks.ensemble.leader.ephemerals
-        used = {path for paths in nodes.values() for path in paths}
+        leader = self.checks.ensemble.leader
+        used = set(leader.all_ephemerals())
         try:
             Barrier(self.process.client, BARRIER_PATH, visit.parties).destroy()
         except RuntimeError as error:
@@ -744,7 +750,7 @@ class BarrierOwner(BarrierWorker):
             if not used:
                 raise Violation("the barrier is said to be in use, and is not") from None
         else:
-            if used.intersection(path for paths in nodes.values() for path in paths):
+            if used.intersection(leader.all_ephemerals()):
                 raise Violation("the barrier was destroyed, and is in use")
 
 

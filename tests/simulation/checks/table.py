@@ -74,7 +74,7 @@ def close_session(run: InjectedRun) -> bool:
     wire = run.target.process.connection.wire
     if wire is None or not wire.open:
         return False
-    nodes = list(run.ensemble.leader.ephemerals.get(wire.session.number, ()))
+    nodes = run.ensemble.leader.ephemerals(wire.session.number)
     run.ensemble.end_session(wire.session)
     for node in nodes:
         run.checks.remove(node)

@@ -21,6 +21,7 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import ZkConcurrentError
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Failure
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier as recipes
@@ -113,18 +114,17 @@ class BarrierChecks(Checks):
         self.withdrawn = 0
         self.waiting: dict[BarrierWorker, None] = {}
         self.on_arrival: list[tuple[int, Callable[[], object]]] = []
-        commit = self.ensemble._commit
+        self.ensemble.on_change = self._follow
 
-        def committed(change: tuple[Any, ...]) -> None:
-            commit(change)
-            if change[:2] == ("set", f"{CHROOT}{PATH}"):
-                self._changed()
-            elif change[0] == "set":
-                self.withdrawn += 1
-            elif change[0] == "create" and recipes.ROLE in change[1]:
-                self._arrived(change[1])
-
-        self.ensemble._commit = committed  # type: ignore[method-assign]
+    def _follow(self, change: changes.Change) -> None:
+        for step in change:
+            if isinstance(step, changes.Written):
+                if step.path == f"{CHROOT}{PATH}":
+                    self._changed()
+                else:
+                    self.withdrawn += 1
+            elif isinstance(step, changes.Made) and recipes.ROLE in step.path:
+                self._arrived(step.path)
 
     def _arrived(self, path: str) -> None:
         *_, generation, name = path.split("/")
@@ -219,7 +219,7 @@ class BarrierChecks(Checks):
                 continue
             if party.generation != state.generation or state.broken:
                 raise Violation(f"{worker.name} waits in generation {party.generation}, and it is {state}")
-            if wire not in wire.server.watches.get(f"{CHROOT}{PATH}", ()):
+            if not wire.watches(f"{CHROOT}{PATH}"):
                 raise Violation(f"{worker.name} waits without a watch")
             if party.late:
                 continue  # all it waits for is that the last party decides
@@ -227,7 +227,7 @@ class BarrierChecks(Checks):
                 raise Violation(f"{worker.name} watches over the others, and has not seen that they are {there}")
             if not party.watches_all and min(party.line) not in there:
                 raise Violation(f"{worker.name} waits, and {min(party.line)} has come and gone: {there}")
-            created = self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created
+            created = self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].creates
             missing = [number for number in seats.counted() if number < created and number not in there]
             if missing and party.watches_all:
                 raise Violation(f"{worker.name} waits, and {missing} have come and gone: {there}")

@@ -207,7 +207,7 @@ class CondChecks(Checks):
                     continue
                 if node not in self.ensemble.leader.nodes:
                     raise Violation(f"{process.name}: {ticket} was notified, and sleeps")
-                if wire not in wire.server.watches.get(node, ()):
+                if not wire.watches(node):
                     raise Violation(f"{process.name}: {ticket} waits without a watch")
 
 

@@ -28,7 +28,7 @@ from tests.simulation.subjects.tasks import (
     deviation,
     result,
 )
-from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.ensemble import Transport, writes
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.world import Violation
@@ -37,6 +37,7 @@ from zkconcurrent._arguments.paths import ancestors
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.rules import MUTEX, blockers
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.queue.order import unframe
@@ -80,18 +81,17 @@ class DataChecks(TaskChecks):
     def step(self) -> None:
         """Each change adds bits that were given and takes none away; no item is put twice."""
         super().step()
-        log = self.ensemble.log
-        for change in log[self._read :]:
-            if change[0] in ("create", "set") and change[1] == CHROOT + NUMBER:
-                after = int.from_bytes(change[2], "big")
+        for _, step in self.ensemble.steps(self._read):
+            if writes(step, CHROOT + NUMBER):
+                after = int.from_bytes(step.data, "big")
                 if self._number & ~after or after >> self.bits:
                     raise Violation(f"{self._number:#x} became {after:#x}: a change was lost, or applied twice")
                 self._number = after
-            elif change[0] == "create" and change[1].startswith(ITEMS):
-                self._came(change[1].removeprefix(ITEMS), change[2])
-            elif change[0] == "delete" and change[1].startswith(ITEMS):
-                self._there.pop(change[1].removeprefix(ITEMS), None)
-        self._read = len(log)
+            elif isinstance(step, changes.Made) and step.path.startswith(ITEMS):
+                self._came(step.path.removeprefix(ITEMS), step.data)
+            elif isinstance(step, changes.Removed) and step.path.startswith(ITEMS):
+                self._there.pop(step.path.removeprefix(ITEMS), None)
+        self._read = len(self.ensemble.log)
 
     def _came(self, name: str, data: bytes) -> None:
         (content,), _ = unframe(name, data)
@@ -102,10 +102,7 @@ class DataChecks(TaskChecks):
 
     def wrote(self, since: int, path: str, data: bytes) -> int:
         """Return how often a node was written with such data since the log had so much."""
-        return sum(
-            change[0] in ("create", "set") and change[1] == path and change[2] == data
-            for change in self.ensemble.log[since:]
-        )
+        return sum(writes(step, path) and step.data == data for _, step in self.ensemble.steps(since))
 
     def quiet(self) -> None:
         """No task waits for its turn at the number while nothing is under way there."""
@@ -150,7 +147,7 @@ class DataChecks(TaskChecks):
     def end(self) -> None:
         """Each change that has returned was applied; nothing is lost, and nothing is left to be settled."""
         tickets = (process.session.registry.tickets for process in self.processes if process.alive)
-        if any(self.ensemble.leader.ephemerals.values()) or any(tickets):
+        if self.ensemble.leader.all_ephemerals() or any(tickets):
             gc.collect()  # the objects that the errors of ended tasks refer to
         super().end()
         self.step()
@@ -283,7 +280,9 @@ class DataPlayer(Player):
         if not await self._call(act, lambda: barrier.enter(act.timeout)):
             return
         try:
-            opened = any(change[0] == "create" and change[1] == READY for change in checks.ensemble.log[begun[1] :])
+            opened = any(
+                isinstance(step, changes.Made) and step.path == READY for _, step in checks.ensemble.steps(begun[1])
+            )
             if not begun[0] and not opened:
                 raise Violation(f"{self.name} is inside, and it was never open")
             await self._stay_there(act)
@@ -432,12 +431,12 @@ class DataTaskRun(TaskRun):
         """Have another leader be seen, for a while, if somebody waits for one."""
         nodes = self.ensemble.leader.nodes
         if STRANGER in nodes:
-            self.ensemble._commit(("delete", STRANGER))
+            self.ensemble.ask(0, changes.Delete(STRANGER))
         elif any(player.observes for player in self.checks.players):
             for above in (*ancestors(CHROOT + ELECTION), CHROOT + ELECTION):  # an observer alone makes no node
                 if above not in nodes:
-                    self.ensemble._commit(("create", above, b"", self.world.now, 0, True, None))
-            self.ensemble._commit(("create", STRANGER, b"", self.world.now, 0, False, None))
+                    self.ensemble.ask(0, changes.Create(above, container=True))
+            self.ensemble.ask(0, changes.Create(STRANGER))
 
     def _kill(self, it: Deviation) -> bool | None:
         self.checks.excused = True

@@ -17,13 +17,14 @@ from unittest.mock import patch
 from kazoo.protocol.serialization import Create2, Delete, Transaction
 
 from tests.simulation.world.calls import Call, CallChecks, CallWorker, LossyRun, lagging
-from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.workload import SLACK, Visit
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, WaitCancelledError
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State, Ticket
@@ -162,7 +163,8 @@ class DetachedChecks(CallChecks):
         """Look at the changes that no client has made, one by one."""
         while len(self.moments) <= len(self.ensemble.log):
             change = self.ensemble.log[len(self.moments) - 1]
-            self.applied(1, "operator" if change[0] == "delete" and change[1] in self.removed else None)
+            operated = any(isinstance(step, changes.Removed) and step.path in self.removed for step in change)
+            self.applied(1, "operator" if operated else None)
 
     def applied(self, n: int, by: DetachedCall | str | None) -> None:
         """Look at n changes, which were applied in one step: by a call, an operator, or the library or service."""
@@ -170,17 +172,16 @@ class DetachedChecks(CallChecks):
             return
         before, line = self.moments[-1], dict(self.moments[-1].line)
         begun = len(self.moments) - 1
-        for applied, change in enumerate(self.ensemble.log[begun : begun + n], begun + 1):
-            name = str(change[1]).removeprefix(f"{self.path}/")
-            if change[0] == "create" and change[1].startswith(f"{self.path}/"):
-                node = Contender.of(self.path, name, Node(change[2], self.ensemble.zxid(applied), 0.0, change[4]))
-                line[name] = Entry(change[4], node.owner, node.token)
+        for applied, step in self.ensemble.steps(begun):
+            if applied > begun + n:
+                break
+            if isinstance(step, changes.Made) and step.path.startswith(f"{self.path}/"):
+                name = step.path.removeprefix(f"{self.path}/")
+                node = Contender.of(self.path, name, Node(step.data, self.ensemble.zxid(applied), 0.0, step.owner))
+                line[name] = Entry(step.owner, node.owner, node.token)
                 self.made[name] = None if isinstance(by, str) else by
-            elif change[0] == "delete":
-                line.pop(name, None)
-            elif change[0] == "close":
-                for path in change[2]:
-                    line.pop(path.removeprefix(f"{self.path}/"), None)
+            for path in removed_by(step):
+                line.pop(path.removeprefix(f"{self.path}/"), None)
         after = Moment(line, min(line, key=MUTEX.key, default=None))
         self.moments += [after] * n
         self._compare(before, after, by)

@@ -14,11 +14,12 @@ from kazoo.protocol.serialization import Transaction
 
 from tests.simulation.checks.invariants import Checks
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
-from tests.simulation.world.ensemble import Transport, only_checks
+from tests.simulation.world.ensemble import Transport, only_checks, removed_by, writes
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._errors import OutcomeUnknownError
+from zkconcurrent._memory import changes
 from zkconcurrent._recipes.map.mirror import NEVER
 from zkconcurrent._threads.base.map_base import MirrorState
 from zkconcurrent._threads.dict import Dict
@@ -84,10 +85,10 @@ class DictChecks(CallChecks):
     def history(self, key: str) -> Iterator[State]:
         """Yield the states of a key."""
         path, value, since = ENTRIES + key, None, 0
-        for n, change in enumerate(self.ensemble.log, 1):
-            if change[0] in ("create", "set") and change[1] == path:
-                after = change[2]
-            elif (change[0] == "delete" and change[1] == path) or (change[0] == "close" and path in change[2]):
+        for n, step in self.ensemble.steps():
+            if writes(step, path):
+                after = step.data
+            elif path in removed_by(step):
                 after = None
             else:
                 continue
@@ -111,14 +112,14 @@ class DictChecks(CallChecks):
         """Whether the value of a key was so at any time since a call began."""
         return any(is_so(state.value) for state in self.history(key) if state.until > call.begun)
 
-    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
-        """Take note of a change of an entry."""
-        if change[0] in ("create", "set", "delete") and change[1].startswith(ENTRIES):
-            if self.ephemeral and change[0] == "set":
+    def wrote(self, call: Call, step: changes.Step) -> None:
+        """Take note of a step that changes an entry."""
+        if isinstance(step, changes.Made | changes.Written | changes.Removed) and step.path.startswith(ENTRIES):
+            if self.ephemeral and isinstance(step, changes.Written):
                 raise Violation(f"{call.what} has written an entry that may go with another session")
-            if change[0] == "create" and bool(change[4]) != self.ephemeral:
-                raise Violation(f"{call.what} has made an entry of {change[4]}")
-            call.wrote.append((len(self.ensemble.log), change))
+            if isinstance(step, changes.Made) and bool(step.owner) != self.ephemeral:
+                raise Violation(f"{call.what} has made an entry of {step.owner}")
+            call.wrote.append((len(self.ensemble.log), step))
 
     def applied(self, call: Call) -> int:
         """Return how often a call was applied."""
@@ -127,9 +128,7 @@ class DictChecks(CallChecks):
     def before(self, call: Call, key: str) -> bytes | None:
         """Return the value of a key before the first change that a call has made."""
         at = min(at for at, _ in call.wrote)
-        while "/writers/" not in str(self.ensemble.log[at - 1][1]):
-            at -= 1  # each request begins with the writer
-        return next(state.value for state in self.history(key) if state.since <= at < state.until)
+        return next(state.value for state in self.history(key) if state.since < at <= state.until)
 
     def truth(self) -> dict[str, bytes]:
         """Return what the leader has."""
@@ -159,21 +158,14 @@ class DictChecks(CallChecks):
 
     def end(self) -> None:
         """Nothing is left but the entries."""
-        ephemerals = self.ensemble.leader.ephemerals
-        entries = {
-            session: [path for path in paths if path.startswith(ENTRIES)] for session, paths in ephemerals.items()
-        }
-        for session, paths in entries.items():
-            for path in paths:
-                del ephemerals[session][path]
-        try:
-            super().end()
-            for process in self.processes:
-                if process.alive and process.session.registry.trees:
-                    raise Violation(f"left in {process.name}: {process.session.registry.trees}")
-        finally:
-            for session, paths in entries.items():
-                ephemerals[session].update(dict.fromkeys(paths))
+        super().end()
+        for process in self.processes:
+            if process.alive and process.session.registry.trees:
+                raise Violation(f"left in {process.name}: {process.session.registry.trees}")
+
+    def stays(self, path: str) -> bool:
+        """Whether it is an entry."""
+        return path.startswith(ENTRIES)
 
 
 class DictWorker(CallWorker):
@@ -257,7 +249,7 @@ class DictWorker(CallWorker):
                 if checks.applied(call) == 1:
                     self._must(call, checks.before(call, key) is None, "it was there")
             else:
-                ended = checks.ephemeral and call.wrote and self._is_over(call.wrote[0][1][4])  # with its session
+                ended = checks.ephemeral and call.wrote and self._is_over(call.wrote[0][1].owner)  # with its session
                 self._must(call, not call.wrote or ended, "it was made")
                 self._must(call, checks.ever(call, key, lambda v: v == there), f"it was not {there!r}")
         elif step.what == "pop":

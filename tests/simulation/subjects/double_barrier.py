@@ -6,12 +6,15 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
+from tests.simulation.world.ensemble import removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.workload import SLACK
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import LockLostError
+from zkconcurrent._memory import changes
+from zkconcurrent._memory.watches import ANY_WATCH
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.double_barrier import READY, ROLE
 from zkconcurrent._threads.double_barrier import DoubleBarrier
@@ -63,41 +66,43 @@ class DoubleBarrierChecks(CallChecks):
         self.moments: list[Moment] = [Moment({}, None)]
         self.rescues: set[int] = set()
         self.gone: set[str] = set()
-        self._arrived = self._withdrawn = 0
+        self._arrived = self._withdrawn = self._steps = 0
 
-    def state(self, before: Any, change: tuple[Any, ...]) -> Any:
+    def state(self, before: Any, step: changes.Step) -> Any:
         """Return that there was a change of the path."""
-        paths = change[2] if change[0] == "close" else [change[1]]
-        return True if any(str(path).startswith(f"{self.path}/") for path in paths) else before
+        paths = [step.path] if isinstance(step, changes.Made) else removed_by(step)
+        return True if any(path.startswith(f"{self.path}/") for path in paths) else before
 
     def step(self) -> None:
         """Follow the log."""
         super().step()
         log = self.ensemble.log
         while len(self.moments) <= len(log):
-            n = len(self.moments)
-            change, (parties, ready) = log[n - 1], self.moments[-1]
-            paths = change[2] if change[0] == "close" else [change[1]] if change[0] in ("create", "delete") else ()
-            for path in paths:
-                above, _, name = path.rpartition("/")
-                if above != self.path:
-                    continue
-                if name == READY:
-                    before = self.moments[-2].ready if ready is None and len(self.moments) > 1 else None
-                    ready = n if change[0] == "create" else None
-                    if before is not None and ready and n not in self.rescues:  # made anew, in one multi
-                        self._kept_open(parties, before)
-                    elif ready and n not in self.rescues:
-                        self._opened(parties)
-                elif change[0] == "create":
-                    parties = {**parties, name: n}
-                else:
-                    parties = {each: made for each, made in parties.items() if each != name}
+            number, (parties, ready) = len(self.moments), self.moments[-1]
+            for step in log[number - 1]:
+                self._steps += 1
+                for path in [step.path] if isinstance(step, changes.Made) else removed_by(step):
+                    above, _, name = path.rpartition("/")
+                    if above != self.path:
+                        continue
+                    if name != READY:
+                        parties = {each: made for each, made in parties.items() if each != name}
+                        if isinstance(step, changes.Made):
+                            parties[name] = self._steps
+                    elif isinstance(step, changes.Made):
+                        ready = self._steps
+                        if number not in self.rescues:
+                            self._opened(parties, self.moments[-1].ready)
+                    else:
+                        ready = None
             self.moments.append(Moment(parties, ready))
 
-    def _opened(self, parties: dict[str, int]) -> None:
-        """It opens when enough have come, of whom some may have died since that was seen."""
-        lately = {name for moment in self.moments[-60:] for name in moment.parties}
+    def _opened(self, parties: dict[str, int], before: int | None) -> None:
+        """It opens when enough have come, of whom some may have died since; or is made anew, in one multi."""
+        if before is not None:
+            self._kept_open(parties, before)
+            return
+        lately = {name for moment in self.moments[-30:] for name in moment.parties}
         if len(parties.keys() - self.gone) < PARTIES and len(lately - self.gone) < PARTIES:
             raise Violation(f"it is opened for {sorted(parties)}; interrupted before: {sorted(self.gone & lately)}")
 
@@ -151,12 +156,7 @@ class DoubleBarrierChecks(CallChecks):
             if call.what in waiting:
                 waiting[call.what] += 1
                 tickets = [each for each in process.session.registry.tickets.values() if each.awaits]
-                if not any(
-                    wire in watches.get(CHROOT + path, ())
-                    for each in tickets
-                    for path in each.awaits
-                    for watches in (wire.server.watches, wire.server.child_watches)
-                ):
+                if not any(wire.watches(CHROOT + path, ANY_WATCH) for each in tickets for path in each.awaits):
                     raise Violation(f"{worker.name} waits to {call.what} without a watch")
             if call.what == "leave" and not set(parties) & (self.may_have_seen(call) | self._own(worker)):
                 raise Violation(f"{worker.name} waits to leave, and all have left")
@@ -166,7 +166,10 @@ class DoubleBarrierChecks(CallChecks):
     def end(self) -> None:
         """Nothing is left; `ready` may be, if a party has died, or ended before its time."""
         super().end()
-        died = any(change[0] == "close" and any(ROLE in path for path in change[2]) for change in self.ensemble.log)
+        died = any(
+            isinstance(step, changes.Closed) and any(ROLE in path for path in step.paths)
+            for _, step in self.ensemble.steps()
+        )
         if f"{self.path}/{READY}" in self.ensemble.leader.nodes and not (died or self.removed or self.ended_early):
             raise Violation("all have left, and the barrier is open")
 
@@ -212,15 +215,15 @@ class DoubleBarrierWorker(CallWorker):
             try:
                 got = barrier.enter(seconds)
             except KeyboardInterrupt:
-                self._check_gone({change[1].rpartition("/")[2] for _, change in call.wrote if ROLE in change[1]})
+                self._check_gone({step.path.rpartition("/")[2] for _, step in call.wrote if ROLE in step.path})
                 raise
             finally:
                 self.inside = state.inside.get(self.actor.ident)
         self.checks.step()
         mine = [
-            change[1].rpartition("/")[2]
-            for _, change in call.wrote
-            if change[0] == "create" and ROLE in change[1] and not change[1].endswith(READY)
+            step.path.rpartition("/")[2]
+            for _, step in call.wrote
+            if isinstance(step, changes.Made) and ROLE in step.path and not step.path.endswith(READY)
         ]
         if got:
             assert self.inside is not None
@@ -252,9 +255,9 @@ class DoubleBarrierWorker(CallWorker):
 
     def _died(self, name: str) -> bool:
         """Whether a node went with its session, or by an operator."""
-        log = self.checks.ensemble.log
-        return f"{self.checks.path}/{name}" in self.checks.removed or any(
-            change[0] == "close" and f"{self.checks.path}/{name}" in change[2] for change in log
+        path = f"{self.checks.path}/{name}"
+        return path in self.checks.removed or any(
+            isinstance(step, changes.Closed) and path in step.paths for _, step in self.checks.ensemble.steps()
         )
 
     def _leave(self, barrier: DoubleBarrier, seconds: float | None) -> None:
@@ -310,7 +313,7 @@ class DoubleBarrierRun(CallRun):
         waiting = any(each.call is not None and each.call.what == "enter" for each in self.workers)
         if waiting and CHROOT + PATH in self.ensemble.leader.nodes and self.checks.moments[-1].ready is None:
             self.checks.rescues.add(len(self.ensemble.log) + 1)
-            self.ensemble._commit(("create", f"{CHROOT}{PATH}/{READY}", b"", self.world.now, 0, False, None))
+            self.ensemble.ask(0, changes.Create(f"{CHROOT}{PATH}/{READY}"))
 
 
 def random_steps(seed: int) -> Schedule:

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
-from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.workload import Section
@@ -14,6 +14,8 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._arguments.paths import ancestors
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError
+from zkconcurrent._memory import changes
+from zkconcurrent._memory.watches import CHILDREN_WATCH
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State
 from zkconcurrent._threads.base.candidacy import LeaderLock
@@ -63,22 +65,19 @@ class ElectionChecks(CallChecks):
 
     workers: list[ElectionWorker]  # type: ignore[assignment]
 
-    def state(self, before: Line | None, change: tuple[Any, ...]) -> Line | None:
-        """Return the nodes after a change."""
+    def state(self, before: Line | None, step: changes.Step) -> Line | None:
+        """Return the nodes after a step of a change."""
         line = dict(before or ())
-        if change[0] in ("create", "set") and change[1].startswith(f"{self.path}/"):
-            line[change[1]] = change[2]
-        elif change[0] == "delete":
-            line.pop(change[1], None)
-        elif change[0] == "close":
-            for path in change[2]:
-                line.pop(path, None)
+        if isinstance(step, changes.Made | changes.Written) and step.path.startswith(f"{self.path}/"):
+            line[step.path] = step.data
+        for path in removed_by(step):
+            line.pop(path, None)
         return tuple(line.items())
 
-    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+    def wrote(self, call: Call, step: changes.Step) -> None:
         """No call publishes twice."""
-        if change[0] == "set":
-            call.wrote.append((len(self.ensemble.log), change))
+        if isinstance(step, changes.Written):
+            call.wrote.append((len(self.ensemble.log), step))
             if len(call.wrote) > 1:
                 raise Violation("one publish() has written twice")
 
@@ -120,12 +119,12 @@ class ElectionChecks(CallChecks):
     def _watched(self, worker: ElectionWorker, wire: Transport) -> None:
         leader = leader_of(self.states(len(self.ensemble.log))[-1])
         if self.path not in wire.server.nodes:
-            watched = wire.server.watches.get(self.path, ())
+            watched = wire.watches(self.path)
         elif leader is None:
-            watched = wire.server.child_watches.get(self.path, ())
+            watched = wire.watches(self.path, CHILDREN_WATCH)
         else:
-            watched = wire.server.watches.get(leader[0], ())
-        if wire not in watched:
+            watched = wire.watches(leader[0])
+        if not watched:
             raise Violation(f"{worker.name} observes without a watch")
 
 
@@ -304,14 +303,14 @@ class ElectionRun(CallRun):
             return
         for above in (*ancestors(CHROOT + PATH), CHROOT + PATH):  # an observer alone makes no node
             if above not in nodes:
-                self.ensemble._commit(("create", above, b"", self.world.now, 0, True, None))
+                self.ensemble.ask(0, changes.Create(above, container=True))
         leader = leader_of(self.checks.states(len(self.ensemble.log))[-1])
         if STRANGER in nodes:
-            self.ensemble._commit(("delete", STRANGER))
+            self.ensemble.ask(0, changes.Delete(STRANGER))
         elif leader is None:
-            self.ensemble._commit(("create", STRANGER, b"", self.world.now, 0, False, None))
+            self.ensemble.ask(0, changes.Create(STRANGER))
         else:
-            self.ensemble._commit(("set", leader[0], leader[1] + b"!"))
+            self.ensemble.ask(0, changes.SetData(leader[0], leader[1] + b"!"))
 
 
 def random_acts(seed: int) -> Schedule:

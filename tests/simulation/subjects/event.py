@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
+from tests.simulation.world.ensemble import removed_by, writes
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.event import Flag
 from zkconcurrent._threads.event import Event
@@ -30,21 +32,21 @@ class Step(NamedTuple):
 class EventChecks(CallChecks):
     """The invariants of an event."""
 
-    def state(self, before: Flag | None, change: tuple[Any, ...]) -> Flag | None:
-        """Return the flag after a change."""
-        if change[0] in ("create", "set", "delete") and change[1] == self.path:
-            return Flag() if change[0] == "delete" else Flag.of(PATH, Node(change[2], 0, 0.0, 0))
-        return before
+    def state(self, before: Flag | None, step: changes.Step) -> Flag | None:
+        """Return the flag after a step of a change."""
+        if self.path in removed_by(step):
+            return Flag()
+        return Flag.of(PATH, Node(step.data, 0, 0.0, 0)) if writes(step, self.path) else before
 
-    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+    def wrote(self, call: Call, step: changes.Step) -> None:
         """Each write turns the flag, and no call does so twice, unless the node was made anew in between."""
-        super().wrote(call, change)
-        if change[0] == "set":
+        super().wrote(call, step)
+        if isinstance(step, changes.Written):
             before, after = (flag or Flag() for flag in self.states(len(self.ensemble.log) - 1))
             if after != before.turned(not before.is_set):
                 raise Violation(f"{call.what} made {after} of {before}")
         removed, _ = self.ensemble.gone.get(self.path, (0, 0))
-        if sum(each[0] == "set" and at > removed for at, each in call.wrote) > 1:
+        if sum(isinstance(each, changes.Written) and at > removed for at, each in call.wrote) > 1:
             raise Violation(f"one {call.what} has turned the flag twice")
 
     def ever(self, since: int, wanted: bool) -> bool:
@@ -105,7 +107,7 @@ class EventRun(CallRun):
         if path in nodes:
             flag = Flag.of(PATH, Node(nodes[path].data, 0, 0.0, 0))
             if not flag.is_set:
-                self.ensemble._commit(("set", path, flag.turned(True).data))
+                self.ensemble.ask(0, changes.SetData(path, flag.turned(True).data))
 
     def _remove(self, _: object) -> bool | None:
         """Have an operator delete the node."""

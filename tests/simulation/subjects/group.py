@@ -7,11 +7,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.world.calls import CallChecks, CallRun, CallWorker, lagging
-from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError
+from zkconcurrent._memory import changes
 from zkconcurrent._threads.group import Group, Membership
 
 PATH = "/app/g"
@@ -58,7 +59,7 @@ class GroupChecks(CallChecks):
         self.mine: dict[Membership, Any] = {}
         self.operated: set[int] = set()
 
-    def state(self, before: Any, change: tuple[Any, ...]) -> Any:  # noqa: ARG002
+    def state(self, before: Any, step: changes.Step) -> Any:  # noqa: ARG002
         """Return nothing: a thread of the library makes the changes."""
         return before
 
@@ -68,14 +69,13 @@ class GroupChecks(CallChecks):
         log = self.ensemble.log
         while len(self.moments) <= len(log):
             n = len(self.moments)
-            change, members = log[n - 1], self.moments[-1]
-            paths = change[2] if change[0] == "close" else [change[1]] if change[0] in ("create", "delete") else ()
-            for path in paths:
-                above, _, name = path.rpartition("/")
-                if above == self.path:
-                    members = {each: node for each, node in members.items() if each != name}
-                    if change[0] == "create":
-                        members[name] = Node(change[4], n)
+            members = dict(self.moments[-1])
+            for step in log[n - 1]:
+                if isinstance(step, changes.Made) and step.path.rpartition("/")[0] == self.path:
+                    members[step.path.rpartition("/")[2]] = Node(step.owner, n)
+                for path in removed_by(step):
+                    if path.rpartition("/")[0] == self.path:
+                        del members[path.rpartition("/")[2]]
             self.moments.append(members)
 
     def remove(self, node: str) -> None:
@@ -105,7 +105,7 @@ class GroupChecks(CallChecks):
                 raise Violation(f"{process.name} is a member {member.id}, and the node is {node}")
             if not member.active:
                 raise Violation(f"{process.name} has its node {member.id}, and does not know")
-            if not any(wire in each.get(f"{self.path}/{member.id}", ()) for each in (wire.server.watches,)):
+            if not wire.watches(f"{self.path}/{member.id}"):
                 raise Violation(f"{process.name} is a member {member.id} without a watch")
 
 
@@ -228,12 +228,12 @@ class GroupRun(CallRun):
         """No client deletes a node that is another's, but for the one that took the id just as it left."""
         super()._on_answer(wire, answer)
         self.checks.step()
-        for n, change in enumerate(self.ensemble.log[self._logged :], self._logged):
-            name = str(change[1]).removeprefix(f"{self.checks.path}/")
-            node = self.checks.moments[n].get(name)
-            if change[0] != "delete" or node is None or node.owner == wire.session.number:
+        for n, step in self.ensemble.steps(self._logged):
+            name = step.path.removeprefix(f"{self.checks.path}/") if isinstance(step, changes.Removed) else ""
+            node = self.checks.moments[n - 1].get(name)
+            if node is None or node.owner == wire.session.number:
                 continue
-            if not self._just_removed(wire.session.number, name, n, answer):
+            if not self._just_removed(wire.session.number, name, n - 1, answer):
                 raise Violation(f"session {wire.session.number & 0xFFFF} deletes {name}, which is another's")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
+from zkconcurrent._memory import changes
 from zkconcurrent._recipes.latch import ROLE
 from zkconcurrent._threads.latch import CountDownLatch
 
@@ -32,19 +33,19 @@ class Step(NamedTuple):
 class LatchChecks(CallChecks):
     """The invariants of a latch."""
 
-    def state(self, before: int | None, change: tuple[Any, ...]) -> int | None:
-        """Return what was counted, after a change."""
-        if change[0] == "create" and change[1].startswith(f"{self.path}/"):
-            return (before or 0) + int(change[1].rpartition(ROLE)[2])
+    def state(self, before: int | None, step: changes.Step) -> int | None:
+        """Return what was counted, after a step of a change."""
+        if isinstance(step, changes.Made) and step.path.startswith(f"{self.path}/"):
+            return (before or 0) + int(step.path.rpartition(ROLE)[2])
         return before
 
     def left(self, call: Call) -> list[int]:
         """Return all that was left to count, since the call began."""
         return [max(0, COUNT - (counted or 0)) for counted in self.states(call.begun)]
 
-    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+    def wrote(self, call: Call, step: changes.Step) -> None:
         """No call counts twice."""
-        super().wrote(call, change)
+        super().wrote(call, step)
         if len(call.wrote) > 1:
             raise Violation("one count_down has counted twice")
         if call.wrote and not self.left(call)[0]:
@@ -78,7 +79,7 @@ class LatchWorker(CallWorker):
                     raise Violation(f"{self.name} is told a count of {count}: {self.checks.left(call)}")
             else:
                 latch.count_down(step.n)
-                counted = [int(change[1].rpartition(ROLE)[2]) for _, change in call.wrote]
+                counted = [int(made.path.rpartition(ROLE)[2]) for _, made in call.wrote]
                 if counted != [step.n] and (counted or 0 not in self.checks.left(call)):
                     raise Violation(f"{self.name} counted {counted}, not {step.n}")
 
@@ -94,7 +95,7 @@ class LatchRun(CallRun):
         """Count all down, as a process that is not of the run."""
         mine = f"{CHROOT}{PATH}/_c_{'0' * 36}-{ROLE}{COUNT}"
         if CHROOT + PATH in self.ensemble.leader.nodes and mine not in self.ensemble.leader.nodes:
-            self.ensemble._commit(("create", mine, b"", self.world.now, 0, False, None))
+            self.ensemble.ask(0, changes.Create(mine))
 
 
 def random_steps(seed: int) -> Schedule:

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 from tests.simulation.checks.invariants import Checks
 from tests.simulation.world.calls import Call, CallChecks, CallWorker, LossyRun
-from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
+from zkconcurrent._memory import changes
+from zkconcurrent._memory.watches import CHILDREN_WATCH
 from zkconcurrent._protocol.rules import MUTEX, blockers
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.queue.order import delayed_prefix, due, frame, milliseconds, number, unframe
@@ -114,21 +116,17 @@ class QueueChecks(CallChecks):
         calls = [each.call for each in self.workers if each.call is not None and each.call.what in TAKES]
         if not self.overlapping.issuperset(calls) and (len(calls) > 1 or self.settling()):
             self.overlapping.update(calls)
-        log = self.ensemble.log
-        while self._read < len(log):
-            change = log[self._read]
-            self._read += 1
-            if change[0] == "create" and change[1].startswith(ITEMS):
-                self._came(change[1].removeprefix(ITEMS), change[2])
-            elif change[0] == "delete" and change[1].startswith(ITEMS):
-                self._went(change[1].removeprefix(ITEMS))
-            elif change[0] == "create" and change[1].startswith(CLAIMS):
-                self._claim(change[1].removeprefix(CLAIMS), change[4])
-            elif change[0] == "delete" and change[1].startswith(CLAIMS):
-                self.claimed.pop(change[1].removeprefix(CLAIMS), None)
-            elif change[0] == "close":
-                for path in change[2]:
-                    self.claimed.pop(path.removeprefix(CLAIMS), None)
+        for length, step in self.ensemble.steps(self._read):
+            self._read = length
+            if isinstance(step, changes.Made):
+                if step.path.startswith(ITEMS):
+                    self._came(step.path.removeprefix(ITEMS), step.data)
+                elif step.path.startswith(CLAIMS):
+                    self._claim(step.path.removeprefix(CLAIMS), step.owner)
+            elif isinstance(step, changes.Removed) and step.path.startswith(ITEMS):
+                self._went(step.path.removeprefix(ITEMS))
+            for path in removed_by(step):
+                self.claimed.pop(path.removeprefix(CLAIMS), None)
         self._look_at_claims()
 
     def _look_at_claims(self) -> None:
@@ -227,11 +225,11 @@ class QueueChecks(CallChecks):
         """The items that are not claimed."""
         return [name for name in self.names if name not in self.claimed]
 
-    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
-        """Take note of a change that a call has made."""
-        call.wrote.append((len(self.ensemble.log), change))
+    def wrote(self, call: Call, step: changes.Step) -> None:
+        """Take note of a step of a change that a call has made."""
+        call.wrote.append((len(self.ensemble.log), step))
 
-    def state(self, before: Any, change: tuple[Any, ...]) -> Any:
+    def state(self, before: Any, step: changes.Step) -> Any:
         """Nothing is asked of it."""
         raise NotImplementedError
 
@@ -246,10 +244,9 @@ class QueueChecks(CallChecks):
             raise Violation(f"{ticket} waits for an item, and there is {late}")
         if not consumes and len(self.names) < self.maxsize:
             raise Violation(f"{ticket} waits for a place, and there are {len(self.names)} items of {self.maxsize}")
-        watched = wire.server.child_watches
-        if wire not in watched.get(ITEMS[:-1], ()):
+        if not wire.watches(ITEMS[:-1], CHILDREN_WATCH):
             raise Violation(f"{ticket} waits without a watch on the items")
-        if consumes and self.claimed and wire not in watched.get(CLAIMS[:-1], ()):
+        if consumes and self.claimed and not wire.watches(CLAIMS[:-1], CHILDREN_WATCH):
             raise Violation(f"{ticket} waits without a watch on the claims")
 
     def quiet(self) -> None:
@@ -452,16 +449,13 @@ class QueueRun(LossyRun):
             and (not checks.maxsize or (len(checks.names) < checks.maxsize and not producing))
         ):
             self._rescued += 1
-            above = self.ensemble.leader.nodes[ITEMS[:-1]]
             prefix = delayed_prefix(self.world.now - 60.0, 0.0) if checks.timed else "queue-"
-            path = f"{ITEMS}{prefix}{above.created:010d}"
-            self.ensemble._commit(
-                ("create", path, frame([b"rescue %d" % self._rescued]), self.world.now, 0, False, None)
-            )
+            data = frame([b"rescue %d" % self._rescued])
+            self.ensemble.ask(0, changes.Create(ITEMS + prefix, data, flags=changes.SEQUENTIAL))
         elif ("put" in waiting or checks.settling()) and 0 < checks.maxsize <= len(checks.names) and checks.free:
             name = checks.free[0]
             checks.taken[checks.names[name]] = "the rescue"
-            self.ensemble._commit(("delete", ITEMS + name))
+            self.ensemble.ask(0, changes.Delete(ITEMS + name))
 
     def _kill(self, it: Deviation) -> bool | None:
         """Kill a process; the results that its calls were about to return are lost."""
@@ -491,7 +485,7 @@ class QueueRun(LossyRun):
         gone = {
             content
             for content, names in self.checks.created.items()
-            if any(change[0] == "delete" and change[1] == ITEMS + name for _, change in call.wrote for name in names)
+            if any(ITEMS + name in removed_by(step) for _, step in call.wrote for name in names)
         }
         self.checks.excused |= gone | set(self.checks.names.values())  # its request may be under way
 
@@ -523,7 +517,7 @@ class QueueRun(LossyRun):
             self.checks.destroys = True
             for path in [ITEMS + name for name in self.checks.names] + [ITEMS[:-1]]:
                 if path in self.ensemble.leader.nodes:
-                    self.ensemble._commit(("delete", path))
+                    self.ensemble.ask(0, changes.Delete(path))
 
         self.world.at(self.world.now + 4.0, purge)
 

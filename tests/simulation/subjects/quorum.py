@@ -24,6 +24,7 @@ from tests.simulation.world.workload import SLACK, Worker
 from tests.simulation.world.world import CALM, Violation, World
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import LockLostError, WaitCancelledError
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.lease import GAP, NEVER
 from zkconcurrent._protocol.operations import Children, NoNode
 from zkconcurrent._protocol.ticket import State, Ticket
@@ -442,7 +443,7 @@ class QuorumRun(Run):
         self.ensembles = [Ensemble(self.world) for _ in range(self.services)]
         for ensemble in self.ensembles:
             ensemble.trip = schedule.round_trip / 2
-            ensemble._commit(("create", CHROOT, b"", 0.0, 0, False, None))
+            ensemble.ask(0, changes.Create(CHROOT))
         self.ensemble = self.ensembles[0]
         numbers = iter(range(1, 100))
         self.parties = [

@@ -17,9 +17,11 @@ from tests.simulation.subjects.semaphore import (
     User,
     random_uses,
 )
+from tests.simulation.world.ensemble import removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule
 from tests.simulation.world.world import Violation
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.semaphore import Layout, count, read
@@ -106,39 +108,21 @@ class ResizeChecks(PermitChecks):
     def end(self) -> None:
         """Each grant was of permits that were free, by a look at the leases and a later one at their number."""
         super().end()
-        log = self.ensemble.log
         nodes: dict[str, bytes] = {}
         free: list[tuple[int, int]] = []  # by the changes before: how many leases, and how many permits
         queued: dict[str, int] = {}
-        n = 0
-        while n < len(log):
-            kind, what = log[n][0], log[n][1]
-            leases = sum(path.startswith(f"{CHROOT}{LEASES}/") for path in nodes)
-            free.append((leases, self._size_of(nodes)))
-            if kind == "create":
-                nodes[what] = log[n][2]
-                queued[what] = n
-            elif kind == "set":
-                nodes[what] = log[n][2]
-            elif kind == "close":
-                for path in log[n][2]:
+        for number, change in enumerate(self.ensemble.log):
+            free.append((sum(path.startswith(f"{CHROOT}{LEASES}/") for path in nodes), self._size_of(nodes)))
+            made = [step.path for step in change if isinstance(step, changes.Made)]
+            queued.update(dict.fromkeys(made, number))
+            taken = sum(path.startswith(f"{CHROOT}{LEASES}/") for path in made)
+            for step in change:
+                if isinstance(step, changes.Made | changes.Written):
+                    nodes[step.path] = step.data or b""
+                for path in removed_by(step):
                     nodes.pop(path, None)
-            elif kind == "delete":
-                nodes.pop(what, None)
-                taken = 0
-                while log[n + taken + 1 : n + taken + 2] and self._takes(what, log[n + taken + 1]):
-                    taken += 1
-                if taken:
-                    self._check_taken(taken, free[queued[what] :], what)
-            n += 1
-
-    @staticmethod
-    def _takes(deleted: str, change: tuple[Any, ...]) -> bool:
-        return (
-            deleted.startswith(f"{CHROOT}{LOCKS}/")
-            and change[0] == "create"
-            and change[1].startswith(f"{CHROOT}{LEASES}/")
-        )
+                    if taken and path.startswith(f"{CHROOT}{LOCKS}/"):
+                        self._check_taken(taken, free[queued[path] :], path)
 
     @staticmethod
     def _check_taken(taken: int, free: list[tuple[int, int]], by: str) -> None:
@@ -181,7 +165,7 @@ class ResizeRun(SemaphoreRun):
         if path in leader.nodes and leader.children(CHROOT + LOCKS):
             change = self.checks.resizing(ENOUGH)
             number = ENOUGH - count(leader.children(path))
-            self.ensemble._commit(("set", path, b"%d resized" % number))
+            self.ensemble.ask(0, changes.SetData(path, b"%d resized" % number))
             self.checks.resized(ENOUGH, change)
 
 

@@ -17,6 +17,7 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
+from zkconcurrent._memory.watches import CHILDREN_WATCH
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX, PERMIT, blockers
 from zkconcurrent._protocol.ticket import State, Ticket
@@ -202,7 +203,7 @@ class PermitChecks(Checks):
         if self._value() - len(leases) >= wants:
             raise Violation(f"{ticket} waits for {wants} permits, and {leases} are out")
         for path in (LEASES, PERMITS):
-            if leader.children(CHROOT + path) and wire not in wire.server.child_watches.get(CHROOT + path, ()):
+            if leader.children(CHROOT + path) and not wire.watches(CHROOT + path, CHILDREN_WATCH):
                 raise Violation(f"{ticket} waits without a watch on {path}")
 
     def end(self) -> None:

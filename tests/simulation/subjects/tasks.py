@@ -23,6 +23,7 @@ from tests.simulation.subjects.condition import CondChecks, CondRun, Waiting
 from tests.simulation.subjects.semaphore import LEASES, VALUE, PermitChecks
 from tests.simulation.subjects.unfair import UnfairChecks
 from tests.simulation.world.client import Process
+from tests.simulation.world.ensemble import writes
 from tests.simulation.world.event_loop import LoopThread
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_schedule
@@ -32,6 +33,7 @@ from zkconcurrent import aio
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.keeper import IDLE_BEAT
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.event import Flag
@@ -414,13 +416,13 @@ class Player(Worker):
     def _check_place(self, lock: Any, key: int, began: int) -> None:
         """See that the wait has queued for the lock once in each session: a strike costs it no place."""
         who, mine = node_data(key).partition(TIME)[0], Counter[int]()
-        for change in self.checks.ensemble.log[began:]:
+        for _, step in self.checks.ensemble.steps(began):
             if (
-                change[0] == "create"
-                and change[1].startswith(f"{CHROOT}{lock.path}/")
-                and change[2].partition(TIME)[0] == who
+                isinstance(step, changes.Made)
+                and step.path.startswith(f"{CHROOT}{lock.path}/")
+                and (step.data or b"").partition(TIME)[0] == who
             ):
-                mine[change[4]] += 1
+                mine[step.owner] += 1
         if any(n > 1 for n in mine.values()):
             raise Violation(f"{self.name} has waited, and queued {max(mine.values())} times for the lock again")
 
@@ -518,11 +520,11 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
     def ever(self, since: int, *, is_set: bool) -> bool:
         """Whether the flag was so since the log had so much."""
         flag = Flag()
-        for n, change in enumerate(self.ensemble.log):
-            if n >= since and flag.is_set == is_set:
+        for n, step in self.ensemble.steps():
+            if n > since and flag.is_set == is_set:
                 return True
-            if change[0] in ("create", "set") and change[1] == CHROOT + EVENT:
-                flag = Flag.of(EVENT, Node(change[2], 0, 0.0, 0))
+            if writes(step, CHROOT + EVENT):
+                flag = Flag.of(EVENT, Node(step.data, 0, 0.0, 0))
         return flag.is_set == is_set
 
     def _runs(self, process: Process) -> bool:
@@ -674,7 +676,7 @@ class TaskRun(CondRun):
         if path in nodes:
             flag = Flag.of(EVENT, Node(nodes[path].data, 0, 0.0, 0))
             if not flag.is_set:
-                self.ensemble._commit(("set", path, flag.turned(True).data))
+                self.ensemble.ask(0, changes.SetData(path, flag.turned(True).data))
 
     # -- deviations ----------------------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.world.calls import CallChecks, CallWorker, LossyRun, lagging
-from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.ensemble import Transport, writes
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.rules import MUTEX, blockers
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._threads.atomic import AtomicLong
@@ -78,29 +79,26 @@ class ValueChecks(CallChecks):
         self._read = 0
         self._now = 0
 
-    def state(self, before: int | None, change: tuple[Any, ...]) -> int | None:
-        """Return the number after a change."""
-        if change[0] in ("create", "set") and change[1] == self.path:
-            return int.from_bytes(change[2], "big")
-        return before
+    def state(self, before: int | None, step: changes.Step) -> int | None:
+        """Return the number after a step of a change."""
+        return int.from_bytes(step.data, "big") if writes(step, self.path) else before
 
-    def wrote(self, call: Any, change: tuple[Any, ...]) -> None:
-        """Take note of a change: it may be that of several calls."""
-        if self.state(None, change) is not None:
-            call.wrote.append((len(self.ensemble.log), change))
+    def wrote(self, call: Any, step: changes.Step) -> None:
+        """Take note of a step of a change: it may be that of several calls."""
+        if self.state(None, step) is not None:
+            call.wrote.append((len(self.ensemble.log), step))
 
     def step(self) -> None:
         """Each change adds bits that were given, and takes none away."""
         super().step()
-        log = self.ensemble.log
-        for change in log[self._read :]:
-            after = self.state(self._now, change) or 0
+        for _, step in self.ensemble.steps(self._read):
+            after = self.state(self._now, step) or 0
             if self._now & ~after:
                 raise Violation(f"{self._now:#x} became {after:#x}: a change was lost, or applied twice")
             if after & ~RESCUED & ~((1 << self.given) - 1):
                 raise Violation(f"{after:#x} has bits that no call was given, of {self.given}")
             self._now = after
-        self._read = len(log)
+        self._read = len(self.ensemble.log)
         if self._now & self.refused:
             raise Violation(f"{self._now & self.refused:#x} was added, and its call has said that it was not")
 
@@ -254,7 +252,7 @@ class ValueRun(LossyRun):
         waits = any(worker.call is not None and worker.call.what == "wait" for worker in self.workers)
         if waits and node is not None and not int.from_bytes(node.data, "big") & RESCUED:
             number = int.from_bytes(node.data, "big") | RESCUED
-            self.ensemble._commit(("set", CHROOT + PATH, number.to_bytes(8, "big")))
+            self.ensemble.ask(0, changes.SetData(CHROOT + PATH, number.to_bytes(8, "big")))
 
 
 def random_steps(seed: int) -> Schedule:

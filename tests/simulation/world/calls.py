@@ -21,6 +21,8 @@ from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.world.workload import SLACK, Worker
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
+from zkconcurrent._memory import changes
+from zkconcurrent._memory.watches import ANY_WATCH
 
 RESCUE = 30.0  # when those who wait for ever are let go, in seconds
 AGAIN = 5.0
@@ -32,7 +34,7 @@ class Call:
     Attributes:
         begun: how much the log had when it began; or before, when a leader was left alone that has answered it.
         began: when that was.
-        wrote: the changes that it made, each as the log has it, and how long the log was then.
+        wrote: the steps that it made, each as the log has it, and how long the log was then.
         served: its requests that a server has answered, and how much of the log that had applied.
     """
 
@@ -40,7 +42,7 @@ class Call:
         self.what = what
         self.begun = begun
         self.began = began
-        self.wrote: list[tuple[int, tuple[Any, ...]]] = []
+        self.wrote: list[tuple[int, Any]] = []
         self.served: list[tuple[Any, int]] = []
 
     @property
@@ -93,8 +95,8 @@ class CallChecks(Checks):
     path = ""
     workers: list[CallWorker]
 
-    def state(self, before: Any, change: tuple[Any, ...]) -> Any:
-        """Return what the primitive is after a change; None stands for what was never used."""
+    def state(self, before: Any, step: changes.Step) -> Any:
+        """Return what the primitive is after a step of a change; None stands for what was never used."""
         raise NotImplementedError
 
     def states(self, begun: int) -> list[Any]:
@@ -103,16 +105,17 @@ class CallChecks(Checks):
         for n, change in enumerate(self.ensemble.log):
             if n == begun:
                 found.append(state)
-            state = self.state(state, change)
+            for step in change:
+                state = self.state(state, step)
             if n >= begun:
                 found.append(state)
         return found or [state]
 
-    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
-        """Take note of a change that a call has made: it makes one at most."""
-        if self.state(None, change) is None:
+    def wrote(self, call: Call, step: changes.Step) -> None:
+        """Take note of a step of a change that a call has made: it makes one at most."""
+        if self.state(None, step) is None:
             return  # the nodes above the path
-        call.wrote.append((len(self.ensemble.log), change))
+        call.wrote.append((len(self.ensemble.log), step))
 
     def entitled(self, worker: CallWorker) -> bool:
         """Whether the thread, which waits, should not."""
@@ -142,8 +145,7 @@ class CallChecks(Checks):
                 continue
             if self.entitled(worker):
                 raise Violation(f"{worker.name} waits, and the awaited event has happened")
-            watched = (wire.server.watches, wire.server.child_watches)
-            if not any(wire in each.get(self.path, ()) for each in watched):
+            if not wire.watches(self.path, ANY_WATCH):
                 raise Violation(f"{worker.name} waits without a watch")
 
 
@@ -197,8 +199,8 @@ class CallRun(Run):
             asked[1].served.append((answer, wire.server.applied))
             if wire.server.alone_until > self.world.now:  # it answers with what was so when it was left alone
                 asked[1].begun = min(asked[1].begun, wire.server.applied)
-            for change in self.ensemble.log[self._logged :]:
-                self.checks.wrote(asked[1], change)
+            for _, step in self.ensemble.steps(self._logged):
+                self.checks.wrote(asked[1], step)
 
 
 class LossyRun(CallRun):

@@ -1,8 +1,9 @@
 """An in-memory ZooKeeper: a leader and a follower that may lag behind it, with sessions, watches and containers.
 
-As in ZooKeeper, a change is decided by the leader, written to a log, and applied by each server in the log's order; a
-server answers reads from the changes that it has applied, and keeps the watches of the sessions connected to it. The
-contract tests put the same questions to a real server.
+As in ZooKeeper, a change is planned by the leader, written to a log, and applied by each server in the log's order. A
+server answers reads from the changes that it has applied, and keeps the watches of the sessions connected to it. Each
+one's tree and watches are those of the memory server. Here are its faults: what is late, lost or forgotten, and who
+leads. The contract tests put the same questions to a real server.
 
 A third server, which has no clients, is the majority with whichever of the two leads. So the follower may be elected
 while the leader is alone and does not know: it goes on answering reads and syncs. The leader hears of a follower's
@@ -14,11 +15,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
+from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create,
@@ -31,23 +32,22 @@ from kazoo.protocol.serialization import (
     Sync,
     Transaction,
 )
-from kazoo.protocol.states import EventType
+from kazoo.protocol.states import EVENT_TYPE_MAP
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
-from zkconcurrent._kazoo.watches import CHILDREN, DATA, TREE, AddWatch, RemoveWatches
+from zkconcurrent._kazoo.watches import TREE, AddWatch, RemoveWatches
+from zkconcurrent._memory import changes
+from zkconcurrent._memory.changes import Change, Checked, Made, Operation, Refused, Removed, Stat, Step, Written
+from zkconcurrent._memory.tree import Applied, Node, Tree
+from zkconcurrent._memory.watches import ANY_WATCH, CHILDREN_WATCH, DATA_WATCH, RECURSIVE, Watches
 from zkconcurrent._protocol.operations import Names
 
-EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
 LOCAL = (GetData, GetChildren2, Exists, AddWatch, RemoveWatches)  # the requests that a server answers by itself
-
-
-def _incremented(version: int) -> int:
-    """Return the next version of a node: a number of 32 bits, like Java's."""
-    return version + 1 if version < LAST else -LAST - 1
 
 
 def only_checks(request: Any) -> bool:
@@ -58,9 +58,9 @@ def only_checks(request: Any) -> bool:
 class Listing(Names):
     """The names of children, with how much of the log the server had applied."""
 
-    def __init__(self, node: Znode, seen: int) -> None:
+    def __init__(self, node: Node, seen: int) -> None:
         super().__init__(node.children)
-        self.data_length = len(node.data)
+        self.data_length = len(node.data or b"")
         self.seen = seen
 
 
@@ -101,6 +101,10 @@ class Transport:
         """Return since when, or from when on, the leader hears of the session all the time."""
         return max(self.since, self.stalled_until, self.server.deaf_until, self.stopped_until())
 
+    def watches(self, path: str, kind: int = DATA_WATCH) -> bool:
+        """Whether the client has left a watch of some kind there."""
+        return any(self in table.watchers.get(path, ()) for table in self.server.watches.tables(kind))
+
 
 class SessionState:
     """A session, as the leader knows it.
@@ -123,35 +127,11 @@ class SessionState:
         self.closed = False
 
 
-class Znode:
-    """A node; its children are kept by name."""
-
-    __slots__ = ("acl", "children", "container", "created", "ctime", "czxid", "data", "mzxid", "owner", "version")
-
-    def __init__(self, data: bytes, czxid: int, ctime: float, owner: int, container: bool, acl: Any) -> None:
-        self.data = data
-        self.czxid = self.mzxid = czxid
-        self.ctime = ctime
-        self.owner = owner
-        self.container = container
-        self.acl = acl
-        self.created = 0
-        self.version = 0
-        self.children: dict[str, None] = {}
-
-    def stat(self) -> ZnodeStat:
-        """Return the node's stat."""
-        at = int(self.ctime * 1000)
-        size = len(self.data)
-        there = len(self.children)
-        changes = 2 * self.created - there  # of children: made, or deleted
-        return ZnodeStat(self.czxid, self.mzxid, at, at, self.version, changes, 0, self.owner, size, there, self.czxid)
-
-
 class Server:
-    """One server: its nodes, and the watches of those connected to it.
+    """One server: its tree, and the watches of those connected to it.
 
     Attributes:
+        nodes: those of its tree.
         applied: how much of the log it has applied.
         lags_until: applies nothing by itself before that time.
         cut_off_until: has no word with its leader before that time.
@@ -170,11 +150,9 @@ class Server:
         self.knows: set[int] = set()  # the sessions that lived when it was left alone
         self.forgets = self.diverged = False
         self.limit = 1e9
-        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
-        self.ephemerals: dict[int, dict[str, None]] = {}
-        self.watches: dict[str, dict[Transport, None]] = {}
-        self.child_watches: dict[str, dict[Transport, None]] = {}
-        self.tree_watches: dict[str, dict[Transport, None]] = {}  # these stay
+        self.tree = Tree()
+        self.nodes = self.tree.nodes
+        self.watches: Watches[Transport] = Watches()
         self.applied = 0
         self.lags_until = 0.0
         self.cut_off_until = 0.0
@@ -194,15 +172,21 @@ class Server:
         node = self.nodes.get(path)
         return [] if node is None else list(node.children)
 
-    def remove_watch(self, wire: Transport, path: str, kind: int) -> None:
-        """Remove the watch of one kind that a client has on a path."""
-        watches = {CHILDREN: self.child_watches, DATA: self.watches, TREE: self.tree_watches}[kind]
-        watching = watches.get(path, {})
-        if wire not in watching:
-            raise kazoo_errors.NoWatcherError
-        del watching[wire]
-        if not watching:
-            del watches[path]
+    def stop_watching_tree(self, wire: Transport, path: str) -> bool:
+        """Remove a client's recursive watch, as servers do since 3.9, and no other; return whether it had one."""
+        tables = self.watches.tables(ANY_WATCH)
+        ours = [table for table in tables if table.watchers.get(path, {}).get(wire) == RECURSIVE]
+        for table in ours:
+            table.remove(wire, path)
+        return bool(ours)
+
+    def ephemerals(self, session: int) -> list[str]:
+        """Return the paths of a session's nodes; none if it is over."""
+        return list(self.tree.sessions[session].paths) if session in self.tree.sessions else []
+
+    def all_ephemerals(self) -> list[str]:
+        """Return the paths of the nodes of all sessions."""
+        return [path for session in self.tree.sessions.values() for path in session.paths]
 
 
 class Ensemble:
@@ -211,6 +195,14 @@ class Ensemble:
     Attributes:
         trip: how long a message takes between a client and a server.
         on_proof: called once, when the follower has answered a create of a contender's, or a multi.
+        on_change: called after the leader has applied a change.
+        log: the changes; an empty one where a fault or an operator has altered the nodes in another way.
+        elections: how long the log was at each but the first.
+        gone: when, in changes, each node was removed, and its czxid.
+        wraps: creates follow so fast on each other that numbers beyond the last are given.
+        ends: numbers have been near their end.
+        worn: the first version of all nodes that clients share: as if they had been written very often.
+        fresh: the folders of nodes that are not: one client alone writes its receipts.
     """
 
     def __init__(self, world: World) -> None:
@@ -220,18 +212,20 @@ class Ensemble:
         self.trip = 0.0
         self.on_proof: Callable[[], None] | None = None
         self.servers = (self.leader, self.follower)
-        self.log: list[tuple[Any, ...]] = []
-        self.elections: list[int] = []  # how long the log was at each but the first
-        self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
+        self.log: list[Change] = []
+        self.elections: list[int] = []
+        self.gone: dict[str, tuple[int, int]] = {}
         self.sessions: dict[int, SessionState] = {}
         self.wires: list[Transport] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
         self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
         self.on_answer: Callable[[Transport, Any], None] = lambda _, __: None  # after one was served
-        self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
-        self.ends = False  # numbers have been near their end
-        self.worn = 0  # the first version of all nodes that clients share: as if they had been written very often
-        self.fresh = ("/receipts/",)  # but not these: one client alone writes its receipts
+        self.on_change: Callable[[Change], None] = lambda _: None
+        self.wraps = self.ends = False
+        self.worn = 0
+        self.fresh: tuple[str, ...] = ("/receipts/",)
+        # What was altered at each empty change of the log.
+        self._altered: dict[int, Callable[[Tree], None]] = {}
 
     @property
     def amiss_until(self) -> float:
@@ -264,6 +258,9 @@ class Ensemble:
             # The lowest byte is the session's; real ones are 64 bits too.
             state = SessionState((1 << 56) + len(self.sessions) + 1, timeout)
             self.sessions[state.number] = state
+            # It has no place in the log: a server that lags may show its client what was before it.
+            for each in self.servers:
+                each.tree.apply((changes.Opened(state.number, int(timeout * 1000)),), each.tree.zxid)
         else:
             state = self.sessions[session]
             if state.closed and not (alone and state.number in server.knows):
@@ -343,8 +340,7 @@ class Ensemble:
             return
         state.closed = True
         self.world.say(f"{_name(state.number)} expires at the server")
-        paths = list(self.leader.ephemerals.get(state.number, ()))
-        self._commit(("close", state.number, paths))
+        self._commit(self.leader.tree.plan_end(state.number))
         if state.wire is not None:
             self._end_connection(state.wire)
 
@@ -370,9 +366,7 @@ class Ensemble:
         wire.answers.clear()
         self.world.messages += 1
         wire.answers.append((self.world.messages, "cut", None, self.world.now))
-        server = wire.server
-        for watching in (*server.watches.values(), *server.child_watches.values(), *server.tree_watches.values()):
-            watching.pop(wire, None)
+        wire.server.watches.remove_all(wire)
         self.wires.remove(wire)
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -400,12 +394,13 @@ class Ensemble:
         self._heard(wire)
         error: Exception | None = None
         value: Any = None
-        try:
-            value = self._answer(wire, request)
-        except kazoo_errors.ZookeeperError as refusal:
-            error = refusal
-            if not isinstance(request, LOCAL) and not isinstance(error, kazoo_errors.ThrottledOpError):
-                self._catch_up(wire.server)  # a write that is refused has its place in the log too
+        if wire.throttled:
+            wire.throttled, error = False, kazoo_errors.ThrottledOpError()
+        else:
+            try:
+                value = self._answer(wire, request)
+            except Refused as refusal:
+                error = EXCEPTIONS[refusal.code]()
         what = ""
         if self.world.trace is not None:
             what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
@@ -426,154 +421,88 @@ class Ensemble:
             self.world.at(due)
 
     def _answer(self, wire: Transport, request: Any) -> Any:
-        server, session = wire.server, wire.session
-        path = getattr(request, "path", "")
-        if wire.throttled:
-            wire.throttled = False
-            raise kazoo_errors.ThrottledOpError
-        if isinstance(request, GetData):
-            node = server.nodes.get(path)
-            if node is None:
-                raise kazoo_errors.NoNodeError
-            if request.watcher is not None:
-                server.watches.setdefault(path, {})[wire] = None
-            return node.data, node.stat()
+        server, path = wire.server, getattr(request, "path", "")
         if isinstance(request, Exists):
             if request.watcher is not None:
-                server.watches.setdefault(path, {})[wire] = None
-            return server.nodes[path].stat() if path in server.nodes else None
-        if isinstance(request, GetChildren2):
-            if path not in server.nodes:
-                raise kazoo_errors.NoNodeError
+                server.watches.add(wire, path, DATA_WATCH)
+            return ZnodeStat(*server.nodes[path].stat()) if path in server.nodes else None
+        if isinstance(request, GetData | GetChildren2):
+            node = server.tree.find(path)
+            lists = isinstance(request, GetChildren2)
             if request.watcher is not None:
-                server.child_watches.setdefault(path, {})[wire] = None
-            return Listing(server.nodes[path], server.applied)
+                server.watches.add(wire, path, CHILDREN_WATCH if lists else DATA_WATCH)
+            return Listing(node, server.applied) if lists else (node.data, ZnodeStat(*node.stat()))
         if isinstance(request, AddWatch):
-            server.tree_watches.setdefault(path, {})[wire] = None
+            server.watches.add(wire, path, ANY_WATCH, RECURSIVE)
             return None
         if isinstance(request, RemoveWatches):
-            server.remove_watch(wire, path, request.kind)
+            if request.kind != TREE:
+                server.watches.remove(wire, path, request.kind)
+            elif not server.stop_watching_tree(wire, path):
+                raise Refused(changes.Code.NO_WATCHER)
             return None
         # The rest goes by way of the leader.
-        if session.closed and not isinstance(request, Sync) and server.alone_until <= self.world.now:
-            if isinstance(request, Transaction):
-                rest = [kazoo_errors.RuntimeInconsistency() for _ in request.operations[1:]]
-                return [kazoo_errors.SessionExpiredError(), *rest]
-            raise kazoo_errors.SessionExpiredError
-        if isinstance(request, Create2):
-            made = self._create(session, request)
-            self._catch_up(server)
-            return made, self.leader.nodes[made].stat()
-        if isinstance(request, Create):
-            made = self._create(session, request)
-            self._catch_up(server)
-            return made
-        if isinstance(request, SetData):
-            stat = self._set(request)
-            self._catch_up(server)
-            return stat
-        if isinstance(request, Delete):
-            self._delete(path, request.version)
-            self._catch_up(server)
-            return True
-        if isinstance(request, Transaction):
-            results = self._multi(session, request.operations)
-            self._catch_up(server)
-            return results
         if isinstance(request, Sync):
             if server.alone_until <= self.world.now:
                 self._catch_up(server)
             return path
-        raise Violation(f"the simulated server does not know {request!r}")
+        try:
+            return self._write(wire.session.number, request)
+        finally:
+            # A write that is refused has its place in the log too.
+            self._catch_up(server)
 
-    def _multi(self, session: SessionState, operations: list[Any]) -> list[Any]:
-        """Do all or nothing; answer each operation as kazoo reads it.
+    def _write(self, session: int, request: Any) -> Any:
+        """Do what a client asks for; answer as kazoo reads it."""
+        if not isinstance(request, Transaction):
+            change, stats = self.ask(session, _operation(request))
+            made = _result(change[0], stats[0])
+            # The stat is that after `_wear`.
+            return (made, ZnodeStat(*self.leader.nodes[made].stat())) if isinstance(request, Create2) else made
+        operations = list(map(_operation, request.operations))
+        try:
+            return list(map(_result, *self.ask(session, *operations)))
+        except Refused as refusal:
+            codes = [0 if n < refusal.index else changes.Code.RUNTIME_INCONSISTENCY for n in range(len(operations))]
+            codes[refusal.index] = refusal.code
+            return [EXCEPTIONS[code]() for code in codes]
 
-        Of what one before it has made, an operation can only delete leaves.
+    def ask(self, session: int, *operations: Operation) -> tuple[Change, Sequence[Stat | None]]:
+        """Have the leader do operations for a session, or for an operator, who is 0; return what was done.
+
+        Raises:
+            Refused: one of them can't be done.
         """
-        nodes = self.leader.nodes
-        gone: set[str] = set()
-        made: set[str] = set()
-        for n, each in enumerate(operations):
-            creates = isinstance(each, Create | Create2)
-            wanted = _above(each.path) if creates else each.path
-            error = None
-            if (wanted not in nodes or wanted in gone) and wanted not in made:
-                error = kazoo_errors.NoNodeError()
-            elif creates:
-                if each.path in nodes and each.path not in gone and not each.flags & SEQUENTIAL:
-                    error = kazoo_errors.NodeExistsError()
-                made.add(each.path)
-            elif wanted not in made and each.version not in (-1, nodes[each.path].version):
-                error = kazoo_errors.BadVersionError()
-            elif isinstance(each, Delete):
-                if wanted in made:
-                    made.remove(wanted)
-                elif not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
-                    error = kazoo_errors.NotEmptyError()
-                gone.add(each.path)
-            if error is not None:
-                rest = [kazoo_errors.RuntimeInconsistency() for _ in operations[n + 1 :]]
-                return [*(kazoo_errors.RolledBackError() for _ in operations[:n]), error, *rest]
-        results: list[Any] = []
-        for each in operations:
-            if isinstance(each, Create | Create2):
-                results.append(self._create(session, each))
-                continue
-            if isinstance(each, SetData):
-                results.append(self._set(each))
-                continue
-            if isinstance(each, Delete):
-                self._delete(each.path, -1)
-            elif not isinstance(each, CheckVersion):
-                raise Violation(f"the simulated server does not know {each!r} in a multi")
-            results.append(True)
-        return results
-
-    def _create(self, session: SessionState, request: Any) -> str:
-        above = self.leader.nodes.get(_above(request.path))
-        if above is None:
-            raise kazoo_errors.NoNodeError
-        path: str = request.path
-        container = isinstance(request, CreateContainer)
-        ephemeral = not container and request.flags & EPHEMERAL
-        if not container and request.flags & SEQUENTIAL:
-            # Beyond the last number, the counter goes on only as long as creates are under way.
-            path += f"{above.created:010d}" if above.created <= LAST else f"{above.created - 2 * (LAST + 1):010d}"
-        if path in self.leader.nodes or path == "/zookeeper":
-            raise kazoo_errors.NodeExistsError
-        owner = session.number if ephemeral else 0
-        self._commit(("create", path, request.data, self.world.now, owner, container, request.acl))
-        if above.created > LAST and not self.wraps:
-            above.created = LAST
-        return path
-
-    def _set(self, request: Any) -> ZnodeStat:
-        node = self.leader.nodes.get(request.path)
-        if node is None:
-            raise kazoo_errors.NoNodeError
-        if request.version not in (-1, node.version):
-            raise kazoo_errors.BadVersionError
-        self._commit(("set", request.path, request.data))
-        return node.stat()
-
-    def _delete(self, path: str, version: int = -1) -> None:
-        node = self.leader.nodes.get(path)
-        if node is None:
-            raise kazoo_errors.NoNodeError
-        if version not in (-1, node.version):
-            raise kazoo_errors.BadVersionError
-        if node.children:
-            raise kazoo_errors.NotEmptyError
-        self._commit(("delete", path))
+        change = self.leader.tree.plan(session, operations, int(self.world.now * 1000))
+        if all(type(step) is Checked for step in change):
+            return change, [None] * len(change)
+        return change, self._commit(change).stats
 
     # -- the log -------------------------------------------------------------------------------------------------
 
-    def _commit(self, change: tuple[Any, ...]) -> None:
+    def _commit(self, change: Change) -> Applied:
+        for step in change:
+            for path in removed_by(step):
+                # A node that is made in the same change is none that anybody knew.
+                if path in self.leader.nodes:
+                    self.gone[path] = len(self.log) + 1, self.leader.nodes[path].czxid
         self.log.append(change)
-        self._apply(self.leader)
+        applied = self._apply(self.leader)
         if self.follower.amiss_until <= self.world.now:
             self._catch_up(self.follower)
+        self.on_change(change)
+        return applied
+
+    def _alter(self, act: Callable[[Tree], None]) -> None:
+        """Have each server's nodes altered when it comes so far in the log."""
+        self._altered[len(self.log) + 1] = act
+        self._commit(())
+
+    def steps(self, begun: int = 0) -> Iterator[tuple[int, Step]]:
+        """Yield the steps of the changes since the log had so many, each with the number of its change."""
+        for number, change in enumerate(self.log[begun:], begun + 1):
+            for step in change:
+                yield number, step
 
     def _catch_up(self, server: Server) -> None:
         while server.applied < len(self.log):
@@ -583,13 +512,18 @@ class Ensemble:
         """Return the zxid of the last of so many changes; its upper half counts the elections before that."""
         return (bisect_left(self.elections, applied) << 32) + applied
 
-    def lose_delete(self, path: str, node: Znode) -> None:
+    def lose_delete(self, path: str, node: Node) -> None:
         """Have all servers show a node again: one that has lost its delete is elected, and others take its copy."""
+
+        def restore(tree: Tree) -> None:
+            tree.apply((Made(path, node.data, node.acl, node.owner, 0, node.ctime),), tree.zxid)
+            tree.nodes[path].czxid = node.czxid
+
         self.world.say(f"all servers lose the delete of {path}")
         for wire in list(self.wires):
             self.close(wire)
         self.elections.append(len(self.log))
-        self._commit(("restore", path, node))
+        self._alter(restore)
 
     def recover(self) -> None:
         """Let the follower catch up, if nothing keeps it back any more, and the servers hear of sessions' ends."""
@@ -689,90 +623,92 @@ class Ensemble:
         self.world.at(old.alone_until, finds_out)
         return True
 
-    def _apply(self, server: Server) -> None:
+    def _apply(self, server: Server) -> Applied:
         change = self.log[server.applied]
         server.applied += 1
-        if change[0] == "create":
-            _, path, data, time, owner, container, acl = change
-            above = server.nodes[_above(path)]
-            above.children[path.rpartition("/")[2]] = None
-            above.created += 1
-            node = server.nodes[path] = Znode(data, self.zxid(server.applied), time, owner, container, acl)
-            if not owner and not any(folder in path for folder in self.fresh):
-                node.version = self.worn
-            if owner:
-                server.ephemerals.setdefault(owner, {})[path] = None
-            self._tell_trees(server, path, EventType.CREATED)
-            self._tell(server.watches, path, EventType.CREATED)
-            self._tell(server.child_watches, _above(path), EventType.CHILD)
-        elif change[0] == "restore":
-            _, path, old = change
-            server.nodes[_above(path)].children[path.rpartition("/")[2]] = None
-            server.nodes[path] = copy(old)
-            server.ephemerals.setdefault(old.owner, {})[path] = None
-        elif change[0] == "set":
-            node = server.nodes[change[1]]
-            node.data, node.version, node.mzxid = change[2], _incremented(node.version), self.zxid(server.applied)
-            self._tell_trees(server, change[1], EventType.CHANGED)
-            self._tell(server.watches, change[1], EventType.CHANGED)
-        elif change[0] == "delete":
-            if server.forgets and server.nodes[change[1]].owner:
-                self.world.say(f"the {server.name} loses the delete of {change[1]}")
+        if server.forgets:
+            change = self._forget(server, change)
+        applied = server.tree.apply(change, self.zxid(server.applied))
+        if not change and server.applied in self._altered:
+            self._altered[server.applied](server.tree)
+        if self.worn or self.wraps:
+            self._wear(server, change)
+        for wire, event in server.watches.fire(applied.events):
+            what = EVENT_TYPE_MAP[event.kind]
+            self._send(wire, f"event: {event.path} {what}", (event.path, what))
+        return applied
+
+    def _forget(self, server: Server, change: Change) -> Change:
+        """Return a change without the first delete of an ephemeral node, which the server loses."""
+        for n, step in enumerate(change):
+            if isinstance(step, Removed) and server.nodes[step.path].owner not in (0, changes.CONTAINER):
+                self.world.say(f"the {server.name} loses the delete of {step.path}")
                 server.forgets, server.diverged = False, True
-            else:
-                self._remove(server, change[1])
-        elif change[0] == "count":
-            server.nodes[change[1]].created = change[2]
-        else:
-            for path in list(server.ephemerals.get(change[1], ())) if server.diverged else change[2]:
-                self._remove(server, path)
+                return change[:n] + change[n + 1 :]
+        return change
 
-    def _remove(self, server: Server, path: str) -> None:
-        node = server.nodes.pop(path)
-        self.gone[path] = server.applied, node.czxid
-        del server.nodes[_above(path)].children[path.rpartition("/")[2]]
-        if node.owner:
-            del server.ephemerals[node.owner][path]
-        self._tell_trees(server, path, EventType.DELETED)
-        for wire in {**server.watches.pop(path, {}), **server.child_watches.pop(path, {})}:
-            self._tell_one(wire, path, EventType.DELETED)
-        self._tell(server.child_watches, _above(path), EventType.CHILD)
-
-    def _tell(self, watches: dict[str, dict[Transport, None]], path: str, what: str) -> None:
-        for wire in watches.pop(path, ()):
-            self._tell_one(wire, path, what)
-
-    def _tell_trees(self, server: Server, path: str, what: str) -> None:
-        for tree, wires in server.tree_watches.items():
-            for wire in wires if path == tree or path.startswith(f"{tree}/") else ():
-                self._tell_one(wire, path, what)
-
-    def _tell_one(self, wire: Transport, path: str, what: str) -> None:
-        self._send(wire, f"event: {path} {what}", (path, what))
+    def _wear(self, server: Server, change: Change) -> None:
+        """Have new nodes begin with the version of worn ones, and numbers go on beyond the last."""
+        for step in change:
+            if isinstance(step, Made) and step.path in server.nodes:
+                if step.owner in (0, changes.CONTAINER) and not any(folder in step.path for folder in self.fresh):
+                    server.nodes[step.path].version = self.worn
+                if self.wraps and step.creates < 0:
+                    server.nodes[changes.split(step.path)[0]].creates = step.creates
 
     # -- operators and the server's own chores -------------------------------------------------------------------
 
     def delete(self, path: str) -> None:
         """Delete a node, as an operator does."""
         self.world.say(f"an operator deletes {path}")
-        self._commit(("delete", path))
+        self.ask(0, changes.Delete(path))
 
     def reap(self) -> None:
         """Remove containers that had children and have none."""
-        for path, node in sorted(self.leader.nodes.items(), reverse=True):
-            if node.container and node.created and not node.children:
+        tree = self.leader.tree
+        for path in sorted(tree.containers, reverse=True):
+            if tree.nodes[path].creates and not tree.nodes[path].children:
                 self.world.say(f"{path} is reaped")
-                self._commit(("delete", path))
+                self.ask(0, changes.Delete(path))
 
     def count_from(self, path: str, number: int) -> None:
         """Set a node's counter of creates."""
         self.ends = True
         self.world.say(f"{path} counts from {number}")
-        self._commit(("count", path, number))
+        self._alter(lambda tree: setattr(tree.nodes[path], "creates", number))
 
 
-def _above(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
+def removed_by(step: Step) -> tuple[str, ...]:
+    """Return the paths of the nodes that a step removes."""
+    return (step.path,) if isinstance(step, Removed) else step.paths if isinstance(step, changes.Closed) else ()
+
+
+def writes(step: Step, path: str) -> bool:
+    """Whether a step writes the data of a node, or makes it."""
+    return isinstance(step, Made | Written) and step.path == path
+
+
+def _operation(request: Any) -> Operation:
+    """Return what a request of kazoo's asks for."""
+    if isinstance(request, Create | Create2):
+        open_to_all = request.acl is OPEN_ACL_UNSAFE
+        acl = changes.OPEN if open_to_all else tuple((each.perms, each.id.scheme, each.id.id) for each in request.acl)
+        container = isinstance(request, CreateContainer)
+        return changes.Create(request.path, request.data, acl, request.flags, container)
+    if isinstance(request, SetData):
+        return changes.SetData(request.path, request.data, request.version)
+    if isinstance(request, Delete):
+        return changes.Delete(request.path, request.version)
+    if isinstance(request, CheckVersion):
+        return changes.Check(request.path, request.version)
+    raise Violation(f"the simulated server does not know {request!r}")
+
+
+def _result(step: Step, stat: Stat | None) -> Any:
+    """Return what kazoo makes of a step."""
+    if isinstance(step, Made):
+        return step.path
+    return ZnodeStat(*stat) if isinstance(step, Written) and stat is not None else True
 
 
 def _name(session: int) -> str:

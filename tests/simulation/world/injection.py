@@ -266,9 +266,9 @@ class InjectedRun(Run):
 
     def delete_node(self) -> bool:
         """Have an operator delete the target's newest node."""
-        nodes = self.ensemble.leader.nodes
-        thread = str(self.target.actor.ident)
-        ours = [path for path, node in nodes.items() if node.owner and json.loads(node.data)["thread"] == thread]
+        leader, thread = self.ensemble.leader, str(self.target.actor.ident)
+        nodes = leader.nodes
+        ours = [path for path in leader.all_ephemerals() if json.loads(nodes[path].data or b"")["thread"] == thread]
         if ours:
             node = max(ours, key=lambda path: nodes[path].czxid)
             self.ensemble.delete(node)

@@ -20,6 +20,7 @@ from tests.simulation.world.schedule import LAST, LENGTHS, TIMEOUT, Deviation, S
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
 from zkconcurrent._engine.driver import Call
+from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Children, WaitGone
 from zkconcurrent._protocol.ticket import State
 from zkconcurrent._threads.base.lock_base import LockBase
@@ -53,7 +54,7 @@ class Run:
         self.world.trace = [] if trace else None
         self.ensemble = Ensemble(self.world)
         self.ensemble.trip = schedule.round_trip / 2
-        self.ensemble._commit(("create", CHROOT, b"", 0.0, 0, False, None))
+        self.ensemble.ask(0, changes.Create(CHROOT))
         self.processes = [
             Process(self.world, self.ensemble, "abc"[n], n + 1, TIMEOUT) for n in range(len(schedule.threads))
         ]
@@ -318,10 +319,7 @@ class Run:
 
     def _remove(self, it: Deviation) -> bool | None:
         """Have an operator delete one of our nodes."""
-        nodes = sorted(
-            (path for paths in self.ensemble.leader.ephemerals.values() for path in paths),
-            key=lambda path: path[-10:],
-        )
+        nodes = sorted(self.ensemble.leader.all_ephemerals(), key=lambda path: path[-10:])
         if not nodes:
             return False
         node = nodes[it.which % len(nodes)]
@@ -353,7 +351,7 @@ class Run:
 
     def _end_session(self, session: SessionState) -> None:
         """End a session on the word of its client, or of an operator, while its leases run."""
-        nodes = list(self.ensemble.leader.ephemerals.get(session.number, ()))
+        nodes = self.ensemble.leader.ephemerals(session.number)
         self.ensemble.end_session(session)
         for node in nodes:
             self.checks.remove(node)
@@ -366,7 +364,7 @@ class Run:
         """Bring a queue's sequence numbers near their end."""
         path, number = CHROOT + ("/app/l", "/app/r")[it.which % 2], LAST - it.length % 3
         node = self.ensemble.leader.nodes.get(path)
-        if node is None or node.created >= number:
+        if node is None or not 0 <= node.creates < number:
             return False
         self.ensemble.wraps = it.which >= 4
         self.ensemble.count_from(path, number)

@@ -1,0 +1,183 @@
+"""The words of the service: what clients ask for, the steps of a change, and the events that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+# For each entry, the permissions, the scheme and the id.
+Acl: TypeAlias = tuple[tuple[int, str, str], ...]
+# The numbers of a node, in the order of the protocol.
+Stat: TypeAlias = tuple[int, ...]
+# The schemes and ids that a connection has authenticated as.
+Ids: TypeAlias = Sequence[tuple[str, str]]
+
+EPHEMERAL, SEQUENTIAL, CONTAINER_FLAG = 1, 2, 4
+READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
+OPEN: Acl = ((31, "world", "anyone"),)
+CREATED, DELETED, CHANGED, CHILD = 1, 2, 3, 4  # the types of events
+ANY_VERSION = -1
+CONTAINER = -(1 << 63)  # the owner of a container
+
+
+class Code(IntEnum):
+    """ZooKeeper's error codes, as far as they are used here."""
+
+    RUNTIME_INCONSISTENCY = -2
+    MARSHALLING_ERROR = -5
+    UNIMPLEMENTED = -6
+    BAD_ARGUMENTS = -8
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    INVALID_ACL = -114
+    AUTH_FAILED = -115
+    NO_WATCHER = -121
+    RECONFIG_DISABLED = -123
+
+
+class Refused(Exception):
+    """The service refuses a request.
+
+    Attributes:
+        code: why.
+        index: which of the operations is the culprit.
+    """
+
+    def __init__(self, code: Code, index: int = 0) -> None:
+        super().__init__(code, index)
+        self.code = code
+        self.index = index
+
+
+# -- what clients ask for --------------------------------------------------------------------------------------------
+
+
+class Create(NamedTuple):
+    """Make a node: `EPHEMERAL` or not, `SEQUENTIAL` or not; or a container."""
+
+    path: str
+    data: bytes | None = b""
+    acl: Acl = OPEN
+    flags: int = 0
+    container: bool = False
+
+
+class Delete(NamedTuple):
+    """Delete a node, if it has that version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class SetData(NamedTuple):
+    """Write a node's data, if it has that version."""
+
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+class SetAcl(NamedTuple):
+    """Write a node's access rights, if they have that version."""
+
+    path: str
+    acl: Acl
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Refuse the whole request unless a node exists and has that version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Create | Delete | SetData | SetAcl | Check
+
+# -- what is done ----------------------------------------------------------------------------------------------------
+
+
+class Made(NamedTuple):
+    """A node is made; its parent has had so many creates then."""
+
+    path: str
+    data: bytes | None
+    acl: Acl
+    owner: int
+    creates: int
+    time: int
+
+
+class Removed(NamedTuple):
+    """A node is deleted."""
+
+    path: str
+
+
+class Written(NamedTuple):
+    """A node's data is written, which gives it that version."""
+
+    path: str
+    data: bytes | None
+    version: int
+    time: int
+
+
+class Guarded(NamedTuple):
+    """A node's access rights are written, which gives them that version."""
+
+    path: str
+    acl: Acl
+    version: int
+
+
+class Checked(NamedTuple):
+    """A node was looked at."""
+
+    path: str
+
+
+class Opened(NamedTuple):
+    """A session begins, with that timeout in milliseconds."""
+
+    session: int
+    timeout: int
+
+
+class Closed(NamedTuple):
+    """A session ends, and so do its nodes."""
+
+    session: int
+    paths: tuple[str, ...]
+
+
+Step: TypeAlias = Made | Removed | Written | Guarded | Checked | Opened | Closed
+Change: TypeAlias = tuple[Step, ...]  # of a refused request, none
+
+
+class Event(NamedTuple):
+    """What happened to a node.
+
+    Attributes:
+        kind: `CREATED`, `DELETED`, `CHANGED` or, of what its children's watchers hear, `CHILD`.
+        path: which node.
+        acl: its access rights: who may not read it hears nothing.
+        acl_above: those of its parent.
+    """
+
+    kind: int
+    path: str
+    acl: Acl
+    acl_above: Acl = OPEN
+
+
+def split(path: str) -> tuple[str, str]:
+    """Return the path of the parent, which is "" for the root, and the name."""
+    above, _, name = path.rpartition("/")
+    return above, name

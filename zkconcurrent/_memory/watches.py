@@ -1,0 +1,121 @@
+"""The watches that the connections to a server have left, and which of them hear of an event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from .changes import CHANGED, CHILD, DELETED, Code, Event, Refused, split
+
+W = TypeVar("W")
+
+CHILDREN_WATCH, DATA_WATCH, ANY_WATCH = 1, 2, 3  # the kinds of watches
+ONCE, PERSISTENT, RECURSIVE = -1, 0, 1  # the modes of watches
+
+
+class _Table(Generic[W]):
+    """The watches of one kind: by path, who watches, and in which mode."""
+
+    def __init__(self) -> None:
+        self.watchers: dict[str, dict[W, int]] = {}
+        self.paths: dict[W, dict[str, None]] = {}
+        self._recursive = 0
+
+    @property
+    def size(self) -> int:
+        """How many watches there are."""
+        return sum(map(len, self.paths.values()))
+
+    def add(self, watcher: W, path: str, mode: int) -> None:
+        watching = self.watchers.setdefault(path, {})
+        # As in ZooKeeper before 3.9, the last mode replaces the one before.
+        self._recursive += (mode == RECURSIVE) - (watching.get(watcher) == RECURSIVE)
+        watching[watcher] = mode
+        self.paths.setdefault(watcher, {})[path] = None
+
+    def remove(self, watcher: W, path: str) -> bool:
+        """Return whether there was one."""
+        watching = self.watchers.get(path, {})
+        if watcher not in watching:
+            return False
+        self._recursive -= watching.pop(watcher) == RECURSIVE
+        if not watching:
+            del self.watchers[path]
+        del self.paths[watcher][path]
+        return True
+
+    def remove_all(self, watcher: W) -> None:
+        for path in list(self.paths.get(watcher, ())):
+            self.remove(watcher, path)
+        self.paths.pop(watcher, None)
+
+    def fire(self, kind: int, path: str) -> list[W]:
+        """Return the watchers to be told; those that watch once do so no more."""
+        told: dict[W, None] = {}
+        for watcher, mode in list(self.watchers.get(path, {}).items()):
+            if mode == RECURSIVE and kind == CHILD:
+                continue
+            told[watcher] = None
+            if mode == ONCE:
+                self.remove(watcher, path)
+        above = path
+        while self._recursive and kind != CHILD and above != "/":
+            above = split(above)[0] or "/"
+            told.update((each, None) for each, mode in self.watchers.get(above, {}).items() if mode == RECURSIVE)
+        return list(told)
+
+
+class Watches(Generic[W]):
+    """The watches that the connections to one server have left.
+
+    Attributes:
+        data: those that reads of data, and looks whether a node exists, have left.
+        children: those that listings have left; persistent ones are among both.
+    """
+
+    def __init__(self) -> None:
+        self.data: _Table[W] = _Table()
+        self.children: _Table[W] = _Table()
+
+    def add(self, watcher: W, path: str, kind: int, mode: int = ONCE) -> None:
+        """Leave a watch of some kind."""
+        for table in self.tables(kind):
+            table.add(watcher, path, mode)
+
+    def remove(self, watcher: W, path: str, kind: int) -> None:
+        """Remove a watch.
+
+        Raises:
+            Refused: there is none.
+        """
+        removed = [table.remove(watcher, path) for table in self.tables(kind)]
+        if not any(removed):
+            raise Refused(Code.NO_WATCHER)
+
+    def has_any(self, path: str, kind: int) -> bool:
+        """Return whether any connection watches this path."""
+        return any(path in table.watchers for table in self.tables(kind))
+
+    def remove_all(self, watcher: W) -> None:
+        """Remove all watches of a connection."""
+        self.data.remove_all(watcher)
+        self.children.remove_all(watcher)
+
+    def fire(self, events: Iterable[Event]) -> list[tuple[W, Event]]:
+        """Return the events to be sent, and to which connections."""
+        sent = []
+        for event in events:
+            kind, path, _, acl_above = event
+            told = self.data.fire(kind, path)
+            if kind == DELETED:
+                told += [each for each in self.children.fire(kind, path) if each not in told]
+            sent += [(each, event) for each in told]
+            if kind != CHANGED:
+                above = Event(CHILD, split(path)[0] or "/", acl_above)
+                sent += [(each, above) for each in self.children.fire(CHILD, above.path)]
+        return sent
+
+    def tables(self, kind: int) -> list[_Table[W]]:
+        """Return the tables that have the watches of some kind."""
+        tables = {CHILDREN_WATCH: [self.children], DATA_WATCH: [self.data], ANY_WATCH: [self.children, self.data]}
+        return tables[kind]

@@ -1,0 +1,117 @@
+"""The writes of the protocol: how their bodies are read, and the bodies of their replies."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .changes import (
+    CONTAINER,
+    CONTAINER_FLAG,
+    Change,
+    Check,
+    Checked,
+    Code,
+    Create,
+    Delete,
+    Made,
+    Operation,
+    SetAcl,
+    SetData,
+    Stat,
+    Step,
+    Written,
+)
+from .fields import INT, LONG, Malformed, Reader, pack_stat, pack_string
+
+_CREATE, _CREATE2, _CONTAINER, _TTL = 1, 15, 19, 21
+_DELETE, _SET_DATA, _CHECK, _FAILED = 2, 5, 13, -1
+
+_PART = struct.Struct("!i?i")
+_END = _PART.pack(-1, True, -1)
+
+
+def _read_create(reader: Reader) -> Create:
+    return Create(reader.path(), reader.buffer(), reader.acl(), reader.number())
+
+
+def _read_container(reader: Reader) -> Create:
+    return _read_create(reader)._replace(container=True)
+
+
+def _read_delete(reader: Reader) -> Delete:
+    return Delete(reader.path(), reader.number())
+
+
+def _read_set_data(reader: Reader) -> SetData:
+    return SetData(reader.string() or "", reader.buffer(), reader.number())
+
+
+def _read_set_acl(reader: Reader) -> SetAcl:
+    return SetAcl(reader.string() or "", reader.acl(), reader.number())
+
+
+def _answer_made(made: Any, stat: Stat | None) -> bytes:
+    return pack_string(made.path) + pack_stat(stat)
+
+
+def _answer_written(_: Any, stat: Stat | None) -> bytes:
+    return pack_stat(stat)
+
+
+# Of each single write, how it is read, and its reply: of what was done, and the node's stat after that.
+WRITES: dict[int, tuple[Callable[[Reader], Operation], Callable[[Any, Stat | None], bytes]]] = {
+    _CREATE: (_read_create, lambda made, _: pack_string(made.path)),
+    _DELETE: (_read_delete, lambda *_: b""),
+    _SET_DATA: (_read_set_data, _answer_written),
+    7: (_read_set_acl, _answer_written),
+    _CREATE2: (_read_create, _answer_made),
+    _CONTAINER: (_read_container, _answer_made),
+    _TTL: (_read_create, _answer_made),  # refused by its flags
+}
+
+
+def read_multi(reader: Reader) -> Iterator[Operation]:
+    """Yield the operations of a multi."""
+    while True:
+        opcode, done, _ = reader.fields(_PART)
+        if done:
+            return
+        if opcode in (_CREATE, _CREATE2, _CONTAINER, _TTL):
+            create = _read_create(reader)
+            if opcode == _TTL:
+                reader.fields(LONG)
+            # Here the flags say what is made, elsewhere the opcode.
+            yield create._replace(container=create.flags == CONTAINER_FLAG)
+        elif opcode == _DELETE:
+            yield _read_delete(reader)
+        elif opcode == _SET_DATA:
+            yield _read_set_data(reader)
+        elif opcode == _CHECK:
+            yield Check(reader.string() or "", reader.number())
+        else:
+            raise Malformed
+
+
+def pack_results(change: Change, stats: Iterable[Stat | None]) -> bytes:
+    """Return the reply to a multi."""
+    return b"".join(map(_result, change, stats)) + _END
+
+
+def pack_failure(count: int, index: int, code: Code) -> bytes:
+    """Return the reply to a multi of so many operations, of which the one at `index` is the culprit."""
+    codes = [0 if n < index else Code.RUNTIME_INCONSISTENCY for n in range(count)]
+    codes[index] = code
+    return b"".join(_PART.pack(_FAILED, False, each) + INT.pack(each) for each in codes) + _END
+
+
+def _result(step: Step, stat: Stat | None) -> bytes:
+    """Return the result of one operation of a multi."""
+    if isinstance(step, Made):
+        if step.owner == CONTAINER:
+            return _PART.pack(_CREATE2, False, 0) + _answer_made(step, stat)
+        return _PART.pack(_CREATE, False, 0) + pack_string(step.path)
+    if isinstance(step, Written):
+        return _PART.pack(_SET_DATA, False, 0) + pack_stat(stat)
+    return _PART.pack(_CHECK if isinstance(step, Checked) else _DELETE, False, 0)
