@@ -99,8 +99,8 @@ def _msgpack() -> Any:
 BYTES: Codec[bytes] = _Bytes()
 """Items are bytes, and stay as they are: the default of every queue, map and value.
 
-It is the only codec that is right for all: each item comes back as it was put, and programs in other languages, or
-with other versions of this one, read the same bytes. Any other choice decides on a format, so the program states it.
+It decides nothing for the program: an item comes back as it was put, and programs in other languages read the same
+bytes. Any other codec decides on a format, so a program names it.
 """
 
 TEXT: Codec[str] = _Text()

@@ -201,7 +201,7 @@ class PriorityQueue(Queue[T]):
         codec: see `Queue`.
         max_attempts: see `Queue`.
         priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
-            itself or, if the item is a tuple or a list, its first element.
+            itself or, if the item is a tuple or a list, its first element; bytes, the default, need this function.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
