@@ -112,8 +112,8 @@ lint: ## style, format and types
 	@tools/venv lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy zkconcurrent examples/demo
-	$(BIN)/pyright --warnings tests/typing/uses_every_name.py tests/typing/uses_every_name_of_aio.py
+	$(BIN)/mypy zkconcurrent examples/demo tests/typing
+	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
 
 clean: ## removes the environment, caches and the pictures
 	rm -rf build dist .tox .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg soak-timeline.svg

@@ -157,7 +157,9 @@ class Client(KazooClient):  # type: ignore[misc]
         for name in () if kazoo_recipes else _RECIPES:
             setattr(self, name, partial(_refuse_recipe, name))
         self.directory_acl = directory_acl
-        self.tick, self.margin, self.max_request = tick, margin, max_request
+        self.tick: float | None = tick
+        self.margin: float = margin
+        self.max_request: int = max_request
         self._pid = os.getpid()
         self._name: _Name | str = "its client was not opened by connect()"
         self._opens_at_use = False

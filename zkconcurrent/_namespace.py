@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, get_origin, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin, overload
 
 from ._arguments.paths import check_name, check_path
 from ._engine.session import Session
@@ -93,29 +93,29 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
 class SharedNamespace(BasePath):
     """The names of `threading` for all processes that open the same base path: see `namespace`."""
 
-    Lock = named(lock.Lock)
-    RLock = named(rlock.RLock)
-    Condition = named(condition.Condition)
-    Semaphore = named(semaphore.Semaphore)
-    BoundedSemaphore = named(semaphore.BoundedSemaphore)
-    Event = named(event.Event)
-    Barrier = named(barrier.Barrier)
-    ReadWriteLock = named(rwlock.ReadWriteLock)
-    CountDownLatch = named(latch.CountDownLatch)
-    Election = named(election.Election)
-    AtomicLong = named(atomic.AtomicLong)
-    AtomicInteger = named(atomic.AtomicInteger)
-    SharedValue = named(shared_value.SharedValue[Any])
-    AtomicReference = SharedValue
-    DoubleBarrier = named(double_barrier.DoubleBarrier)
-    Group = named(group.Group)
-    Queue = named(queue.Queue[Any])
-    LifoQueue = named(queue.LifoQueue[Any])
-    PriorityQueue = named(queue.PriorityQueue[Any])
-    DelayQueue = named(queue.DelayQueue[Any])
-    SimpleQueue = named(queue.SimpleQueue[Any])
-    Dict = named(_dict.Dict[Any])
-    Set = named(_set.Set)
+    Lock: Final = named(lock.Lock)
+    RLock: Final = named(rlock.RLock)
+    Condition: Final = named(condition.Condition)
+    Semaphore: Final = named(semaphore.Semaphore)
+    BoundedSemaphore: Final = named(semaphore.BoundedSemaphore)
+    Event: Final = named(event.Event)
+    Barrier: Final = named(barrier.Barrier)
+    ReadWriteLock: Final = named(rwlock.ReadWriteLock)
+    CountDownLatch: Final = named(latch.CountDownLatch)
+    Election: Final = named(election.Election)
+    AtomicLong: Final = named(atomic.AtomicLong)
+    AtomicInteger: Final = named(atomic.AtomicInteger)
+    SharedValue: Final = named(shared_value.SharedValue)
+    AtomicReference: Final = SharedValue
+    DoubleBarrier: Final = named(double_barrier.DoubleBarrier)
+    Group: Final = named(group.Group)
+    Queue: Final = named(queue.Queue)
+    LifoQueue: Final = named(queue.LifoQueue)
+    PriorityQueue: Final = named(queue.PriorityQueue)
+    DelayQueue: Final = named(queue.DelayQueue)
+    SimpleQueue: Final = named(queue.SimpleQueue)
+    Dict: Final = named(_dict.Dict)
+    Set: Final = named(_set.Set)
 
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> multilock.MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks with those names."""

@@ -251,7 +251,7 @@ def test_queues(threads: Namespace) -> None:
         last.put_nowait(item)
         simple.put_nowait(item)
     assert [last.get_nowait(), simple.get_nowait()] == [b"2", b"1"]
-    best = threads.PriorityQueue("best")
+    best = threads.PriorityQueue("best", codec=zkconcurrent.JSON)
     for number in (2, 1):
         best.put(number)
     assert best.get() == 1

@@ -117,7 +117,7 @@ def test_the_other_orders(zk: KazooClient, connect: Connect, zk_path: str) -> No
     assert last.get() == "c"
     other.put("d")
     assert [last.get() for _ in range(3)] == ["d", "b", "a"]
-    best = PriorityQueue[Any](zk, f"{zk_path}-p")
+    best = PriorityQueue[Any](zk, f"{zk_path}-p", codec=JSON)
     for item in (3, [2, "x"], -7, (2, "a"), 2**31 - 1, -(2**31)):
         best.put(item)
     assert [best.get() for _ in range(6)] == [-(2**31), -7, [2, "x"], [2, "a"], 3, 2**31 - 1]
@@ -132,7 +132,7 @@ def test_the_other_orders(zk: KazooClient, connect: Connect, zk_path: str) -> No
 
 def test_priorities_that_are_floats(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """With `floats=True` they sort as floats do, for all processes; those of ints are another queue's."""
-    mine, theirs = (PriorityQueue[Any](each, zk_path, floats=True) for each in (zk, connect()))
+    mine, theirs = (PriorityQueue[Any](each, zk_path, codec=JSON, floats=True) for each in (zk, connect()))
     for item in (2.5, [-0.5, "x"], 1e300, -1e-300, 0, [-0.5, "y"]):
         mine.put(item)
     assert [theirs.get() for _ in range(6)] == [[-0.5, "x"], [-0.5, "y"], -1e-300, 0, 2.5, 1e300]
@@ -140,9 +140,9 @@ def test_priorities_that_are_floats(zk: KazooClient, connect: Connect, zk_path: 
         with pytest.raises(error):
             mine.put(wrong)
     with pytest.raises(ValueError, match="as float with maxsize=0, not as priority"):
-        PriorityQueue[Any](zk, zk_path)
+        PriorityQueue[Any](zk, zk_path, codec=JSON)
     with pytest.raises(ValueError, match="made as float"):
-        PriorityQueue[Any](connect(), zk_path).put(1)
+        PriorityQueue[Any](connect(), zk_path, codec=JSON).put(1)
 
 
 @pytest.mark.parametrize(("codec", "item"), [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]})])

@@ -56,15 +56,15 @@ SOME = pytest.mark.parametrize("kind", [AtomicLong, Queue])
 def use(kind: Any, zk: KazooClient, path: str) -> weakref.ref[Any]:
     """Make an object, and use it; return what tells whether its state is garbage."""
     of = getattr(kind, "twin_of", kind)
-    made = kind(zk, path, 0, codec=Number) if of is SharedValue else kind(zk, path)
+    options = {"priority": len} if of is PriorityQueue else {}
+    made = kind(zk, path, 0, codec=Number) if of is SharedValue else kind(zk, path, **options)
     if of is SharedValue:
         made.update(lambda number: number + 1)
     elif of in NUMBERS:
         made.add()
     else:
-        item = 1 if of is PriorityQueue else b"x"
-        made.put(item)
-        assert made.get() == item
+        made.put(b"x")
+        assert made.get() == b"x"
     return weakref.ref(made._path_state)
 
 

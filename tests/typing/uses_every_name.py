@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
 import zkconcurrent
@@ -23,7 +23,12 @@ def with_any(lock: LockLike) -> bool:
         got_by_with: bool = got
     if lock.acquire(blocking=False):
         lock.release()
-    return got_by_with and lock.acquire() and isinstance(lock, LockLike)
+    return got_by_with and lock.acquire() and is_like(lock)
+
+
+def is_like(lock: object) -> bool:
+    """Find out whether an object can be held."""
+    return isinstance(lock, LockLike)
 
 
 def locks(zk: zkconcurrent.Client) -> None:
@@ -142,12 +147,12 @@ def values(zk: zkconcurrent.Client) -> None:
     done: bool = number.compare_and_set(5, 6)
     shared: zkconcurrent.SharedValue[str] = zkconcurrent.SharedValue(zk, "/app/value", "", codec=zkconcurrent.TEXT)
     other: zkconcurrent.AtomicReference[bytes] = zkconcurrent.AtomicReference(zk, "/app/other", b"")
-    seen: zkconcurrent.VersionedValue = shared.get()
+    seen: zkconcurrent.VersionedValue[str] = shared.get()
     version: int = seen.version
     done = shared.compare_and_set(seen, "a") and shared.compare_and_set(("a", 1), "b")
     shared.set("c")
     word: str = shared.update(str.upper)
-    found: object = shared.wait_for(lambda text: text == "D", timeout=1.0)
+    found: bool = shared.wait_for(lambda text: text == "D", timeout=1.0)
     for each in shared.watch(timeout=1.0):
         seen = each
     for every in (number, small, shared, other):
@@ -188,7 +193,7 @@ def groups(zk: zkconcurrent.Client) -> None:
 
 def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
-    codec: zkconcurrent.Codec = zkconcurrent.BYTES
+    codec: zkconcurrent.Codec[bytes] = zkconcurrent.BYTES
     text: zkconcurrent.SimpleQueue[str] = zkconcurrent.SimpleQueue(zk, "/app/text", codec=zkconcurrent.TEXT)
     text.put("one")
     word: str = text.get(timeout=1.0)
@@ -260,7 +265,7 @@ def decorated(zk: zkconcurrent.Client, threads: Namespace) -> None:
 
     @contextmanager
     @synchronized(lambda: zk, "/blocks/{name}")
-    def block(name: str) -> Iterator[int]:
+    def block(name: str) -> Generator[int, None, None]:
         yield len(name)
 
     @synchronized(threading.Lock())

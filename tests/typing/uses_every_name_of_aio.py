@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -134,11 +134,11 @@ async def values(zk: zkconcurrent.Client) -> None:
     done: bool = await number.compare_and_set(5, 6)
     shared: aio.SharedValue[str] = aio.SharedValue(zk, "/app/value", "", codec=zkconcurrent.TEXT)
     other: aio.AtomicReference[bytes] = aio.AtomicReference(zk, "/app/other", b"")
-    seen: zkconcurrent.VersionedValue = await shared.get()
+    seen: zkconcurrent.VersionedValue[str] = await shared.get()
     done = await shared.compare_and_set(seen, "a")
     await shared.set("c")
     word: str = await shared.update(str.upper)
-    found: object = await shared.wait_for(lambda text: text == "D", timeout=1.0)
+    found: bool = await shared.wait_for(lambda text: text == "D", timeout=1.0)
     async for each in shared.watch(timeout=1.0):
         seen = each
     for every in (number, small, shared, other):
@@ -179,7 +179,9 @@ async def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)
     last: aio.LifoQueue[str] = aio.LifoQueue(zk, "/app/last", codec=zkconcurrent.TEXT)
-    first: aio.PriorityQueue[list[int]] = aio.PriorityQueue(zk, "/app/first", priority=lambda item: item[0])
+    first: aio.PriorityQueue[list[int]] = aio.PriorityQueue(
+        zk, "/app/first", codec=zkconcurrent.JSON, priority=lambda item: item[0]
+    )
     later: aio.DelayQueue[bytes] = aio.DelayQueue(zk, "/app/later", 100, max_attempts=3)
     await later.put(b"one", delay=1.5)
     await later.put_nowait(b"two", delay=2)
@@ -240,7 +242,7 @@ async def decorated(zk: zkconcurrent.Client, tasks: Namespace) -> None:
 
     @asynccontextmanager
     @synchronized(lambda: zk, "/blocks/{name}")
-    async def block(name: str) -> AsyncIterator[int]:
+    async def block(name: str) -> AsyncGenerator[int, None]:
         yield len(name)
 
     @synchronized(asyncio.Lock())

@@ -124,7 +124,7 @@ def test_a_class_of_asyncio(cls: str) -> None:
 
 def test_a_condition_of_asyncio_has_the_methods_of_its_lock() -> None:
     """Our conditions take over the same methods of a lock as the constructors of asyncio's conditions."""
-    assigned = set(re.findall(r"self\.(\w+) = self\._lock\.\1", inspect.getsource(aio.Condition.__init__)))
+    assigned = set(re.findall(r"self\.(\w+): Final = self\._lock\.\1", inspect.getsource(aio.Condition.__init__)))
     assert {name for name in vars(asyncio.Condition()) if not name.startswith("_")} <= assigned
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from .._runtime.public import public
 
+T = TypeVar("T")
+
 
 @public
-class Codec(Protocol):
-    """Turns items into bytes and back; any object with these two methods is a codec."""
+class Codec(Protocol[T]):
+    """Turns items into bytes and back; any object with these two methods is a codec, and `T` is the type of its items.
 
-    def encode(self, item: Any, /) -> bytes:
+    A queue, map or value takes the type of its items from its codec. So with a codec of your own, whose methods have
+    annotations, a type checker knows the items.
+    """
+
+    def encode(self, item: T, /) -> bytes:
         """Return an item as bytes."""
 
-    def decode(self, data: bytes, /) -> Any:
+    def decode(self, data: bytes, /) -> T:
         """Return the item that was encoded as these bytes."""
 
 
@@ -29,7 +35,7 @@ class _Named:
 
 @public
 class _Bytes(_Named):
-    def encode(self, item: Any, /) -> bytes:
+    def encode(self, item: bytes, /) -> bytes:
         if not isinstance(item, bytes | bytearray | memoryview):
             raise TypeError(
                 f"must be bytes, not {type(item).__name__}; or pass a codec, such as codec=zkconcurrent.JSON"
@@ -45,7 +51,7 @@ class _Bytes(_Named):
 
 @public
 class _Text(_Named):
-    def encode(self, item: Any, /) -> bytes:
+    def encode(self, item: str, /) -> bytes:
         if not isinstance(item, str):
             raise TypeError(
                 f"must be a str, not {type(item).__name__}; or pass a codec, such as codec=zkconcurrent.JSON"
@@ -90,27 +96,35 @@ def _msgpack() -> Any:
         raise ImportError("the codec MSGPACK needs msgpack: pip install 'zkconcurrent[msgpack]'") from None
 
 
-BYTES: Codec = _Bytes()
-"""Items are bytes, and stay as they are: the default."""
+BYTES: Codec[bytes] = _Bytes()
+"""Items are bytes, and stay as they are: the default of every queue, map and value.
 
-TEXT: Codec = _Text()
+It decides nothing for the program: an item comes back as it was put, and programs in other languages read the same
+bytes. Any other codec decides on a format, so a program names it.
+"""
+
+TEXT: Codec[str] = _Text()
 """Items are strings, in UTF-8."""
 
-JSON: Codec = _Json()
-"""Items are JSON values: numbers, strings, lists, dictionaries. A tuple comes back as a list."""
+JSON: Codec[Any] = _Json()
+"""Items are JSON values: numbers, strings, lists, dictionaries. A tuple comes back as a list.
 
-MSGPACK: Codec = _MessagePack()
+A type checker does not know more of such an item, unless the program says so: `jobs: Queue[int] = Queue(zk, "/jobs",
+codec=JSON)`.
+"""
+
+MSGPACK: Codec[Any] = _MessagePack()
 """Items are MessagePack values; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""
 
 
-def encoded(codec: Codec, value: Any, path: str) -> bytes:
+def encoded(codec: Codec[T], value: T, path: str) -> bytes:
     """Encode a value. The result is a copy, as the codec's buffer may change later.
 
     Raises:
         TypeError: the codec does not return bytes; or one of the package's codecs is not for such a value.
     """
     try:
-        data: Any = codec.encode(value)
+        data: object = codec.encode(value)
     except TypeError as error:
         if not isinstance(codec, _Named):
             raise
@@ -120,7 +134,7 @@ def encoded(codec: Codec, value: Any, path: str) -> bytes:
     return bytes(data)
 
 
-def equal(codec: Codec, data: bytes, value: Any) -> bool:
+def equal(codec: Codec[T], data: bytes, value: T) -> bool:
     """Return whether a codec decodes the bytes to an equal value, or encodes the value to these bytes.
 
     The bytes count, too: a value that is decoded twice may not be equal to itself. NaN is not, nor is an object of a
@@ -135,7 +149,7 @@ def equal(codec: Codec, data: bytes, value: Any) -> bool:
         return False
 
 
-def check_codec(codec: Codec) -> Codec:
+def check_codec(codec: Codec[T]) -> Codec[T]:
     """Return the codec, if it is one.
 
     Raises:

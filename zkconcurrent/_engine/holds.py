@@ -44,12 +44,12 @@ class Hold:
     __slots__ = ("claimant", "depth", "loss", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
-        self.path = path
-        self.ticket = ticket
-        self.role = role
-        self.owner = owner
-        self.depth = depth
-        self.loss = loss
+        self.path: str = path
+        self.ticket: Ticket = ticket
+        self.role: str = role
+        self.owner: int = owner
+        self.depth: int = depth
+        self.loss: Loss = loss
         self.claimant: int | None = None
 
     @property

@@ -40,7 +40,8 @@ class Loss:
     def __init__(self, make_event: Callable[[], threading.Event]) -> None:
         self._make_event = make_event
         self._event: threading.Event | None = None
-        self.told = self.reported = False
+        self.told: bool = False
+        self.reported: bool = False
         self.listeners: tuple[Any, ...] = ()
 
     @property

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .._arguments.codec import BYTES, JSON, Codec, check_codec
+from .._arguments.codec import BYTES, Codec, check_codec
 from .._arguments.limits import check_int
 from .._threads.base.candidacy import check_layout
 from .._threads.base.primitive import check_on_lost
@@ -130,7 +130,7 @@ class LocalNamespace(NamedObjects):
         return self._one("AtomicInteger", name, AsyncAtomicInteger, keep=True)
 
     def SharedValue(  # noqa: N802
-        self, name: str, value: Any, *, codec: Codec = BYTES
+        self, name: str, value: Any, *, codec: Codec[Any] = BYTES
     ) -> AsyncSharedValue:
         """Return the value with that name; it is not encoded."""
         data = check_codec(codec).encode(value)
@@ -139,13 +139,13 @@ class LocalNamespace(NamedObjects):
     AtomicReference = SharedValue
 
     def Queue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, maxsize: int = 0, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> asyncio.Queue[Any]:
         """Return the `asyncio.Queue` with that name."""
         return self._queue("Queue", name, maxsize, codec, max_attempts, asyncio.Queue)
 
     def LifoQueue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, maxsize: int = 0, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> asyncio.LifoQueue[Any]:
         """Return the `asyncio.LifoQueue` with that name."""
         return self._queue("LifoQueue", name, maxsize, codec, max_attempts, asyncio.LifoQueue)
@@ -155,7 +155,7 @@ class LocalNamespace(NamedObjects):
         name: str,
         maxsize: int = 0,
         *,
-        codec: Codec = JSON,
+        codec: Codec[Any] = BYTES,
         max_attempts: int | None = None,
         priority: Callable[[Any], float] | None = None,
         floats: bool = False,
@@ -168,13 +168,13 @@ class LocalNamespace(NamedObjects):
         return self._queue("PriorityQueue", name, maxsize, codec, max_attempts, make)
 
     def DelayQueue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, maxsize: int = 0, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> AsyncDelayQueue:
         """Return the queue of delayed items with that name."""
         return self._queue("DelayQueue", name, maxsize, codec, max_attempts, AsyncDelayQueue)
 
     def Dict(  # noqa: N802
-        self, name: str, *, codec: Codec = BYTES, ephemeral: bool = False
+        self, name: str, *, codec: Codec[Any] = BYTES, ephemeral: bool = False
     ) -> _local_dict.AsyncDict:
         """Return the dictionary with that name; its codec is that of the first call."""
         check_codec(codec)

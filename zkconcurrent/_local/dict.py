@@ -35,7 +35,8 @@ class _Entries:
         self._entries: dict[str, bytes] = {}
         self._lock = threading.RLock()
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
@@ -50,7 +51,7 @@ class _Entries:
 class _Read(_Entries):
     """A map whose values are encoded, so that each read has a copy of its own."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec[Any]) -> None:
         super().__init__()
         self._codec = codec
 
@@ -107,7 +108,8 @@ class _Read(_Entries):
 class Dict(_Read, MutableMapping[str, Any]):
     """A dictionary of strings to values; see `zkconcurrent.Dict`."""
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._put(key, value)
@@ -146,7 +148,8 @@ class Dict(_Read, MutableMapping[str, Any]):
 class Set(_Entries, MutableSet[str]):
     """A set of strings; see `zkconcurrent.Set`."""
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     @classmethod
     def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
@@ -179,7 +182,8 @@ class Set(_Entries, MutableSet[str]):
 class AsyncDict(_Read, Mapping[str, Any]):
     """A dictionary of strings to values, for tasks; see `zkconcurrent.aio.Dict`."""
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     async def put(self, key: str, value: Any) -> None:
         """Set a key's value."""
@@ -225,7 +229,8 @@ class AsyncDict(_Read, Mapping[str, Any]):
 class AsyncSet(_Entries, AbstractSet[str]):
     """A set of strings, for tasks; see `zkconcurrent.aio.Set`."""
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return object.__hash__(self)
 
     @classmethod
     def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:

@@ -67,7 +67,7 @@ class Line(Generic[LT]):
     def __init__(self, path: str, id: str | None) -> None:  # noqa: A002
         super().__init__()
         self.path = path
-        self.id = candidate_id(id)
+        self.id: str = candidate_id(id)
         self._line: list[LT] = []
         self._tokens = itertools.count(1)
         # The last one that `stand` has begun.
@@ -119,7 +119,7 @@ class Term(LineTerm):
 
     def __init__(self, election: Election, owner: object) -> None:
         super().__init__(election, owner)
-        self.lost = threading.Event()
+        self.lost: threading.Event = threading.Event()
 
     def publish(self, data: bytes) -> None:
         """Replace the leader's data."""

@@ -27,8 +27,8 @@ class Membership:
         self._group = group
         self.id = name
         self.data = data
-        self.path = f"{group.path}/{name}"
-        self.lost = threading.Event()
+        self.path: str = f"{group.path}/{name}"
+        self.lost: threading.Event = threading.Event()
 
     @property
     def active(self) -> bool:
@@ -192,7 +192,7 @@ class AsyncMembership:
         self._patience = wait
         self.id = name
         self.data = data
-        self.path = f"{group.path}/{name}"
+        self.path: str = f"{group.path}/{name}"
 
     @property
     def active(self) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from .._arguments.codec import BYTES, JSON, Codec, check_codec
+from .._arguments.codec import BYTES, Codec, check_codec
 from .._arguments.limits import check_int, check_max_attempts
 from .._arguments.paths import ancestors, check_name, check_path
 from .._runtime.public import public
@@ -89,7 +89,7 @@ class NamedObjects:
         return found
 
     def _queue(
-        self, kind: str, name: str, maxsize: int, codec: Codec, max_attempts: int | None, make: Callable[[int], T]
+        self, kind: str, name: str, maxsize: int, codec: Codec[Any], max_attempts: int | None, make: Callable[[int], T]
     ) -> T:
         size = max(0, check_int("maxsize", maxsize))
         check_codec(codec)
@@ -226,7 +226,7 @@ class LocalNamespace(NamedObjects):
         return self._one("AtomicInteger", name, _local_value.AtomicInteger, keep=True)
 
     def SharedValue(  # noqa: N802
-        self, name: str, value: Any, *, codec: Codec = BYTES
+        self, name: str, value: Any, *, codec: Codec[Any] = BYTES
     ) -> _local_value.SharedValue:
         """Return the value with that name; it is not encoded."""
         data = check_codec(codec).encode(value)
@@ -237,13 +237,13 @@ class LocalNamespace(NamedObjects):
     # The standard library's queues pass items on as they are: they have no codec, and no claims.
 
     def Queue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, maxsize: int = 0, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> queue.Queue[Any]:
         """Return the `queue.Queue` with that name."""
         return self._queue("Queue", name, maxsize, codec, max_attempts, queue.Queue)
 
     def LifoQueue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, maxsize: int = 0, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> queue.LifoQueue[Any]:
         """Return the `queue.LifoQueue` with that name."""
         return self._queue("LifoQueue", name, maxsize, codec, max_attempts, queue.LifoQueue)
@@ -253,7 +253,7 @@ class LocalNamespace(NamedObjects):
         name: str,
         maxsize: int = 0,
         *,
-        codec: Codec = JSON,
+        codec: Codec[Any] = BYTES,
         max_attempts: int | None = None,
         priority: Callable[[Any], float] | None = None,
         floats: bool = False,
@@ -266,19 +266,19 @@ class LocalNamespace(NamedObjects):
         return self._queue("PriorityQueue", name, maxsize, codec, max_attempts, make)
 
     def DelayQueue(  # noqa: N802
-        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, maxsize: int = 0, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> _local_queue.DelayQueue:
         """Return the queue of delayed items with that name."""
         return self._queue("DelayQueue", name, maxsize, codec, max_attempts, _local_queue.DelayQueue)
 
     def SimpleQueue(  # noqa: N802
-        self, name: str, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self, name: str, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> queue.SimpleQueue[Any]:
         """Return the `queue.SimpleQueue` with that name."""
         return self._queue("SimpleQueue", name, 0, codec, max_attempts, lambda _: queue.SimpleQueue())
 
     def Dict(  # noqa: N802
-        self, name: str, *, codec: Codec = BYTES, ephemeral: bool = False
+        self, name: str, *, codec: Codec[Any] = BYTES, ephemeral: bool = False
     ) -> _local_dict.Dict:
         """Return the dictionary with that name; its codec is that of the first call."""
         check_codec(codec)

@@ -69,7 +69,7 @@ class Cell:
                 "the function given to update() changes the value itself: it must only return the new one"
             )
 
-    def _seen(self) -> VersionedValue:
+    def _seen(self) -> VersionedValue[Any]:
         with self._changed:
             return VersionedValue(self._value, self._version)
 
@@ -126,7 +126,7 @@ class AtomicInteger(AtomicLong):
 class SharedValue(Cell):
     """A value, with the number of its changes."""
 
-    def get(self) -> VersionedValue:
+    def get(self) -> VersionedValue[Any]:
         """Return the value and its version."""
         return self._seen()
 
@@ -148,12 +148,12 @@ class SharedValue(Cell):
         with self._changed:
             return self._changed.wait_for(lambda: predicate(self._value), timeout)
 
-    def watch(self, timeout: float | None = None) -> Iterator[VersionedValue]:
+    def watch(self, timeout: float | None = None) -> Iterator[VersionedValue[Any]]:
         """Return an iterator over the value and its changes."""
         _check(bool, timeout)
         return self._watching(timeout)
 
-    def _watching(self, timeout: float | None) -> Iterator[VersionedValue]:
+    def _watching(self, timeout: float | None) -> Iterator[VersionedValue[Any]]:
         last = -1
         while True:
             with self._changed:
@@ -213,7 +213,7 @@ class AsyncSharedValue:
         for change in self._changes:
             change.set()
 
-    async def get(self) -> VersionedValue:
+    async def get(self) -> VersionedValue[Any]:
         """Return the value and its version."""
         return self._cell.get()
 
@@ -253,7 +253,7 @@ class AsyncSharedValue:
             self._changes.discard(change)
         return result
 
-    async def watch(self, timeout: float | None = None) -> AsyncIterator[VersionedValue]:
+    async def watch(self, timeout: float | None = None) -> AsyncIterator[VersionedValue[Any]]:
         """Iterate over the value and its changes."""
         seen = VersionedValue(None, -1)
 

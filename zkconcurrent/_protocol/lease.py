@@ -86,13 +86,14 @@ class Lease:
 
     def __init__(self, session: int, tick: float | None = None, margin: float = MARGIN) -> None:
         self.session = session
-        self.timeout = math.inf
+        self.timeout: float = math.inf
         # The first connection's timeout.
         self._asked = math.inf
-        self.heard = NEVER
-        self.end = NEVER
-        self.over = False
-        self.gap = self.beat = math.inf
+        self.heard: float = NEVER
+        self.end: float = NEVER
+        self.over: bool = False
+        self.gap: float = math.inf
+        self.beat: float = math.inf
         self._tick = tick
         self._margin = margin
         self._connected = NEVER

@@ -90,22 +90,22 @@ class Ticket:
     """
 
     name: str | None = None
-    token = 0
+    token: int = 0
     sent = False
     lasting = False
     awaits: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
-    changed = False
+    changed: bool = False
     spent = False
     handed_over = False
     proving = False
-    doubted = math.inf
+    doubted: float = math.inf
     unreadable = False
     deletes = 0
     refusal: Exception | None = None
-    granted = 0.0
+    granted: float = 0.0
     loss: LossRecord | None = None
-    late = False
+    late: bool = False
     wake: Callable[[], None] = staticmethod(_nothing)
     observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)
 
@@ -113,9 +113,9 @@ class Ticket:
         self.path = path
         self.prefix = prefix
         self.lease = lease
-        self.session = lease.session
-        self.live = _OVER
-        self.state = State.QUEUED
+        self.session: int = lease.session
+        self.live: Lease = _OVER
+        self.state: State = State.QUEUED
 
     def __repr__(self) -> str:
         return f"<{self.state.value} ticket {self.node}>"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
@@ -49,12 +49,13 @@ from .lock import join
 from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
 from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
+R = TypeVar("R")
 PATIENCE = 3  # conflicts
 RECEIPTS, QUEUE = FOLDERS["SharedValue"]
 # After this many changes that were decided without a look, the next call looks.
 LOOK_AFTER = 8
 
-Decide = Callable[[bytes, int], "tuple[bytes | None, Any]"]
+Decide: TypeAlias = Callable[[bytes, int], tuple[bytes | None, R]]
 """Turns the node's data, and its version, into new data, or None for no change, and the call's result."""
 
 
@@ -170,7 +171,7 @@ class Change:
 
     __slots__ = ("alone", "batch", "decide", "done", "error", "gone", "result", "wake")
 
-    def __init__(self, decide: Decide, *, alone: bool) -> None:
+    def __init__(self, decide: Decide[Any], *, alone: bool) -> None:
         self.decide = decide
         self.alone = alone
         self.wake: Callable[[], None] = _nothing

@@ -73,7 +73,7 @@ class AtomicLong(BaseValue):
             ForeignNodeError: the node at the path has other data, or other children.
         """
         data = self._bytes(value)
-        return self._change(lambda *_: (data, None))  # type: ignore[no-any-return]
+        return self._change(lambda *_: (data, None))
 
     def add(self, n: int = 1) -> int:
         """Add to the number; return the new one. Errors as `set`; nothing is added if the sum has too many bits."""
@@ -83,7 +83,7 @@ class AtomicLong(BaseValue):
             new = _number(data) + n
             return self._bytes(new), new
 
-        return self._change(decide)  # type: ignore[no-any-return]
+        return self._change(decide)
 
     def get_and_add(self, n: int = 1) -> int:
         """Add to the number; return the old one. Errors as `add`."""
@@ -93,7 +93,7 @@ class AtomicLong(BaseValue):
             old = _number(data)
             return self._bytes(old + n), old
 
-        return self._change(decide)  # type: ignore[no-any-return]
+        return self._change(decide)
 
     def compare_and_set(self, expected: int, value: int) -> bool:
         """Set the number if it is the expected one; return whether it was set. Errors as `set`."""
@@ -102,7 +102,7 @@ class AtomicLong(BaseValue):
         def decide(data: bytes, _: int) -> tuple[bytes | None, bool]:
             return (new, True) if _number(data) == expected else (None, False)
 
-        return self._change(decide)  # type: ignore[no-any-return]
+        return self._change(decide)
 
     def update(self, func: Callable[[int], int]) -> int:
         """Replace the number by a function's result; return the new number.
@@ -121,7 +121,7 @@ class AtomicLong(BaseValue):
             new = operator.index(func(_number(data)))
             return self._bytes(new), new
 
-        return self._updating(decide, func)  # type: ignore[no-any-return]
+        return self._updating(decide, func)
 
     def _bytes(self, value: int) -> bytes:
         number = operator.index(value)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec, check_codec, encoded, equal
 from .._kazoo.link import KazooClient
 from .._recipes.map import write
 from .base.map_base import MapBase
 from .base.primitive import discard_result
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsKeysAndGetItem
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -63,14 +66,18 @@ class Dict(MapBase, MutableMapping[str, V]):
 
     _kind = "Dict"
 
-    def __init__(self, client: KazooClient, path: str, *, codec: Codec = BYTES, ephemeral: bool = False) -> None:
-        self._codec = check_codec(codec)
+    @overload
+    def __init__(self: Dict[bytes], client: KazooClient, path: str, *, ephemeral: bool = False) -> None: ...
+    @overload
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec[V], ephemeral: bool = False) -> None: ...
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec[Any] = BYTES, ephemeral: bool = False) -> None:
+        self._codec: Codec[V] = check_codec(codec)
         super().__init__(client, path, ephemeral=ephemeral)
 
     # -- reads -------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: str) -> V:
-        return self._codec.decode(self._copy()[key].data)  # type: ignore[no-any-return]
+        return self._codec.decode(self._copy()[key].data)
 
     @overload
     def get(self, key: str, /) -> V | None: ...
@@ -134,10 +141,14 @@ class Dict(MapBase, MutableMapping[str, V]):
         checked = self._check_key(key)
         return self._write(lambda map_write: write.delete(map_write, checked), deleted)
 
-    def update(self, other: Any = (), /, **kwds: V) -> None:
+    def update(self, other: SupportsKeysAndGetItem[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
         """Set the value of each key, one after the other."""
         super().update(other.copy() if isinstance(other, Dict) else other, **kwds)
 
+    @overload
+    def setdefault(self, key: str, default: V, /) -> V: ...
+    @overload
+    def setdefault(self: Dict[T | None], key: str, default: None = None, /) -> T | None: ...
     def setdefault(self, key: str, default: Any = None, /) -> Any:
         """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
         key, data = self._check_key(key), self._encode(default)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .._engine.holds import Hold
 from .._protocol.rules import MUTEX
 from .base.lock_base import LockBase
@@ -81,4 +83,4 @@ class Lock(LockBase):
     # `_thread.lock` has kept these names since Python 1.
     acquire_lock = acquire
     release_lock = release
-    locked_lock = LockBase.locked
+    locked_lock: Final = LockBase.locked

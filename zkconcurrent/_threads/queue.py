@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .._arguments.codec import BYTES, JSON, Codec
+from .._arguments.codec import BYTES, Codec
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Recipe, SessionExpired
@@ -61,6 +61,18 @@ class Queue(QueueBase[T]):
     """
 
     _kind = "Queue"
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: Queue[bytes], client: KazooClient, path: str, maxsize: int = 0, *, max_attempts: int | None = None
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, client: KazooClient, path: str, maxsize: int = 0, *, codec: Codec[T], max_attempts: int | None = None
+        ) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
     @property
     def maxsize(self) -> int:
@@ -138,6 +150,18 @@ class LifoQueue(Queue[T]):
     _kind = "LifoQueue"
     _order = LIFO
 
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: LifoQueue[bytes], client: KazooClient, path: str, maxsize: int = 0, *, max_attempts: int | None = None
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, client: KazooClient, path: str, maxsize: int = 0, *, codec: Codec[T], max_attempts: int | None = None
+        ) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
+
 
 class PriorityQueue(Queue[T]):
     """A `Queue` whose item with the lowest number is the first out; items with the same number keep their order.
@@ -149,7 +173,7 @@ class PriorityQueue(Queue[T]):
         codec: see `Queue`.
         max_attempts: see `Queue`.
         priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
-            itself or, if the item is a tuple or a list, its first element.
+            itself or, if the item is a tuple or a list, its first element; bytes, the default, need this function.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
 
     Source:
@@ -159,15 +183,38 @@ class PriorityQueue(Queue[T]):
     _kind = "PriorityQueue"
     _order = PRIORITY
 
+    @overload
+    def __init__(
+        self: PriorityQueue[bytes],
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        max_attempts: int | None = None,
+        priority: Callable[[bytes], float],
+        floats: bool = False,
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: KazooClient,
         path: str,
         maxsize: int = 0,
         *,
-        codec: Codec = JSON,
+        codec: Codec[T],
         max_attempts: int | None = None,
         priority: Callable[[T], float] | None = None,
+        floats: bool = False,
+    ) -> None: ...
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec[Any] = BYTES,
+        max_attempts: int | None = None,
+        priority: Callable[[Any], float] | None = None,
         floats: bool = False,
     ) -> None:
         self._priority = priority
@@ -205,6 +252,23 @@ class DelayQueue(Queue[T]):
 
     _kind = "DelayQueue"
     _order = DELAY
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: DelayQueue[bytes],
+            client: KazooClient,
+            path: str,
+            maxsize: int = 0,
+            *,
+            max_attempts: int | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, client: KazooClient, path: str, maxsize: int = 0, *, codec: Codec[T], max_attempts: int | None = None
+        ) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
     def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float = 0.0) -> None:
         """Put an item that consumers can take `delay` seconds from now.
@@ -250,7 +314,13 @@ class SimpleQueue(QueueBase[T]):
     _kind = "SimpleQueue"
     _counts = False
 
+    @overload
     def __init__(
-        self, client: KazooClient, path: str, *, codec: Codec = BYTES, max_attempts: int | None = None
+        self: SimpleQueue[bytes], client: KazooClient, path: str, *, max_attempts: int | None = None
+    ) -> None: ...
+    @overload
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec[T], max_attempts: int | None = None) -> None: ...
+    def __init__(
+        self, client: KazooClient, path: str, *, codec: Codec[Any] = BYTES, max_attempts: int | None = None
     ) -> None:
         super().__init__(client, path, codec=codec, max_attempts=max_attempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec, check_codec, encoded
 from .._arguments.paths import check_path
@@ -17,14 +17,25 @@ from .base.primitive import kind_of
 from .base.value_base import BaseValue, check_callable
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
-@public
-class VersionedValue(NamedTuple):
-    """A value as it was read: the value, and how often its node had been written."""
+if TYPE_CHECKING:
 
-    value: Any
-    version: int
+    class VersionedValue(NamedTuple, Generic[T]):
+        """A value as it was read: the value, and how often its node had been written."""
+
+        value: T
+        version: int
+
+else:
+    # Python 3.10 refuses a named tuple with type variables.
+    @public
+    class VersionedValue(NamedTuple):
+        """A value as it was read: the value, and how often its node had been written."""
+
+        value: T
+        version: int
 
 
 def version_of(expected: object) -> int:
@@ -73,13 +84,18 @@ class SharedValue(BaseValue, Generic[T]):
 
     _kind = "SharedValue"
 
-    def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
-        self._value, self._codec = value, check_codec(codec)
+    @overload
+    def __init__(self: SharedValue[bytes], client: KazooClient, path: str, value: bytes) -> None: ...
+    @overload
+    def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec[T]) -> None: ...
+    def __init__(self, client: KazooClient, path: str, value: Any, *, codec: Codec[Any] = BYTES) -> None:
+        self._value = value
+        self._codec: Codec[T] = check_codec(codec)
         self._at = Layout(check_path(path), self._kind, encoded(codec, value, path))
         super().__init__(client, path)
         self._check_size(self._at.initial)
 
-    def get(self) -> VersionedValue:
+    def get(self) -> VersionedValue[T]:
         """Return the value and its version; asks the leader, and waits for the reply.
 
         Raises:
@@ -100,7 +116,7 @@ class SharedValue(BaseValue, Generic[T]):
             ForeignNodeError: the node at the path is not persistent, or has other children.
         """
         data = self._encode(value)
-        return self._change(lambda *_: (data, None))  # type: ignore[no-any-return]
+        return self._change(lambda *_: (data, None))
 
     def compare_and_set(self, expected: tuple[T, int], value: T) -> bool:
         """Set the value if no client has written since `get` returned the expected one; return whether it was set.
@@ -120,7 +136,7 @@ class SharedValue(BaseValue, Generic[T]):
             same = version == wanted and (self._codec.encode(old) == data or self._decoded(data) == old)
             return (new, True) if same else (None, False)
 
-        return self._change(decide)  # type: ignore[no-any-return]
+        return self._change(decide)
 
     def update(self, func: Callable[[T], T]) -> T:
         """Replace the value by a function's result; return the new value.
@@ -139,9 +155,9 @@ class SharedValue(BaseValue, Generic[T]):
             new = func(self._decoded(data))
             return self._encode(new), new
 
-        return self._updating(decide, func)  # type: ignore[no-any-return]
+        return self._updating(decide, func)
 
-    def wait_for(self, predicate: Callable[[T], Any], timeout: float | None = None) -> Any:
+    def wait_for(self, predicate: Callable[[T], R], timeout: float | None = None) -> R | Literal[False]:
         """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for` does.
 
         Args:
@@ -156,22 +172,22 @@ class SharedValue(BaseValue, Generic[T]):
             ForeignNodeError: as `get`.
         """
         check_callable("predicate", predicate)
-        result: Any = False
+        result: R | Literal[False] = False
 
-        def accepts(seen: Seen) -> Any:
+        def accepts(seen: Seen) -> R:
             nonlocal result
-            result = predicate(self._decoded(seen.data))
-            return result
+            result = accepted = predicate(self._decoded(seen.data))
+            return accepted
 
         call, deadline = Call(self._session, self._path), self._until(timeout)
 
-        def steps() -> Steps[Any]:
+        def steps() -> Steps[R | Literal[False]]:
             yield from call.run(wait_until(self._at, accepts), deadline)
             return result
 
         return self._await(call, steps())
 
-    def watch(self, timeout: float | None = None) -> Iterator[VersionedValue]:
+    def watch(self, timeout: float | None = None) -> Iterator[VersionedValue[T]]:
         """Return an iterator over the value and its changes: the present value, then each time the newest.
 
         It skips a value that is replaced before the caller asks for the next one, but never the last value.
@@ -187,7 +203,7 @@ class SharedValue(BaseValue, Generic[T]):
         self._until(timeout)
         return self._watching(timeout)
 
-    def _watching(self, timeout: float | None) -> Iterator[VersionedValue]:
+    def _watching(self, timeout: float | None) -> Iterator[VersionedValue[T]]:
         seen: Seen | None = None
         while (seen := self._next(seen, timeout)) is not None:
             yield self._decode(seen)
@@ -198,12 +214,12 @@ class SharedValue(BaseValue, Generic[T]):
     def _encode(self, value: T) -> bytes:
         return self._check_size(encoded(self._codec, value, self._path))
 
-    def _decode(self, seen: Seen) -> VersionedValue:
+    def _decode(self, seen: Seen) -> VersionedValue[T]:
         return VersionedValue(self._decoded(seen.data), seen.version)
 
     def _decoded(self, data: bytes) -> T:
         try:
-            return self._codec.decode(data)  # type: ignore[no-any-return]
+            return self._codec.decode(data)
         except Exception as error:
             raise ForeignNodeError(
                 self._path,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .._kazoo.link import KazooClient
 from .._threads import atomic as _atomic
 from ._shared_value import PerLoop
@@ -24,13 +26,13 @@ class AtomicLong(PrimitiveTwin):
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(self._kind(client, path))
 
-    get = awaited(_atomic.AtomicLong.get)
-    set = awaited(_atomic.AtomicLong.set)
-    add = awaited(_atomic.AtomicLong.add)
-    get_and_add = awaited(_atomic.AtomicLong.get_and_add)
-    compare_and_set = awaited(_atomic.AtomicLong.compare_and_set)
+    get: Final = awaited(_atomic.AtomicLong.get)
+    set: Final = awaited(_atomic.AtomicLong.set)
+    add: Final = awaited(_atomic.AtomicLong.add)
+    get_and_add: Final = awaited(_atomic.AtomicLong.get_and_add)
+    compare_and_set: Final = awaited(_atomic.AtomicLong.compare_and_set)
 
-    update = awaited(
+    update: Final = awaited(
         _atomic.AtomicLong.update,
         """Replace the number by a plain function's result; return the new number.
 
@@ -39,7 +41,7 @@ class AtomicLong(PrimitiveTwin):
         """,
     )
 
-    destroy = awaited(_atomic.AtomicLong.destroy)
+    destroy: Final = awaited(_atomic.AtomicLong.destroy)
 
 
 class AtomicInteger(AtomicLong):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
@@ -76,9 +76,9 @@ class Barrier(PrimitiveTwin):
     ) -> None:
         pass
 
-    reset = awaited(_barrier.Barrier.reset)
-    abort = awaited(_barrier.Barrier.abort)
-    destroy = awaited(_barrier.Barrier.destroy)
+    reset: Final = awaited(_barrier.Barrier.reset)
+    abort: Final = awaited(_barrier.Barrier.abort)
+    destroy: Final = awaited(_barrier.Barrier.destroy)
 
     @property
     def parties(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from .._arguments.paths import check_path
 from .._engine.driver import Call
@@ -42,10 +42,10 @@ class Condition(PrimitiveTwin):
         path = check_path(path)
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         super().__init__(_Core(client, path, self._lock._core))
-        self.acquire = self._lock.acquire
-        self.release = self._lock.release
-        self.locked = self._lock.locked
-        self.fetch_locked = self._lock.fetch_locked
+        self.acquire: Final = self._lock.acquire
+        self.release: Final = self._lock.release
+        self.locked: Final = self._lock.locked
+        self.fetch_locked: Final = self._lock.fetch_locked
 
     async def __aenter__(self) -> None:
         await self._lock.__aenter__()
@@ -129,7 +129,7 @@ class Condition(PrimitiveTwin):
             await self.wait(None if deadline is None else deadline - now())
         return result
 
-    notify = backgrounded(
+    notify: Final = backgrounded(
         _condition.Condition.notify,
         """Wake the `n` waiters, tasks or threads of all processes, that have waited longest.
 
@@ -140,4 +140,4 @@ class Condition(PrimitiveTwin):
         """,
     )
 
-    notify_all = backgrounded(_condition.Condition.notify_all)
+    notify_all: Final = backgrounded(_condition.Condition.notify_all)

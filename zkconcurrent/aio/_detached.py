@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from .._engine.driver import Call
@@ -96,18 +97,18 @@ class DetachedLock(PrimitiveTwin):
         self._core._held = None
         return released
 
-    force_release = awaited(_detached.DetachedLock.force_release)
+    force_release: Final = awaited(_detached.DetachedLock.force_release)
 
     @property
     def fencing_token(self) -> int:
         """A number that never decreases from holder to holder; see `zkconcurrent.DetachedLock.fencing_token`."""
         return int(self._core.fencing_token)
 
-    hold_count = forwarded(_detached.DetachedLock.hold_count)
-    cancel_waits = forwarded(_detached.DetachedLock.cancel_waits)
-    fetch_locked = awaited(_detached.DetachedLock.locked)
-    owner = awaited(_detached.DetachedLock.owner)
-    waiters = awaited(_detached.DetachedLock.waiters)
+    hold_count: Final = forwarded(_detached.DetachedLock.hold_count)
+    cancel_waits: Final = forwarded(_detached.DetachedLock.cancel_waits)
+    fetch_locked: Final = awaited(_detached.DetachedLock.locked)
+    owner: Final = awaited(_detached.DetachedLock.owner)
+    waiters: Final = awaited(_detached.DetachedLock.waiters)
 
     @asynccontextmanager
     async def hold(self, timeout: float | None = None, *, blocking: bool = True) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
 from .._kazoo.link import KazooClient
@@ -43,7 +43,7 @@ class _MapBase(PrimitiveTwin):
         """Whether the copy may be old: no server is in reach, or it is from an earlier connection. Sends nothing."""
         return bool(self._core.stale)
 
-    ready = awaited(
+    ready: Final = awaited(
         map_base.MapBase.ready,
         """Wait until the copy is listed on the present connection: before the first read, or after a reconnect.
 
@@ -54,8 +54,8 @@ class _MapBase(PrimitiveTwin):
         """,
     )
 
-    clear = awaited(map_base.MapBase.clear)
-    destroy = awaited(map_base.MapBase.destroy)
+    clear: Final = awaited(map_base.MapBase.clear)
+    destroy: Final = awaited(map_base.MapBase.destroy)
 
     def __contains__(self, key: object) -> bool:
         return key in self._core
@@ -83,7 +83,11 @@ class Dict(_MapBase, Mapping[str, V]):
         ephemeral: whether an entry ends with the session of the client that wrote it. All processes must give the same.
     """
 
-    def __init__(self, client: KazooClient, path: str, *, codec: Codec = BYTES, ephemeral: bool = False) -> None:
+    @overload
+    def __init__(self: Dict[bytes], client: KazooClient, path: str, *, ephemeral: bool = False) -> None: ...
+    @overload
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec[V], ephemeral: bool = False) -> None: ...
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec[Any] = BYTES, ephemeral: bool = False) -> None:
         super().__init__(_DictCore(client, path, codec=codec, ephemeral=ephemeral))
 
     def __getitem__(self, key: str) -> V:
@@ -100,9 +104,9 @@ class Dict(_MapBase, Mapping[str, V]):
         """Return the value of a key, or the default."""
         return self._core.get(key, default)
 
-    items = forwarded(_dict.Dict[V].items)
-    values = forwarded(_dict.Dict[V].values)
-    copy = forwarded(_dict.Dict[V].copy)
+    items: Final = forwarded(_dict.Dict[V].items)
+    values: Final = forwarded(_dict.Dict[V].values)
+    copy: Final = forwarded(_dict.Dict[V].copy)
 
     async def put(self, key: str, value: V) -> None:
         """Set a key's value, as `d[key] = value` does for threads."""
@@ -122,10 +126,10 @@ class Dict(_MapBase, Mapping[str, V]):
         for key, value in dict(there, **kwds).items():
             await self._core._put(key, value)
 
-    setdefault = awaited(_dict.Dict[V].setdefault)
-    replace = awaited(_dict.Dict[V].replace)
-    remove = awaited(_dict.Dict[V].remove)
-    pop = awaited(_dict.Dict[V].pop)
+    setdefault: Final = awaited(_dict.Dict[V].setdefault)
+    replace: Final = awaited(_dict.Dict[V].replace)
+    remove: Final = awaited(_dict.Dict[V].remove)
+    pop: Final = awaited(_dict.Dict[V].pop)
 
     async def popitem(self) -> tuple[str, V]:
         """Remove an arbitrary entry and return its key and value. Only one client gets it.
@@ -155,9 +159,9 @@ class Set(_MapBase, AbstractSet[str]):
     def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
         return set(it)
 
-    add = awaited(_set.Set.add)
-    discard = awaited(_set.Set.discard)
-    remove = awaited(_set.Set.remove)
+    add: Final = awaited(_set.Set.add)
+    discard: Final = awaited(_set.Set.discard)
+    remove: Final = awaited(_set.Set.remove)
 
     async def pop(self) -> str:
         """Remove an arbitrary element and return it. Only one client gets it.

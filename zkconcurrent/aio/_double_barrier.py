@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
+from typing import Final
 
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
@@ -85,4 +86,4 @@ class DoubleBarrier(PrimitiveTwin):
             if reports_loss(kind):
                 raise
 
-    destroy = awaited(_double_barrier.DoubleBarrier.destroy)
+    destroy: Final = awaited(_double_barrier.DoubleBarrier.destroy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
@@ -143,7 +143,7 @@ class Election(PrimitiveTwin):
         async with self.lead():
             return await func(*args, **kwargs)
 
-    stand = awaited(
+    stand: Final = awaited(
         LeaderLock.stand,
         """Stand as a candidate, in the background, until `withdraw()`; see `zkconcurrent.Election.stand`.
 
@@ -151,12 +151,12 @@ class Election(PrimitiveTwin):
         """,
     )
 
-    withdraw = awaited(
+    withdraw: Final = awaited(
         LeaderLock.withdraw,
         "End the candidacy that `stand` has begun, and its term; see `zkconcurrent.Election.withdraw`.",
     )
 
-    is_leader = forwarded(
+    is_leader: Final = forwarded(
         LeaderLock.leads, "Return whether this client leads; see `zkconcurrent.Election.is_leader`. Sends nothing."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .._kazoo.link import KazooClient
 from .._recipes.event import Flag, turn
@@ -39,7 +39,7 @@ class Event(PrimitiveTwin):
         seen = self._core._path_state.last_seen
         return isinstance(seen, Flag) and seen.is_set
 
-    fetch = awaited(_event.Event.is_set)
+    fetch: Final = awaited(_event.Event.is_set)
 
     def set(self) -> Completion:
         """Set the flag and wake all waiters."""
@@ -49,5 +49,5 @@ class Event(PrimitiveTwin):
         """Clear the flag."""
         return self._in_background(self._core._begin_turn(False))
 
-    wait = awaited(_event.Event.wait)
-    destroy = awaited(_event.Event.destroy)
+    wait: Final = awaited(_event.Event.wait)
+    destroy: Final = awaited(_event.Event.destroy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
@@ -49,7 +49,7 @@ class Membership(Twin):
         """Set when the membership has ended without `leave()`, for good: see `zkconcurrent.Membership.lost`."""
         return Lost([(self._core._session, lambda: self._core._loss)])
 
-    leave = awaited(_group.Membership.leave)
+    leave: Final = awaited(_group.Membership.leave)
 
     def __reduce__(self) -> Any:
         return self._core.__reduce__()
@@ -125,7 +125,7 @@ class Group(PrimitiveTwin):
         call = Call(core._session, core._path, membership)
         return Joining(membership, Pending(call, membership._joining(call)))
 
-    members = awaited(_group.Group.members)
+    members: Final = awaited(_group.Group.members)
 
     def observe(self, timeout: float | None = None) -> AsyncIterator[dict[str, bytes]]:
         """Yield what `members` returns: at once, and then each time that it has changed.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .._kazoo.link import KazooClient
 from .._threads import latch as _latch
 from ._tasks import of_tasks
@@ -26,7 +28,7 @@ class CountDownLatch(PrimitiveTwin):
         """Return how much is left to count down; asks the leader."""
         return int(await self._core.count)
 
-    count_down = backgrounded(
+    count_down: Final = backgrounded(
         _latch.CountDownLatch.count_down,
         """Count down by `n`; an open latch stays open.
 
@@ -36,5 +38,5 @@ class CountDownLatch(PrimitiveTwin):
             ClientError: the client can't be used here.
         """,
     )
-    wait = awaited(_latch.CountDownLatch.wait)
-    destroy = awaited(_latch.CountDownLatch.destroy)
+    wait: Final = awaited(_latch.CountDownLatch.wait)
+    destroy: Final = awaited(_latch.CountDownLatch.destroy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from .._threads import multilock as _multilock
 from .._threads.base.primitive import kind_of
@@ -50,4 +50,4 @@ class MultiLock(CompositeLock):
         """
         return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
 
-    owner = awaited(_multilock.MultiLock.owner)
+    owner: Final = awaited(_multilock.MultiLock.owner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, overload
+from typing import Final, Literal, TypeAlias, overload
 
 from .._connect import Client
 from .._kazoo.link import KazooClient
@@ -37,28 +37,28 @@ class SharedNamespace(BasePath):
 
     _package = "zkconcurrent.aio"
 
-    Lock = named(_lock.Lock)
-    RLock = named(_rlock.RLock)
-    Condition = named(_condition.Condition)
-    Semaphore = named(_semaphore.Semaphore)
-    BoundedSemaphore = named(_semaphore.BoundedSemaphore)
-    Event = named(_event.Event)
-    Barrier = named(_barrier.Barrier)
-    ReadWriteLock = named(_rwlock.ReadWriteLock)
-    CountDownLatch = named(_latch.CountDownLatch)
-    Election = named(_election.Election)
-    AtomicLong = named(_atomic.AtomicLong)
-    AtomicInteger = named(_atomic.AtomicInteger)
-    SharedValue = named(_shared_value.SharedValue[Any])
-    AtomicReference = SharedValue
-    DoubleBarrier = named(_double_barrier.DoubleBarrier)
-    Group = named(_group.Group)
-    Queue = named(_queue.Queue[Any])
-    LifoQueue = named(_queue.LifoQueue[Any])
-    PriorityQueue = named(_queue.PriorityQueue[Any])
-    DelayQueue = named(_queue.DelayQueue[Any])
-    Dict = named(_dict.Dict[Any])
-    Set = named(_dict.Set)
+    Lock: Final = named(_lock.Lock)
+    RLock: Final = named(_rlock.RLock)
+    Condition: Final = named(_condition.Condition)
+    Semaphore: Final = named(_semaphore.Semaphore)
+    BoundedSemaphore: Final = named(_semaphore.BoundedSemaphore)
+    Event: Final = named(_event.Event)
+    Barrier: Final = named(_barrier.Barrier)
+    ReadWriteLock: Final = named(_rwlock.ReadWriteLock)
+    CountDownLatch: Final = named(_latch.CountDownLatch)
+    Election: Final = named(_election.Election)
+    AtomicLong: Final = named(_atomic.AtomicLong)
+    AtomicInteger: Final = named(_atomic.AtomicInteger)
+    SharedValue: Final = named(_shared_value.SharedValue)
+    AtomicReference: Final = SharedValue
+    DoubleBarrier: Final = named(_double_barrier.DoubleBarrier)
+    Group: Final = named(_group.Group)
+    Queue: Final = named(_queue.Queue)
+    LifoQueue: Final = named(_queue.LifoQueue)
+    PriorityQueue: Final = named(_queue.PriorityQueue)
+    DelayQueue: Final = named(_queue.DelayQueue)
+    Dict: Final = named(_dict.Dict)
+    Set: Final = named(_dict.Set)
 
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _multilock.MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks with those names."""

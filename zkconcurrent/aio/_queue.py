@@ -6,9 +6,9 @@ import asyncio
 import sys
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from .._arguments.codec import BYTES, JSON, Codec
+from .._arguments.codec import BYTES, Codec
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._recipes.queue.state import ItemCall
@@ -78,13 +78,21 @@ class Queue(PrimitiveTwin, Generic[T]):
 
     _kind: Callable[..., _queue.Queue[Any]] = of_tasks(_queue.Queue, _Errors)
 
+    @overload
+    def __init__(
+        self: Queue[bytes], client: KazooClient, path: str, maxsize: int = 0, *, max_attempts: int | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, client: KazooClient, path: str, maxsize: int = 0, *, codec: Codec[T], max_attempts: int | None = None
+    ) -> None: ...
     def __init__(
         self,
         client: KazooClient,
         path: str,
         maxsize: int = 0,
         *,
-        codec: Codec = BYTES,
+        codec: Codec[Any] = BYTES,
         max_attempts: int | None = None,
     ) -> None:
         super().__init__(self._kind(client, path, maxsize, codec=codec, max_attempts=max_attempts))
@@ -127,8 +135,12 @@ class Queue(PrimitiveTwin, Generic[T]):
         item: T = await self._core.get(timeout=timeout)
         return item
 
-    put_nowait = awaited(_queue.Queue[T].put_nowait, "Put an item without waiting for a free place.")
-    get_nowait = awaited(_queue.Queue[T].get_nowait, "Take the next item without waiting for one.")
+    # Written, as is `put`: that of a `DelayQueue` has one argument more.
+    async def put_nowait(self, item: T) -> None:
+        """Put an item without waiting for a free place."""
+        await self._core.put_nowait(item)
+
+    get_nowait: Final = awaited(_queue.Queue[T].get_nowait, "Take the next item without waiting for one.")
 
     def claim(self, *, block: bool = True, timeout: float | None = None) -> Claim[T]:
         """Return an async context manager that takes the next item, and acknowledges it when its block has ended.
@@ -142,13 +154,13 @@ class Queue(PrimitiveTwin, Generic[T]):
         """
         return Claim(self._core.claim(block, timeout))
 
-    qsize = awaited(_queue.Queue[T].qsize)
-    empty = awaited(_queue.Queue[T].empty)
-    full = awaited(_queue.Queue[T].full)
-    task_done = backgrounded(_queue.Queue[T].task_done)
-    join = awaited(_queue.Queue[T].join)
+    qsize: Final = awaited(_queue.Queue[T].qsize)
+    empty: Final = awaited(_queue.Queue[T].empty)
+    full: Final = awaited(_queue.Queue[T].full)
+    task_done: Final = backgrounded(_queue.Queue[T].task_done)
+    join: Final = awaited(_queue.Queue[T].join)
 
-    shutdown = backgrounded(
+    shutdown: Final = backgrounded(
         _queue.Queue[T].shutdown,
         """Shut the queue down for good, for all processes: `put` raises QueueShutDown; `get` does when it is empty.
 
@@ -157,14 +169,26 @@ class Queue(PrimitiveTwin, Generic[T]):
         """,
     )
 
-    dead = awaited(_queue.Queue[T].dead)
-    destroy = awaited(_queue.Queue[T].destroy)
+    dead: Final = awaited(_queue.Queue[T].dead)
+    destroy: Final = awaited(_queue.Queue[T].destroy)
 
 
 class LifoQueue(Queue[T]):
     """A `Queue` whose last item in is the first out; see `zkconcurrent.LifoQueue`."""
 
     _kind = of_tasks(_queue.LifoQueue, _Errors)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: LifoQueue[bytes], client: KazooClient, path: str, maxsize: int = 0, *, max_attempts: int | None = None
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, client: KazooClient, path: str, maxsize: int = 0, *, codec: Codec[T], max_attempts: int | None = None
+        ) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
 
 class PriorityQueue(Queue[T]):
@@ -177,21 +201,44 @@ class PriorityQueue(Queue[T]):
         codec: see `Queue`.
         max_attempts: see `Queue`.
         priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
-            itself or, if the item is a tuple or a list, its first element.
+            itself or, if the item is a tuple or a list, its first element; bytes, the default, need this function.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
     _kind: type[_queue.PriorityQueue[Any]] = of_tasks(_queue.PriorityQueue, _Errors)
 
+    @overload
+    def __init__(
+        self: PriorityQueue[bytes],
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        max_attempts: int | None = None,
+        priority: Callable[[bytes], float],
+        floats: bool = False,
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         client: KazooClient,
         path: str,
         maxsize: int = 0,
         *,
-        codec: Codec = JSON,
+        codec: Codec[T],
         max_attempts: int | None = None,
         priority: Callable[[T], float] | None = None,
+        floats: bool = False,
+    ) -> None: ...
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec[Any] = BYTES,
+        max_attempts: int | None = None,
+        priority: Callable[[Any], float] | None = None,
         floats: bool = False,
     ) -> None:
         core = self._kind(
@@ -204,6 +251,23 @@ class DelayQueue(Queue[T]):
     """A `Queue` whose items can be taken once they are due, the earliest first; see `zkconcurrent.DelayQueue`."""
 
     _kind = of_tasks(_queue.DelayQueue, _Errors)
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self: DelayQueue[bytes],
+            client: KazooClient,
+            path: str,
+            maxsize: int = 0,
+            *,
+            max_attempts: int | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, client: KazooClient, path: str, maxsize: int = 0, *, codec: Codec[T], max_attempts: int | None = None
+        ) -> None: ...
+        def __init__(self, *_: object, **__: object) -> None: ...
 
     async def put(self, item: T, *, timeout: float | None = None, delay: float = 0.0) -> None:
         """Put an item that consumers can take `delay` seconds from now.
@@ -224,7 +288,6 @@ class DelayQueue(Queue[T]):
         """
         await self._core.put(item, timeout=timeout, delay=delay)
 
-    # Written: mypy would take a declaration for one of the base class's type.
     async def put_nowait(self, item: T, *, delay: float = 0.0) -> None:
         """Put an item without waiting for a free place."""
         await self._core.put_nowait(item, delay=delay)

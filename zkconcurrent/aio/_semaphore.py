@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from .._kazoo.link import KazooClient
 from .._threads import semaphore as _semaphore
@@ -70,9 +70,9 @@ class Semaphore(LockBase):
         self._refresh("locked", self._core.locked)
         return size is not None and self._held_here() + self._held_elsewhere() >= size
 
-    available = awaited(_semaphore.Semaphore.available)
-    resize = awaited(_semaphore.Semaphore.resize)
-    destroy = awaited(_semaphore.Semaphore.destroy)
+    available: Final = awaited(_semaphore.Semaphore.available)
+    resize: Final = awaited(_semaphore.Semaphore.resize)
+    destroy: Final = awaited(_semaphore.Semaphore.destroy)
 
 
 class BoundedSemaphore(Semaphore):

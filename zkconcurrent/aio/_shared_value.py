@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
 from .._kazoo.link import KazooClient
@@ -42,14 +42,18 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         codec: turns the value into bytes and back.
     """
 
-    def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
+    @overload
+    def __init__(self: SharedValue[bytes], client: KazooClient, path: str, value: bytes) -> None: ...
+    @overload
+    def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec[T]) -> None: ...
+    def __init__(self, client: KazooClient, path: str, value: Any, *, codec: Codec[Any] = BYTES) -> None:
         super().__init__(_Core(client, path, value, codec=codec))
 
-    get = awaited(_shared_value.SharedValue[T].get)
-    set = awaited(_shared_value.SharedValue[T].set)
-    compare_and_set = awaited(_shared_value.SharedValue[T].compare_and_set)
+    get: Final = awaited(_shared_value.SharedValue[T].get)
+    set: Final = awaited(_shared_value.SharedValue[T].set)
+    compare_and_set: Final = awaited(_shared_value.SharedValue[T].compare_and_set)
 
-    update = awaited(
+    update: Final = awaited(
         _shared_value.SharedValue[T].update,
         """Replace the value by a plain function's result; return the new value.
 
@@ -58,9 +62,9 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         """,
     )
 
-    wait_for = awaited(_shared_value.SharedValue[T].wait_for)
+    wait_for: Final = awaited(_shared_value.SharedValue[T].wait_for)
 
-    async def watch(self, timeout: float | None = None) -> AsyncIterator[VersionedValue]:
+    async def watch(self, timeout: float | None = None) -> AsyncIterator[VersionedValue[T]]:
         """Iterate over the value and its changes: the present value, then each time the newest.
 
         Args:
@@ -70,7 +74,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         while (seen := await self._core._next(seen, timeout)) is not None:
             yield self._core._decode(seen)
 
-    destroy = awaited(_shared_value.SharedValue[T].destroy)
+    destroy: Final = awaited(_shared_value.SharedValue[T].destroy)
 
 
 AtomicReference = SharedValue

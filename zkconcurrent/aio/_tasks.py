@@ -38,8 +38,8 @@ class Pending(Generic[T]):
     __slots__ = ("call", "steps")
 
     def __init__(self, call: Waiting, steps: Steps[T]) -> None:
-        self.call = call
-        self.steps = steps
+        self.call: Waiting = call
+        self.steps: Steps[T] = steps
 
     def __await__(self) -> Generator[Any, Any, T]:
         return wait_async(self.call, self.steps).__await__()

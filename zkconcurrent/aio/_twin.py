@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
 from inspect import signature
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
@@ -239,7 +239,7 @@ class Acquirable(Twin):
         """
         return Holding(self, timeout, blocking, cancel_on_loss)
 
-    cancel_waits = forwarded(
+    cancel_waits: Final = forwarded(
         lock_base.Acquirable.cancel_waits,
         """End the waits of all tasks and threads, each with `WaitCancelledError`; see `zkconcurrent.Lock.cancel_waits`.
 
@@ -247,7 +247,7 @@ class Acquirable(Twin):
         """,
     )
 
-    hold_count = forwarded(
+    hold_count: Final = forwarded(
         lock_base.Acquirable.hold_count,
         """Return how many acquires the running task has not released; 0 if it holds nothing, or its hold is lost.
 
@@ -287,7 +287,7 @@ class LockBase(Acquirable, PrimitiveTwin):
         """Return how many holds others had, as last seen."""
         return int(self._core._path_state.elsewhere.get(self._core._rule.role, 0))
 
-    fetch_locked = awaited(lock_base.LockBase.locked)
+    fetch_locked: Final = awaited(lock_base.LockBase.locked)
 
     @property
     def fencing_token(self) -> int:
@@ -313,9 +313,9 @@ class LockBase(Acquirable, PrimitiveTwin):
         """Whether this process holds the lock while ZooKeeper is out of reach."""
         return bool(self._core.suspect)
 
-    owner = awaited(lock_base.LockBase.owner)
-    waiters = awaited(lock_base.LockBase.waiters)
-    guard = forwarded(lock_base.LockBase.guard)
+    owner: Final = awaited(lock_base.LockBase.owner)
+    waiters: Final = awaited(lock_base.LockBase.waiters)
+    guard: Final = forwarded(lock_base.LockBase.guard)
 
 
 class CompositeLock(Acquirable):

@@ -89,7 +89,8 @@ class Named:
             del own.__wrapped__
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
-            cls.__init__ = own  # type: ignore[method-assign]
+            made: Any = cls
+            made.__init__ = own
 
     # Type checkers judge the arguments by `__init__`.
     if not TYPE_CHECKING:

@@ -157,11 +157,11 @@ class QueueBase(Primitive, Generic[T]):
         path: str,
         maxsize: int = 0,
         *,
-        codec: Codec = BYTES,
+        codec: Codec[Any] = BYTES,
         max_attempts: int | None = None,
     ) -> None:
         self._layout = Layout(check_path(path), self._order, max(0, check_int("maxsize", maxsize)))
-        self._codec = check_codec(codec)
+        self._codec: Codec[T] = check_codec(codec)
         self._most = check_max_attempts(max_attempts)
         self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts
         super().__init__(client, path)
@@ -288,7 +288,7 @@ class QueueBase(Primitive, Generic[T]):
 
         def decoded(payload: bytes) -> T | bytes:
             try:
-                return self._codec.decode(payload)  # type: ignore[no-any-return]
+                return self._codec.decode(payload)
             except Exception:
                 return payload
 

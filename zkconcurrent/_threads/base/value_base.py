@@ -227,16 +227,16 @@ class BaseValue(Primitive):
         """Return the turn that the caller takes."""
         return self._path_state.turn
 
-    def _change(self, decide: Decide) -> Any:
+    def _change(self, decide: Decide[R]) -> R:
         """Make a change; return its result."""
         return self._changing(decide, alone=False)
 
-    def _updating(self, decide: Decide, func: Callable[[Any], Any]) -> Any:
+    def _updating(self, decide: Decide[R], func: Callable[[Any], Any]) -> R:
         """Make a change that calls the user's function, on the caller's thread."""
         check_callable("func", func)
         me, updating = self._identity(), self._path_state.updating
 
-        def decided(data: bytes, version: int) -> tuple[bytes | None, Any]:
+        def decided(data: bytes, version: int) -> tuple[bytes | None, R]:
             updating.add(me)
             try:
                 return decide(data, version)
@@ -252,7 +252,7 @@ class BaseValue(Primitive):
                 # R3: an interrupt may have kept `decided` from removing the mark.
                 updating.discard(me)
 
-    def _changing(self, decide: Decide, *, alone: bool) -> Any:
+    def _changing(self, decide: Decide[R], *, alone: bool) -> R:
         state, turn, me = self._path_state, self._turn(), self._identity()
         if me in state.updating:
             raise RuntimeError(
@@ -262,7 +262,8 @@ class BaseValue(Primitive):
         change = Change(decide, alone=alone)
         call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.leave, turn, change)))
         try:
-            return self._await(call, state.changing(call, turn, change, node_data(me)))
+            steps: Steps[R] = state.changing(call, turn, change, node_data(me))
+            return self._await(call, steps)
         except BaseException:
             # R3: the abandoned call has done this, unless a second interrupt kept it from that.
             state.leave(turn, change)
