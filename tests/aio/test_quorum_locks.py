@@ -8,8 +8,7 @@ import gc
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.loops import left, nodes, run, soon, until
-from tests.aio.test_contract import cancelled, owning
+from tests.aio.loops import cancelled, left, nodes, owning, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, aio
