@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
+from tests.helpers import kinds
 from zkconcurrent import aio
 
 TWINS = sorted(
@@ -58,27 +59,18 @@ MORE = {
     **{name: {"fetch_locked"} for name in TWINS if name.endswith(("Lock", "Semaphore")) and name != "ReadWriteLock"},
     "Condition": {"locked", "fetch_locked"},  # asyncio's has `locked`
 }
-MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
-    "Barrier": lambda package, client: package.Barrier(client, "/twin", 2),
-    "AtomicReference": lambda package, client: package.AtomicReference(client, "/twin", b""),
-    "CountDownLatch": lambda package, client: package.CountDownLatch(client, "/twin", 2),
-    "SharedValue": lambda package, client: package.SharedValue(client, "/twin", b""),
-    "DetachedLock": lambda package, client: package.DetachedLock(client, "/twin", "job"),
-    "DoubleBarrier": lambda package, client: package.DoubleBarrier(client, "/twin", 2),
+OTHERS: dict[str, Callable[[Any, KazooClient], Any]] = {
     "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
-    "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),
-    "QuorumLock": lambda package, client: package.QuorumLock([package.Lock(client, "/twin")]),
-    "ReadLock": lambda package, client: package.ReadWriteLock(client, "/twin").read_lock,
     "SharedNamespace": lambda package, client: package.namespace(client, "/twin"),
-    "WriteLock": lambda package, client: package.ReadWriteLock(client, "/twin").write_lock,
     "synchronized": lambda package, client: package.synchronized(client, "/twin"),
 }
 
 
 def make(package: Any, name: str) -> Any:
     """Make an object of a class, of a client that never starts."""
-    made = MAKE.get(name, lambda package, client: getattr(package, name)(client, "/twin"))
-    return made(package, KazooClient())
+    if name in OTHERS:
+        return OTHERS[name](package, KazooClient())
+    return kinds.make(package, name, KazooClient(), "/twin")
 
 
 def public(made: object) -> set[str]:
