@@ -123,7 +123,6 @@ LOOKS = {
     **dict.fromkeys(("Dict", "Set"), ("__len__", "ready")),
 }
 """What each kind of primitive reads or waits for, of threads or of tasks."""
-WITHOUT_LOOKS = {"ReadWriteLock", "Condition", "DoubleBarrier"}
 LOCAL = {"locked", "n_waiting", "broken", "is_set", "count", "__len__"}
 """The looks that a task's object answers from what it has seen, or which raises an error before `ready`."""
 
@@ -155,7 +154,7 @@ def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
             for _ in range(2):
                 told = outcome_of(lambda each=each: look(make(zkconcurrent, name, astray, "/a/look"), each))
                 assert refused(told), (each, told)
-    assert (name in LOOKS) != (name in WITHOUT_LOOKS)
+    assert refused(outcome_of(lambda: KINDS[kind].wait(zkconcurrent, astray, "/a/wait", 1.0)))
     assert time.monotonic() - began < 10
 
 
