@@ -49,7 +49,7 @@ SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, thre
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
 # Tests that a change of the library can hardly break without breaking others: those of the tools beside it, the tests
 # of threads once more on tasks, and the search of the simulation for bugs.
-LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/test_generic.py")
+LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/test_tests_of_threads.py")
 TESTS_OF_THE_SIMULATION = ("test_simulation[", "test_seeded_bug", "test_a_seeded_bug", "test_weaker_rules")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -191,6 +192,22 @@ async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:
         return await awaitable
     finally:
         timer.cancel()
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Wait until a task that is being cancelled has ended so."""
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+def owning(acquire: Callable[[], Any]) -> asyncio.Task[Any]:
+    """Acquire in a task that does more than that."""
+
+    async def own() -> object:
+        return await acquire()
+
+    return asyncio.create_task(own())
 
 
 def sent_by(client: KazooClient) -> int:

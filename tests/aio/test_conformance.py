@@ -42,7 +42,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_lock_doesnt_accept_loop_parameter": "calls each class with `loop=` alone: ours need a client and a path",
         "test_acquire_cancel": WAITERS,
         "test_cancel_race": WAITERS,
-        "test_cancel_release_race": "has no turn between a cancel and the next one's hold: test_contract.py has it",
+        "test_cancel_release_race": "has no turn between a cancel and the next one's hold: test_cancellation.py has it",
         "test_finished_waiter_cancelled": WAITERS,
     },
     "EventTests": {

@@ -1,4 +1,4 @@
-"""Elections for tasks: the differences from those of threads; `test_generic.py` has all the rest."""
+"""Elections for tasks: the differences from those of threads; `test_tests_of_threads.py` has all the rest."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ import pytest
 import uvloop
 from kazoo.client import KazooClient
 
-from tests.aio import test_contract, test_locks, test_more_barrier
+from tests.aio import test_barrier as of_barriers
+from tests.aio import test_cancellation, test_ended_tasks, test_locks
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 
@@ -44,32 +45,32 @@ def test_acquire(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> 
 @some
 def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 3."""
-    test_contract.test_true_means_held(make, zk, far, zk_path)
+    test_cancellation.test_true_means_held(make, zk, far, zk_path)
 
 
 @some
 def test_granted_and_cancelled_together(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 2."""
-    test_contract.test_granted_and_cancelled_together(make, zk, far, zk_path)
+    test_cancellation.test_granted_and_cancelled_together(make, zk, far, zk_path)
 
 
 @some
 def test_cancelled_while_stalled(make: str, connect: Connect, far: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """Clauses 1 and 4."""
-    test_contract.test_clean_up_never_suspends(make, connect, far, zk_path, proxy)
+    test_cancellation.test_clean_up_never_suspends(make, connect, far, zk_path, proxy)
 
 
 @some
 def test_cancelled_while_cut(make: str, connect: Connect, far: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """Clause 1, with a cut and a reconnect."""
-    test_contract.test_cancelled_while_out_of_reach(make, connect, far, zk_path, proxy)
+    test_cancellation.test_cancelled_while_out_of_reach(make, connect, far, zk_path, proxy)
 
 
 def test_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads wait and notify; clause 6."""
     test_locks.test_a_condition(zk, far, f"{zk_path}/a")
-    test_contract.test_a_wait_takes_its_lock_back(zk, far, f"{zk_path}/b")
-    test_contract.test_a_notification_is_not_lost(zk, far, f"{zk_path}/c")
+    test_cancellation.test_a_wait_takes_its_lock_back(zk, far, f"{zk_path}/b")
+    test_cancellation.test_a_notification_is_not_lost(zk, far, f"{zk_path}/c")
 
 
 def test_event_and_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
@@ -79,8 +80,8 @@ def test_event_and_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> Non
 
 def test_barrier(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Tasks and threads of several clients trip it."""
-    test_more_barrier.test_it_trips_again_and_again(zk, connect, f"{zk_path}/a")
-    test_more_barrier.test_threads_come_too(zk, connect, f"{zk_path}/b", in_thread)
+    of_barriers.test_it_trips_again_and_again(zk, connect, f"{zk_path}/a")
+    of_barriers.test_threads_come_too(zk, connect, f"{zk_path}/b", in_thread)
 
 
 @pytest.mark.parametrize("wait", ["RLock", "Semaphore", "event", "condition"])
@@ -88,9 +89,9 @@ def test_loops_that_are_closed(
     wait: str, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
     """Clause 7, of waiters."""
-    test_contract.test_loops_that_are_closed(wait, zk, far, zk_path, eventually)
+    test_ended_tasks.test_loops_that_are_closed(wait, zk, far, zk_path, eventually)
 
 
 def test_a_holder_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Clause 7, of a holder."""
-    test_contract.test_a_holder_whose_loop_is_closed("RLock", zk, far, zk_path, eventually)
+    test_ended_tasks.test_a_holder_whose_loop_is_closed("RLock", True, zk, far, zk_path, eventually)

@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 EXPLANATION = TESTS.parent / "docs" / "explanation"
-_ROW = re.compile(r"^\| (\d+)(?: S)? \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (\d+)(?: S)? \| (?:\*\*(.+?)\*\*: )?(.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 _NAME = re.compile(r"`(\w+/\w+\.py(?:::\w+)?)`")
 _CITED = re.compile(r"Faults? (\d+(?:, \d+)*)[:.]")
 ROWS = _ROW.findall((EXPLANATION / "faults.md").read_text())
@@ -31,11 +31,28 @@ def test_the_numbers_are_consecutive() -> None:
     assert len(re.findall(r"^\| \d", (EXPLANATION / "faults.md").read_text(), re.MULTILINE)) == len(ROWS)
 
 
+def test_a_fault_has_a_name() -> None:
+    """Each has a short one of its own, by which other pages cite it."""
+    names = [name for _, name, *_ in ROWS]
+    assert [number for number, name, *_ in ROWS if not name or len(name) > 50] == []
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_the_guarantees_cite_faults_by_name() -> None:
+    """What a guarantee is shown by is in the list under that name; no number stands for a fault."""
+    page = (EXPLANATION / "guarantees.md").read_text()
+    shown = re.findall(r"\*\*Shown by\*\* the faults? (\*[^;]+\*);", page)
+    cited = [name for run in shown for name in re.findall(r"\*([^*]+)\*", " ".join(run.split()))]
+    assert len(shown) > 15
+    assert set(cited) <= {name for _, name, *_ in ROWS}
+    assert not re.findall(r"[Ff]aults? \d", page)
+
+
 def test_a_fault_names_its_tests() -> None:
     """The last cell of each row names tests, or files of them, and nothing else."""
-    others = {number: _NAME.sub("", shown_by).replace(", ", "") for number, _, _, shown_by in ROWS}
+    others = {number: _NAME.sub("", shown_by).replace(", ", "") for number, *_, shown_by in ROWS}
     assert {number: text for number, text in others.items() if text} == {}
-    assert [number for number, _, _, shown_by in ROWS if not _NAME.findall(shown_by)] == []
+    assert [number for number, *_, shown_by in ROWS if not _NAME.findall(shown_by)] == []
 
 
 @pytest.mark.parametrize("page", ["faults.md", "guarantees.md"])

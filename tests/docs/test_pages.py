@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page import blocks
+from tests.helpers.kinds import primitives
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
@@ -71,11 +72,7 @@ def test_clients_come_from_connect() -> None:
     assert {file: count for file, count in found.items() if count} == PLAIN_CLIENTS
 
 
-_PATH = re.compile(
-    r"""\b(?:[A-Z]\w*Lock|R?Lock|\w*Semaphore|Event|(?:Double)?Barrier|Group|Condition|CountDownLatch|Election|Atomic\w+|SharedValue|\w*Queue|Dict|Set|synchronized)\(
-    (?:lambda:\s)?\w+,\ f?"(/[^"]+)\"""",
-    re.VERBOSE,
-)
+_PATH = re.compile(rf"""\b(?:{"|".join(primitives())}|synchronized)\((?:lambda:\s)?\w+, f?"(/[^"]+)\"""")
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,34 +17,24 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.kinds import KINDS
 from tests.helpers.lock_types import write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
-    AtomicInteger,
     AtomicLong,
-    AtomicReference,
-    Barrier,
-    BoundedSemaphore,
-    Condition,
-    CountDownLatch,
-    DelayQueue,
     DetachedLock,
     Dict,
     DoubleBarrier,
     Election,
     Empty,
-    Event,
     Full,
     Group,
-    LifoQueue,
     Lock,
     MultiLock,
-    PriorityQueue,
     Queue,
     QuorumLock,
     ReadWriteLock,
     RLock,
-    Semaphore,
     Set,
     SharedValue,
     aio,
@@ -222,11 +212,6 @@ def wait_behind(kind: Callable[[KazooClient, str], Any]) -> Callable[[KazooClien
     return use
 
 
-def detached(client: KazooClient, path: str) -> DetachedLock:
-    """Return the lock of an owner who is the client."""
-    return DetachedLock(client, path, f"owner-{id(client)}")
-
-
 def read_lock(client: KazooClient, path: str) -> Any:
     """Return the read lock."""
     return ReadWriteLock(client, path).read_lock
@@ -236,37 +221,6 @@ def wait_for_reader(zk: KazooClient, other: Other, path: str) -> None:
     """Wait to write while another client reads."""
     other.acquire(read_lock(other.client, path))
     short(lambda: write_lock(zk, path).acquire(timeout=SHORT))
-
-
-def wait_for_writer(zk: KazooClient, other: Other, path: str) -> None:
-    """Wait to read while another client writes."""
-    other.acquire(write_lock(other.client, path))
-    short(lambda: read_lock(zk, path).acquire(timeout=SHORT))
-
-
-def wait_notified(zk: KazooClient, _: Other, path: str) -> None:
-    """Wait for a notification that does not come."""
-    condition = Condition(zk, path)
-    with condition:
-        short(lambda: condition.wait(SHORT))
-
-
-def wait_elected(zk: KazooClient, other: Other, path: str) -> None:
-    """Stand while another leads."""
-    leader = Election(other.client, path)
-    leader.stand()
-    other.ends.callback(leader.withdraw)
-    assert leader.wait(20)
-    candidate = Election(zk, path)
-    candidate.stand()
-    short(lambda: candidate.wait(SHORT))
-    candidate.withdraw()
-
-
-def observe_members(zk: KazooClient, other: Other, path: str) -> None:
-    """Observe a group that has a member."""
-    other.ends.enter_context(Group(other.client, path).join())
-    list(Group(zk, path).observe(SHORT))
 
 
 def aio_waits(zk: KazooClient, _: Other, path: str) -> None:
@@ -295,47 +249,27 @@ def aio_waits(zk: KazooClient, _: Other, path: str) -> None:
 
 
 SHORT = 0.05
-# For each kind, what leaves a watch: a wait that ends without its event, at a path that is used once.
+
+
+def wait_in_vain(kind: str, zk: KazooClient, other: Other, path: str) -> None:
+    """Wait for what does not come; for what excludes, while another client has it."""
+    rival = "WriteLock" if kind == "ReadLock" else kind
+    if KINDS[rival].excludes or kind == "Group":
+        end = KINDS[rival].use(zkconcurrent, other.client, path)
+        assert end is not None
+        other.ends.callback(end)
+    KINDS[kind].wait(zkconcurrent, zk, path, SHORT)
+
+
+# What leaves a watch: a wait that ends without its event, at a path that is used once.
 ONCE: dict[str, Callable[[KazooClient, Other, str], object]] = {
-    **{kind.__name__: wait_behind(kind) for kind in (Lock, RLock, Semaphore, BoundedSemaphore)},
+    **{kind: partial(wait_in_vain, kind) for kind in KINDS},
     "WriteLock": wait_for_reader,
-    "ReadLock": wait_for_writer,
-    "ReadWriteLock": wait_for_reader,
-    "DetachedLock": wait_behind(detached),
     "MultiLock": wait_behind(lambda client, path: MultiLock([Lock(client, f"{path}/a")])),
     "QuorumLock": wait_behind(lambda client, path: QuorumLock([Lock(client, path)])),
-    "Condition": wait_notified,
-    "Event": lambda zk, _, path: short(lambda: Event(zk, path).wait(SHORT)),
-    "CountDownLatch": lambda zk, _, path: short(lambda: CountDownLatch(zk, path, 1).wait(SHORT)),
-    "Barrier": lambda zk, _, path: short(lambda: Barrier(zk, path, 2).wait(SHORT)),
-    "DoubleBarrier": lambda zk, _, path: short(lambda: DoubleBarrier(zk, path, 2).enter(SHORT)),
-    "AtomicLong": lambda zk, _, path: AtomicLong(zk, path).add(),
-    "AtomicInteger": lambda zk, _, path: AtomicInteger(zk, path).add(),
-    "AtomicReference": lambda zk, _, path: list(AtomicReference(zk, path, b"").watch(SHORT)),
-    "SharedValue": lambda zk, _, path: short(lambda: SharedValue(zk, path, b"").wait_for(bool, SHORT)),
-    **{
-        kind.__name__: lambda zk, _, path, kind=kind: short(lambda: kind(zk, path).get(timeout=SHORT))
-        for kind in (Queue, LifoQueue, PriorityQueue, DelayQueue)
-    },
-    "SimpleQueue": lambda zk, _, path: put_into_full(Queue(zk, path, maxsize=1)),
-    "Group": observe_members,
-    "Election": wait_elected,
-    "Dict": lambda zk, _, path: list(Dict(zk, path)),
-    "Set": lambda zk, _, path: list(Set(zk, path)),
+    "full queue": lambda zk, _, path: put_into_full(Queue(zk, path, maxsize=1)),
     "aio": aio_waits,
 }
-
-
-def test_every_kind_is_used_once() -> None:
-    """A kind that is new has a use above."""
-    kinds = {name: kind for name in zkconcurrent.__all__ if isinstance(kind := getattr(zkconcurrent, name), type)}
-    have_path = {
-        name
-        for name, kind in kinds.items()
-        if not issubclass(kind, Exception) and "path" in inspect.signature(kind).parameters
-    }
-    assert have_path
-    assert have_path - {"LocalNamespace", "SharedNamespace", "synchronized"} <= {*ONCE}
 
 
 @pytest.mark.long

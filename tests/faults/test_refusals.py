@@ -23,7 +23,7 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
-from tests.helpers.kinds import KINDS
+from tests.helpers.kinds import KINDS, make
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -123,19 +123,8 @@ LOOKS = {
     **dict.fromkeys(("Dict", "Set"), ("__len__", "ready")),
 }
 """What each kind of primitive reads or waits for, of threads or of tasks."""
-WITHOUT_LOOKS = {"ReadWriteLock", "Condition", "DoubleBarrier"}
 LOCAL = {"locked", "n_waiting", "broken", "is_set", "count", "__len__"}
 """The looks that a task's object answers from what it has seen, or which raises an error before `ready`."""
-
-
-def made(of: Any, name: str, client: KazooClient, path: str) -> Any:
-    """Make a primitive by its name; in `aio`, a pair has the two locks of readers and writers."""
-    arguments = {"DetachedLock": ("me",), "CountDownLatch": (1,), "Barrier": (2,)}.get(name, ())
-    arguments = (b"",) if name in ("SharedValue", "AtomicReference") else arguments
-    if name in ("ReadLock", "WriteLock"):
-        pair = of.ReadWriteLock(client, path)
-        return pair.read_lock if name == "ReadLock" else pair.write_lock
-    return getattr(of, name)(client, path, *arguments)
 
 
 def look(primitive: Any, name: str) -> Any:
@@ -161,11 +150,11 @@ def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
     began = time.monotonic()
     assert refused(outcome_of(lambda: KINDS[kind].use(zkconcurrent, astray, "/a/use")))
     for each in LOOKS.get(name, ()):
-        if hasattr(type(made(zkconcurrent, name, astray, "/a/look")), each):
+        if hasattr(type(make(zkconcurrent, name, astray, "/a/look")), each):
             for _ in range(2):
-                told = outcome_of(lambda each=each: look(made(zkconcurrent, name, astray, "/a/look"), each))
+                told = outcome_of(lambda each=each: look(make(zkconcurrent, name, astray, "/a/look"), each))
                 assert refused(told), (each, told)
-    assert (name in LOOKS) != (name in WITHOUT_LOOKS)
+    assert refused(outcome_of(lambda: KINDS[kind].wait(zkconcurrent, astray, "/a/wait", 1.0)))
     assert time.monotonic() - began < 10
 
 
@@ -175,14 +164,14 @@ def test_a_chroot_that_is_missing_of_tasks(name: str, astray: KazooClient) -> No
 
     async def told(each: str) -> object:
         try:
-            value = look(made(aio, name, astray, "/a/look"), each)
+            value = look(make(aio, name, astray, "/a/look"), each)
             return await asyncio.wait_for(value, 10) if inspect.isawaitable(value) else value
         except Exception as error:
             return error
 
     async def main() -> None:
         for each in LOOKS[name]:
-            if each not in LOCAL and hasattr(made(aio, name, astray, "/a/look"), each):
+            if each not in LOCAL and hasattr(make(aio, name, astray, "/a/look"), each):
                 error = await told(each)
                 assert refused(error), (each, error)
 

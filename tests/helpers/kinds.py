@@ -1,11 +1,17 @@
-"""Every kind of primitive with its use, for tests that put two kinds on one path.
+"""Every kind of primitive: how one is made, how it is used, and how it waits.
 
-`KINDS` has an entry for each class that takes a path; `test_kinds` fails if one is missing.
+The tests that run over all primitives derive their lists from here. `primitives()` finds the classes by the public
+names; for each, `KINDS` has an entry, and `ARGUMENTS` what it can't be made without. `tests/unit/test_registry.py`
+fails if one is missing, and says what to add.
 """
 
 from __future__ import annotations
 
+import inspect
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
@@ -20,20 +26,66 @@ class Kind(NamedTuple):
     Attributes:
         family: the kinds of one family share their nodes, so they exclude each other, or are the same primitive.
         use: holds, sets, counts or puts something; returns the function that ends this.
+        wait: waits for so many seconds at most, on a thread: in vain, if the path is new or another client uses it.
         excludes: whether a second use, without waiting, must return None while the first lasts.
         made_as: of a family, the kinds that were made alike; otherwise the second gets a ValueError that names both.
     """
 
     family: str
     use: Callable[[Any, KazooClient, str], Callable[[], object] | None]
+    wait: Callable[[Any, KazooClient, str, float], object]
     excludes: bool = False
     made_as: str = ""
 
 
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "AtomicReference": (b"",),
+    "Barrier": (2,),
+    "CountDownLatch": (2,),
+    "DetachedLock": ("me",),
+    "DoubleBarrier": (2,),
+    "SharedValue": (b"",),
+}
+"""What a class can't be made without, beside a client and a path."""
+
+
+def primitives(package: ModuleType = zkconcurrent) -> list[str]:
+    """Return the public names of the primitives: the classes that are made with a client and a path, or by a pair."""
+    named = {name: getattr(package, name) for name in package.__all__}
+    made = {
+        name
+        for name, each in named.items()
+        if isinstance(each, type) and {"client", "path"} <= set(inspect.signature(each.__init__).parameters)
+    }
+    return sorted(made - {"SharedNamespace"} | {"ReadLock", "WriteLock"})
+
+
+def make(of: Any, name: str, client: Any, path: str) -> Any:
+    """Make a primitive of a package, for threads or for tasks."""
+    if name in ("ReadLock", "WriteLock"):
+        pair = of.ReadWriteLock(client, path)
+        return pair.read_lock if name == "ReadLock" else pair.write_lock
+    if name in ("MultiLock", "QuorumLock"):
+        return getattr(of, name)([of.Lock(client, path)])
+    if name == "DetachedLock":  # each client is an owner
+        return of.DetachedLock(client, path, str(client.client_id))
+    return getattr(of, name)(client, path, *ARGUMENTS.get(name, ()))
+
+
+def named(namespace: type) -> list[str]:
+    """Return the names of the primitives that a namespace makes."""
+    return [name for name in [*primitives(), "MultiLock"] if hasattr(namespace, name)]
+
+
+def make_named(namespace: Any, kind: str, name: str) -> Any:
+    """Make a primitive of a namespace."""
+    made = getattr(namespace, kind)
+    return made([name]) if kind in ("MultiLock", "QuorumLock") else made(name, *ARGUMENTS.get(kind, ()))
+
+
 def _lock(name: str) -> Callable[[Any, KazooClient, str], Callable[[], object] | None]:
     def use(of: Any, client: KazooClient, path: str) -> Callable[[], object] | None:
-        arguments = (str(client.client_id),) if name == "DetachedLock" else ()  # its owner
-        lock = getattr(of, name)(client, path, *arguments)
+        lock = make(of, name, client, path)
         return lock.release if lock.acquire(blocking=False) else None
 
     return use
@@ -136,35 +188,93 @@ def _set(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
     return lambda: members.discard("member")
 
 
+def _acquire(name: str) -> Callable[[Any, KazooClient, str, float], object]:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+        lock = make(of, name, client, path)
+        lock = lock.write_lock if name == "ReadWriteLock" else lock
+        if lock.acquire(timeout=timeout):
+            lock.release()
+
+    return wait
+
+
+def _stand(layout: str) -> Callable[[Any, KazooClient, str, float], object]:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+        election = of.Election(client, path, layout=layout)
+        election.stand()
+        election.wait(timeout)
+        election.withdraw()
+
+    return wait
+
+
+def _wait_notified(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+    condition = of.Condition(client, path)
+    if condition.acquire(timeout=timeout):
+        condition.wait(timeout)
+        condition.release()
+
+
+def _wait_notified_with_a_lock(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+    lock = of.Lock(client, f"{path}-lock")
+    with lock:
+        of.Condition(client, path, lock).wait(timeout)
+
+
+def _wait_at_a_barrier(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+    with suppress(threading.BrokenBarrierError):
+        of.Barrier(client, path, 2).wait(timeout)
+
+
+def _call(name: str, method: str) -> Callable[[Any, KazooClient, str, float], object]:
+    return lambda of, client, path, timeout: getattr(make(of, name, client, path), method)(timeout)
+
+
+def _observe(name: str, method: str) -> Callable[[Any, KazooClient, str, float], object]:
+    return lambda of, client, path, timeout: list(getattr(make(of, name, client, path), method)(timeout))
+
+
+def _answer(name: str, method: str) -> Callable[[Any, KazooClient, str, float], object]:
+    return lambda of, client, path, _: getattr(make(of, name, client, path), method)()
+
+
+def _get(name: str) -> Callable[[Any, KazooClient, str, float], object]:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+        with suppress(zkconcurrent.Empty):
+            make(of, name, client, path).get(timeout=timeout)
+
+    return wait
+
+
 KINDS = {
-    "Lock": Kind("lock", _lock("Lock"), excludes=True),
-    "RLock": Kind("lock", _lock("RLock"), excludes=True),
-    "DetachedLock": Kind("lock", _lock("DetachedLock"), excludes=True),
-    "Election": Kind("lock", _election("selector"), excludes=True),
-    "Election, latch": Kind("latch", _election("latch"), excludes=True),
-    "ReadLock": Kind("read-write lock", _lock("ReadLock")),
-    "WriteLock": Kind("read-write lock", _lock("WriteLock"), excludes=True),
-    "ReadWriteLock": Kind("read-write lock", _read_write_lock, excludes=True),
-    "Semaphore": Kind("semaphore", _lock("Semaphore"), excludes=True),
-    "BoundedSemaphore": Kind("semaphore", _lock("BoundedSemaphore"), excludes=True),
-    "Condition": Kind("condition", _condition, excludes=True),
-    "Condition, with a lock": Kind("condition with a lock", _condition_with_a_lock),
-    "Event": Kind("event", _event),
-    "CountDownLatch": Kind("latch that counts", _latch),
-    "Barrier": Kind("barrier", _barrier),
-    "DoubleBarrier": Kind("double barrier", _double_barrier),
-    "Group": Kind("group", _group),
-    "AtomicLong": Kind("long", _number("AtomicLong")),
-    "AtomicInteger": Kind("integer", _number("AtomicInteger")),
-    "AtomicReference": Kind("value", _value("AtomicReference")),
-    "SharedValue": Kind("value", _value("SharedValue")),
-    "Queue": Kind("queue", _queue("Queue"), made_as="fifo"),
-    "SimpleQueue": Kind("queue", _queue("SimpleQueue"), made_as="fifo"),
-    "LifoQueue": Kind("queue", _queue("LifoQueue"), made_as="lifo"),
-    "PriorityQueue": Kind("queue", _queue("PriorityQueue"), made_as="priority"),
-    "DelayQueue": Kind("queue", _queue("DelayQueue"), made_as="delay"),
-    "Dict": Kind("map", _dict, made_as="dict"),
-    "Set": Kind("map", _set, made_as="set"),
+    "Lock": Kind("lock", _lock("Lock"), _acquire("Lock"), excludes=True),
+    "RLock": Kind("lock", _lock("RLock"), _acquire("RLock"), excludes=True),
+    "DetachedLock": Kind("lock", _lock("DetachedLock"), _acquire("DetachedLock"), excludes=True),
+    "Election": Kind("lock", _election("selector"), _stand("selector"), excludes=True),
+    "Election, latch": Kind("latch", _election("latch"), _stand("latch"), excludes=True),
+    "ReadLock": Kind("read-write lock", _lock("ReadLock"), _acquire("ReadLock")),
+    "WriteLock": Kind("read-write lock", _lock("WriteLock"), _acquire("WriteLock"), excludes=True),
+    "ReadWriteLock": Kind("read-write lock", _read_write_lock, _acquire("ReadWriteLock"), excludes=True),
+    "Semaphore": Kind("semaphore", _lock("Semaphore"), _acquire("Semaphore"), excludes=True),
+    "BoundedSemaphore": Kind("semaphore", _lock("BoundedSemaphore"), _acquire("BoundedSemaphore"), excludes=True),
+    "Condition": Kind("condition", _condition, _wait_notified, excludes=True),
+    "Condition, with a lock": Kind("condition with a lock", _condition_with_a_lock, _wait_notified_with_a_lock),
+    "Event": Kind("event", _event, _call("Event", "wait")),
+    "CountDownLatch": Kind("latch that counts", _latch, _call("CountDownLatch", "wait")),
+    "Barrier": Kind("barrier", _barrier, _wait_at_a_barrier),
+    "DoubleBarrier": Kind("double barrier", _double_barrier, _call("DoubleBarrier", "enter")),
+    "Group": Kind("group", _group, _observe("Group", "observe")),
+    "AtomicLong": Kind("long", _number("AtomicLong"), _answer("AtomicLong", "add")),
+    "AtomicInteger": Kind("integer", _number("AtomicInteger"), _answer("AtomicInteger", "add")),
+    "AtomicReference": Kind("value", _value("AtomicReference"), _observe("AtomicReference", "watch")),
+    "SharedValue": Kind("value", _value("SharedValue"), _observe("SharedValue", "watch")),
+    "Queue": Kind("queue", _queue("Queue"), _get("Queue"), made_as="fifo"),
+    "SimpleQueue": Kind("queue", _queue("SimpleQueue"), _get("SimpleQueue"), made_as="fifo"),
+    "LifoQueue": Kind("queue", _queue("LifoQueue"), _get("LifoQueue"), made_as="lifo"),
+    "PriorityQueue": Kind("queue", _queue("PriorityQueue"), _get("PriorityQueue"), made_as="priority"),
+    "DelayQueue": Kind("queue", _queue("DelayQueue"), _get("DelayQueue"), made_as="delay"),
+    "Dict": Kind("map", _dict, _answer("Dict", "ready"), made_as="dict"),
+    "Set": Kind("map", _set, _answer("Set", "ready"), made_as="set"),
 }
 """The kinds by the names of their classes; behind a comma, the way of use, if there are several."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
+from tests.helpers.kinds import primitives
 from zkconcurrent import aio
 from zkconcurrent._local import election as local_election
 
@@ -219,72 +220,6 @@ class WriteLock(RLock):
     _twin = staticmethod(lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock)
 
 
-class ReadWriteLock(OnTasks):
-    """`aio.ReadWriteLock`."""
-
-    _twin = aio.ReadWriteLock
-
-
-class MultiLock(OnTasks):
-    """`aio.MultiLock`."""
-
-    _twin = aio.MultiLock
-
-
-class QuorumLock(OnTasks):
-    """`aio.QuorumLock`."""
-
-    _twin = aio.QuorumLock
-
-
-class DetachedLock(OnTasks):
-    """`aio.DetachedLock`."""
-
-    _twin = aio.DetachedLock
-
-
-class Condition(OnTasks):
-    """`aio.Condition`."""
-
-    _twin = aio.Condition
-
-
-class Event(OnTasks):
-    """`aio.Event`."""
-
-    _twin = aio.Event
-
-
-class CountDownLatch(OnTasks):
-    """`aio.CountDownLatch`."""
-
-    _twin = aio.CountDownLatch
-
-
-class AtomicLong(OnTasks):
-    """`aio.AtomicLong`."""
-
-    _twin = aio.AtomicLong
-
-
-class AtomicInteger(OnTasks):
-    """`aio.AtomicInteger`."""
-
-    _twin = aio.AtomicInteger
-
-
-class SharedValue(OnTasks):
-    """`aio.SharedValue`."""
-
-    _twin = aio.SharedValue
-
-
-class DoubleBarrier(OnTasks):
-    """`aio.DoubleBarrier`."""
-
-    _twin = aio.DoubleBarrier
-
-
 class Semaphore(OnTasks):
     """`aio.Semaphore`."""
 
@@ -341,6 +276,23 @@ class Election(OnTasks):
         while True:
             yield call(leaders.__anext__)
 
+
+APART = {
+    **dict.fromkeys(("Dict", "Set"), "a task awaits what a thread does by `[]`: tests/aio/test_dicts.py"),
+    **dict.fromkeys(
+        ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue"), "has asyncio's errors: tests/aio/test_queues.py"
+    ),
+    "Barrier": "a party of tasks may leave: tests/aio/test_barrier.py",
+    "Group": "a task joins by a block: tests/aio/test_groups.py",
+    "AtomicReference": "is a SharedValue",
+}
+"""The classes of `aio` that have no interface of threads, and why."""
+
+globals().update(
+    (name, type(name, (OnTasks,), {"__doc__": f"`aio.{name}`.", "_twin": getattr(aio, name)}))
+    for name in [*primitives(aio), "MultiLock", "QuorumLock"]
+    if name not in globals() and name not in APART
+)
 
 KINDS = {
     aio.Term: Term,

@@ -13,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
+from tests.helpers.kinds import KINDS
 from tests.helpers.lock_types import Kind, every, reentrant
 from zkconcurrent import RLock
 
@@ -60,34 +61,33 @@ def test_a_call_that_blocks_the_loop(kind: Kind, zk: KazooClient, zk_path: str, 
     assert len(told) == 2
 
 
-WAITS: list[Callable[[KazooClient, str], object]] = [
-    lambda zk, path: zkconcurrent.Semaphore(zk, path).acquire(),
-    lambda zk, path: zkconcurrent.Event(zk, path).wait(0.01),
-    lambda zk, path: zkconcurrent.CountDownLatch(zk, path, 1).wait(0.01),
+WAITS = [kind for kind in KINDS if kind not in ("AtomicLong", "AtomicInteger")]  # they only change a number
+MORE: list[Callable[[KazooClient, str], object]] = [
     lambda zk, path: zkconcurrent.MultiLock([RLock(zk, path)]).acquire(),
     lambda zk, path: zkconcurrent.Election(zk, path).run(print),
-    lambda zk, path: zkconcurrent.Barrier(zk, path, 1).wait(),
-    lambda zk, path: zkconcurrent.SharedValue(zk, path, b"").wait_for(bool, 0.01),
-    lambda zk, path: zkconcurrent.DoubleBarrier(zk, path, 2).enter(0.01),
-    lambda zk, path: next(iter(zkconcurrent.Group(zk, path).observe())),
     lambda zk, path: zkconcurrent.Group(zk, path).join(wait=0.01).leave(),
     lambda zk, path: zkconcurrent.Queue[bytes](zk, path).put(b""),
-    lambda zk, path: zkconcurrent.Dict[bytes](zk, path).ready(),
     lambda zk, path: zkconcurrent.synchronized(zk, path)(lambda: 0)(),
 ]
 
 
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("wait", [*WAITS, *MORE])
 @pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
-def test_whatever_waits(wait: Callable[[KazooClient, str], object], zk: KazooClient, zk_path: str, told: Told) -> None:
+def test_whatever_waits(
+    wait: str | Callable[[KazooClient, str], object], zk: KazooClient, zk_path: str, told: Told
+) -> None:
     """Every other call that waits is warned of too, where the program makes it."""
+    call = KINDS[wait].wait if isinstance(wait, str) else wait
 
     async def main() -> None:
-        wait(zk, zk_path)
+        if isinstance(wait, str):
+            KINDS[wait].wait(zkconcurrent, zk, zk_path, 0.01)
+        else:
+            wait(zk, zk_path)
 
     asyncio.run(main())
-    place = (__file__, wait.__code__.co_firstlineno)
-    assert place in said([each for each in told if each.category is RuntimeWarning], "running event loop")
+    lines = {(call.__code__.co_filename, line) for _, _, line in call.__code__.co_lines()}
+    assert lines & {*said([each for each in told if each.category is RuntimeWarning], "running event loop")}
 
 
 def test_what_does_not_block(zk: KazooClient, zk_path: str, told: Told) -> None:

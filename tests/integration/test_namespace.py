@@ -6,7 +6,7 @@ import enum
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.faults.storm import use
+from tests.helpers.kinds import make, make_named, named, primitives
 from tests.helpers.on_tasks import wrapped
-from tests.integration.test_pickling import MAKE as EVERY
 from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue, aio
 from zkconcurrent.testing import Server
 
@@ -126,63 +126,38 @@ def test_one_program(request: pytest.FixtureRequest, threads: Namespace, in_thre
 
 # -- the names -------------------------------------------------------------------------------------------------------
 
-MAKE: list[Callable[[Namespace, str], object]] = [
-    lambda threads, name: threads.Lock(name),
-    lambda threads, name: threads.RLock(name),
-    lambda threads, name: threads.Condition(name),
-    lambda threads, name: threads.Semaphore(name),
-    lambda threads, name: threads.BoundedSemaphore(name),
-    lambda threads, name: threads.Event(name),
-    lambda threads, name: threads.Barrier(name, 2),
-    lambda threads, name: threads.ReadWriteLock(name),
-    lambda threads, name: threads.CountDownLatch(name, 2),
-    lambda threads, name: threads.Election(name),
-    lambda threads, name: threads.AtomicLong(name),
-    lambda threads, name: threads.AtomicInteger(name),
-    lambda threads, name: threads.SharedValue(name, b""),
-    lambda threads, name: threads.DoubleBarrier(name, 2),
-    lambda threads, name: threads.Group(name),
-    lambda threads, name: threads.Queue(name),
-    lambda threads, name: threads.LifoQueue(name),
-    lambda threads, name: threads.PriorityQueue(name),
-    lambda threads, name: threads.DelayQueue(name),
-    lambda threads, name: threads.SimpleQueue(name),
-    lambda threads, name: threads.Dict(name),
-    lambda threads, name: threads.Set(name),
-    lambda threads, name: threads.MultiLock([name]),
-]
-every = pytest.mark.parametrize("make", MAKE)
+every = pytest.mark.parametrize("kind", named(zkconcurrent.SharedNamespace))
 
 
 @every
-def test_no_name_leaves_the_base(threads: Namespace, make: Any) -> None:
+def test_no_name_leaves_the_base(threads: Namespace, kind: str) -> None:
     """A name that is empty, absolute, or would lead out of the base is a ValueError that shows it."""
     for name in ("", "/", "/etc", "..", "../x", "a/../../x", "a/..", ".", "a//b", "a/", "a\0", "\ud800"):
         with pytest.raises(ValueError) as raised:  # noqa: PT011
-            pytest.fail(f"{name!r} is allowed: {make(threads, name)}")
+            pytest.fail(f"{name!r} is allowed: {make_named(threads, kind, name)}")
         assert repr(name) in str(raised.value)
 
 
 @every
-def test_a_name_is_text(threads: Namespace, make: Any) -> None:
+def test_a_name_is_text(threads: Namespace, kind: str) -> None:
     """A name of another type is a TypeError."""
     with pytest.raises(TypeError, match="name must be a str"):
-        make(threads, 1)
+        make_named(threads, kind, 1)
 
 
 @every
-def test_a_name_is_one_kind(threads: Namespace, make: Any) -> None:
+def test_a_name_is_one_kind(threads: Namespace, kind: str) -> None:
     """A name is of one kind of object, and of no other; a name below that of another is refused."""
     kept = [threads.Lock("lock"), threads.RLock("some/where/below")]
-    others = [each for each in MAKE if each is not MAKE[0]]
-    for other in others if make is MAKE[0] else [make]:
+    if kind == "Lock":
         with pytest.raises(ValueError, match=r"/lock' for Lock already; use another path for Lock\(fair=False\)"):
             threads.Lock("lock", fair=False)
+    else:
         with pytest.raises(ValueError, match="/lock' for Lock already"):
-            other(threads, "lock")
+            make_named(threads, kind, "lock")
     for name in ("lock/below", "some", "some/where"):
         with pytest.raises(ValueError, match="nest"):
-            make(threads, name)
+            make_named(threads, kind, name)
     assert kept
 
 
@@ -336,8 +311,8 @@ def test_on_lost(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     with pytest.raises(zkconcurrent.LockLostError):
         lock.release()
     local = zkconcurrent.namespace("local")
-    for make in (local.Lock, local.RLock, local.Semaphore, local.BoundedSemaphore, local.ReadWriteLock):
-        make(make.__name__, on_lost=lost.append)  # type: ignore[operator]
+    for method in (local.Lock, local.RLock, local.Semaphore, local.BoundedSemaphore, local.ReadWriteLock):
+        method(method.__name__, on_lost=lost.append)  # type: ignore[operator]
     assert lost == [lock]
 
 
@@ -361,11 +336,11 @@ def test_what_is_no_client() -> None:
 # -- paths of other types than str -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EVERY if kind.isidentifier()])
+@pytest.mark.parametrize("kind", primitives())
 def test_a_path_of_a_subclass_of_str(kind: str, zk: KazooClient, zk_path: str) -> None:
     """Fault 161: a path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
     member: str = enum.Enum("Paths", {"HERE": f"{zk_path}/here"}, type=str).HERE  # type: ignore[misc, attr-defined]
-    assert repr(EVERY[kind](zk, member).path) == repr(f"{zk_path}/here")
+    assert repr(make(zkconcurrent, kind, zk, member).path) == repr(f"{zk_path}/here")
 
 
 def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,20 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.helpers.interrupts import at_every_line
+from tests.helpers.kinds import make, primitives
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BYTES,
     JSON,
     MSGPACK,
     TEXT,
-    AtomicInteger,
     AtomicLong,
     Barrier,
     BoundedSemaphore,
     Client,
     Condition,
-    CountDownLatch,
     DelayQueue,
-    DetachedLock,
     Dict,
-    DoubleBarrier,
     Election,
     Event,
     Group,
@@ -75,33 +73,23 @@ class Named(Lock):
 
 
 MAKE: dict[str, Callable[[Client, str], Any]] = {
-    "AtomicInteger": AtomicInteger,
-    "AtomicLong": AtomicLong,
+    **{name: partial(make, zkconcurrent, name) for name in primitives()},
+    # With more than they must have.
     "Barrier": lambda zk, path: Barrier(zk, path, 3, print, 5),
     "BoundedSemaphore": lambda zk, path: BoundedSemaphore(zk, path, 4),
-    "Condition": Condition,
     "Condition of a lock": lambda zk, path: Condition(zk, f"{path}/c", Lock(zk, f"{path}/lock", fair=False)),
-    "CountDownLatch": lambda zk, path: CountDownLatch(zk, path, 3),
     "DelayQueue": lambda zk, path: DelayQueue(zk, path, 7),
-    "DetachedLock": lambda zk, path: DetachedLock(zk, path, "me"),
     "Dict": lambda zk, path: Dict(zk, path, codec=JSON, ephemeral=True),
-    "DoubleBarrier": lambda zk, path: DoubleBarrier(zk, path, 2),
     "Election": lambda zk, path: Election(zk, path, id="me", layout="latch"),
-    "Event": Event,
-    "Group": Group,
     "LifoQueue": lambda zk, path: LifoQueue(zk, path, 7, max_attempts=3),
     "Lock": lambda zk, path: Lock(zk, path, fair=False),
     "Named": lambda zk, path: Named(zk, path, "so"),
     "PriorityQueue": lambda zk, path: PriorityQueue(zk, path, 7, codec=JSON, priority=len, floats=True),
     "Queue": lambda zk, path: Queue(zk, path, 7, codec=JSON, max_attempts=3),
-    "RLock": RLock,
-    "ReadLock": lambda zk, path: ReadWriteLock(zk, path).read_lock,
-    "ReadWriteLock": ReadWriteLock,
     "Semaphore": lambda zk, path: Semaphore(zk, path, None),
     "Set": lambda zk, path: Set(zk, path, ephemeral=True),
     "SharedValue": lambda zk, path: SharedValue(zk, path, [1], codec=JSON),
     "SimpleQueue": lambda zk, path: SimpleQueue(zk, path, codec=JSON),
-    "WriteLock": lambda zk, path: ReadWriteLock(zk, path).write_lock,
 }
 
 
@@ -141,14 +129,6 @@ def test_every_kind(opened: Client, kind: str) -> None:
     # Another version may keep its classes in other modules.
     assert b"zkconcurrent._" not in pickle.dumps(one)
     assert repr(other.client).startswith(f"<zkconcurrent.Client zk://{opened.hosts[0][0]}:")
-
-
-def test_every_kind_is_tried() -> None:
-    """No class with a client of its own is left out."""
-    named = {getattr(zkconcurrent, name) for name in zkconcurrent.__all__}
-    kinds = {kind for kind in named if isinstance(kind, type) and hasattr(kind, "client") and hasattr(kind, "path")}
-    tried = {getattr(zkconcurrent, name, None) for name in MAKE}
-    assert kinds - tried == {zkconcurrent.SharedNamespace, *(kinds & {zkconcurrent.Membership})}
 
 
 def test_it_is_not_held(opened: Client) -> None:
@@ -251,12 +231,12 @@ def test_what_is_held_is_refused(opened: Client) -> None:
                 pickle.dumps(what)
 
 
-@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("kind", ["RLock", "ReadWriteLock", "Election", "Dict"])
-def test_copies_are_refused(opened: Client, kind: str, make: Callable[[Any], Any]) -> None:
+def test_copies_are_refused(opened: Client, kind: str, copied: Callable[[Any], Any]) -> None:
     """A copy in the same process would be on another client, so that a thread would wait for itself."""
     with pytest.raises(TypeError, match=r"cannot copy .*/one"):
-        make(MAKE[kind](opened, "/one"))
+        copied(MAKE[kind](opened, "/one"))
 
 
 @pytest.mark.parametrize("codec", [BYTES, TEXT, JSON, MSGPACK])

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from importlib import import_module
+from pkgutil import iter_modules
 from random import Random
 
 import pytest
 
-from tests.simulation.checks import data_recipes, recipes
+from tests.simulation import checks, subjects
+from tests.simulation.checks import data_recipes
 from tests.simulation.checks.explore import EVERYTHING, ORDER, injected, tell
-from tests.simulation.checks.table import Cell, Table
+from tests.simulation.checks.table import LOCKS, Cell, Table
 from tests.simulation.world.injection import InjectedRun
 
 pytestmark = pytest.mark.long
-TABLES = (*recipes.TABLES, *data_recipes.TABLES)
+# A primitive's table is in `checks`, or beside its subject.
+MODULES = [
+    import_module(f"{folder.__name__}.{module.name}")
+    for folder in (checks, subjects)
+    for module in iter_modules(folder.__path__)
+]
+FOUND = {id(each): each for module in MODULES for each in vars(module).values() if isinstance(each, Table)}
+TABLES = [table for table in FOUND.values() if table is not LOCKS]  # its runs are in test_simulation.py
 
 
 @pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added

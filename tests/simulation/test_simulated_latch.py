@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.checks.mutants import Mutant, bug, find
+from tests.simulation.checks.mutants import Mutant, bug, find, seeded
 from tests.simulation.subjects.latch import LatchRun, random_steps
 from tests.simulation.world.run import COMMON_FAULTS, runs
+from tests.simulation.world.world import Violation
 
 
 def test_whatever_strikes() -> None:
@@ -79,3 +80,11 @@ MUTANTS = [
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""
     find(mutant, lambda seed: LatchRun(random_steps(seed)))
+
+
+def test_a_failure_says_how_to_read_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The error of a random run has its seed, its schedule and the command that tells of it."""
+    with seeded(MUTANTS[3]), pytest.raises(Violation) as raised:
+        list(runs(LatchRun, random_steps, 100))
+    told = "".join(getattr(raised.value, "__notes__", [])) + capsys.readouterr().err  # Python 3.10 has no notes
+    assert "python -m tests.simulation latch:LatchRun random_steps 0" in told

@@ -1,50 +1,101 @@
-"""The registry's state: signal handlers between two of its steps, and its memory."""
+"""What each primitive needs outside its own modules: derived from the public names, so that a new one is not forgotten.
+
+A failure lists all that is missing for a name, by file. CONTRIBUTING.md tells how to write each.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from pathlib import Path
 
-from zkconcurrent._engine.registry import MOST_LEFT, Registry
-from zkconcurrent._protocol.lease import Lease
+import pytest
 
+import zkconcurrent
+from tests.helpers.kinds import ARGUMENTS, KINDS, primitives
+from zkconcurrent import aio
 
-def test_a_ticket_that_goes_as_it_is_discarded() -> None:
-    """A handler that strikes in between takes the answer to a delete: the ticket is gone, and that is no error."""
-    registry = Registry("")
-    lease = Lease(1)
-    lease.opened(0.0, 6.0)
-    registry.opened(lease)
-    ticket = registry.begin("/path", [])
-    ticket.sent = True
-
-    class Interrupting(dict[str, Any]):
-        def __setitem__(self, prefix: str, discarded: Any) -> None:
-            super().__setitem__(prefix, discarded)
-            registry.mark_deleted(discarded)
-
-    registry.deletes = Interrupting()
-    registry.discard(ticket)
-    assert ticket.prefix not in registry.tickets
-
-
-def test_a_waiter_that_was_told_shows_no_node() -> None:
-    """A waiter that does not look again, as its thread is suspended or its loop closed, blames no server."""
-    registry, lease = Registry("seed"), Lease(1)
-    lease.opened(0.0, 6.0)
-    registry.opened(lease)
-    ticket = registry.begin("/lock", [])
-    registry.start_waiting(ticket, "/lock/ahead")
-    ticket.shown = ("/lock/ahead",)
-    assert registry.shown() == ["/lock/ahead"]
-    registry.note_change("/lock/ahead")
-    assert registry.shown() == []
+ROOT = Path(__file__).parents[2]
+# Names whose tests are in the file of another one, as they share a recipe or a base.
+TESTED_WITH = {"lock": "locks", "rlock": "locks", "set": "dict"}
+SIMULATED_WITH = {"set": "dict", "atomic": "value", "shared_value": "value"}
+SIMULATED_FIRST = {"lock", "rlock"}  # in test_simulation.py
+WITHOUT_NAMES = {"DetachedLock", "ReadLock", "WriteLock"}  # an owner's own path; by the pair
+CANCELLED_IN = {"Queue": "tests/aio/test_queues.py"}
+SAME_AS = {
+    **dict.fromkeys(("LifoQueue", "PriorityQueue", "DelayQueue", "SimpleQueue"), "Queue"),
+    **dict.fromkeys(("AtomicInteger", "AtomicReference", "SharedValue"), "AtomicLong"),
+    **dict.fromkeys(("ReadLock", "WriteLock"), "ReadWriteLock"),
+    "BoundedSemaphore": "Semaphore",
+    "RLock": "Lock",
+    "Set": "Dict",
+}
+"""Classes that run the recipe of another one: where calls are counted or struck, that one stands for them."""
 
 
-def test_where_nodes_were_deleted_last() -> None:
-    """It remembers a hundred paths, each once, and drops the one that it has not used for longest."""
-    registry, lease = Registry("seed"), Lease(1)
-    lease.opened(0.0, 6.0)
-    registry.opened(lease)
-    for n in [*range(MOST_LEFT), 0, MOST_LEFT]:
-        registry.mark_deleted(registry.begin(f"/{n}", []))
-    assert [*registry.recently_left] == [f"/{n}" for n in [*range(2, MOST_LEFT), 0, MOST_LEFT]]
+def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
+    """Return what there is to add for a primitive, by file: its name, its module's, and what its constructor needs."""
+    recipe = SAME_AS.get(name, name)
+
+    def says(file: str, text: str) -> bool:
+        return (ROOT / file).exists() and text in (ROOT / file).read_text()
+
+    there = {
+        "tests/helpers/kinds.py": (
+            name in {kind.partition(",")[0] for kind in KINDS} and bool(required) == (name in ARGUMENTS),
+            "its use and its wait in KINDS; in ARGUMENTS what it can't be made without",
+        ),
+        f"zkconcurrent/aio/_{home}.py": (name == "SimpleQueue" or hasattr(aio, name), "its twin for tasks"),
+        "zkconcurrent/_namespace.py": (
+            name in WITHOUT_NAMES or hasattr(zkconcurrent.SharedNamespace, name),
+            "its line in SharedNamespace",
+        ),
+        "zkconcurrent/aio/_namespace.py": (
+            name in WITHOUT_NAMES or name == "SimpleQueue" or hasattr(aio.SharedNamespace, name),
+            "its line in SharedNamespace",
+        ),
+        f"tests/integration/test_{home}.py": (
+            (ROOT / f"tests/integration/test_{TESTED_WITH.get(home, home)}.py").exists(),
+            "its behaviour on a server, of threads and, from the same text, of tasks",
+        ),
+        f"tests/simulation/test_simulated_{home}.py": (
+            home in SIMULATED_FIRST
+            or (ROOT / f"tests/simulation/test_simulated_{SIMULATED_WITH.get(home, home)}.py").exists(),
+            "its random runs and seeded bugs; and its subject and table, in tests/simulation/subjects",
+        ),
+        "tests/faults/test_interrupts.py": (
+            says("tests/faults/test_interrupts.py", recipe)
+            or says(f"tests/integration/test_{TESTED_WITH.get(home, home)}.py", "at_every_line"),
+            "an interrupt at every line of its calls, there or beside its other tests",
+        ),
+        "tests/aio/calls.py": (
+            says(CANCELLED_IN.get(recipe, "tests/aio/calls.py"), recipe),
+            "a Scene for each call that waits",
+        ),
+        **{
+            f"docs/{page}": (says(f"docs/{page}", recipe), what)
+            for page, what in {
+                "reference/api.md": "its `autoclass`, for threads and for tasks",
+                "reference/znodes.md": "its nodes",
+                "reference/costs.md": "its requests",
+                "explanation/guarantees.md": "promise, basis, limits, tests",
+            }.items()
+        },
+    }
+    return {file: what for file, (done, what) in there.items() if not done}
+
+
+@pytest.mark.parametrize("name", primitives())
+def test_a_primitive_is_everywhere(name: str) -> None:
+    """Each has its uses, twin, names, tests and pages."""
+    parameters = inspect.signature(getattr(zkconcurrent, name)).parameters.values()
+    required = {each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD}
+    left = missing(name, zkconcurrent._HOMES[name].rpartition(".")[2], required - {"client", "path"})
+    lines = "".join(f"\n  {file}: {what}" for file, what in left.items())
+    assert not left, f"{name} lacks what every primitive has; add{lines}"
+
+
+def test_what_a_new_one_needs() -> None:
+    """A name that is nowhere lacks all of it, and each file that is told of exists or is the primitive's own."""
+    left = missing("Exchanger", "exchanger", set())
+    assert len(left) == 12
+    assert all((ROOT / file).exists() for file in left if "exchanger" not in file)

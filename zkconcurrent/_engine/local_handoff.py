@@ -2,6 +2,16 @@
 
 The hand-off decides which thread asks, never which thread holds: the owner of the ticket holds. A hand-off that opens
 too early costs a place in the queue, and no more.
+
+With `fair=False` the threads of a process take turns, and the one whose turn it is asks ZooKeeper. A thread that
+releases while others wait for their turn leaves the node, and the next thread takes over the ticket and checks session
+and lease, as for any grant. After 50 ms, counted from ZooKeeper's grant, or 1,000 times, the node is deleted, and the
+process queues again behind all others.
+
+The turn is taken while a thread asks or a hold of the process lives. Both are looked up, not counted, so no interrupt
+at any line, and no lost hold, can leave it taken for good. A running thread may get its turn before one that must be
+woken, as with `threading.Lock`. That saves a switch of threads for each hand-over, which costs more than all the rest.
+A thread that was passed by gets in at the latest when the node is deleted.
 """
 
 from __future__ import annotations

@@ -13,6 +13,23 @@ Three rules keep requests and replies in step, and kazoo's thread alive:
 * The connection thread waits only a moment for a caller's turn. A caller that keeps its turn longer is suspended: a
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
   dropped, and the turn with it; so code that runs there cannot stop the client for good.
+
+A caller never waits for the socket. If its buffer is full, kazoo's thread sends the rest.
+
+The connection thread reads all that has arrived in one call; kazoo's reads the length of a reply, then the rest. With
+TLS, gevent, eventlet or another handler, and while kazoo's queue has requests, requests go kazoo's way.
+
+A client that was started before its first primitive has a connection that proves nothing yet. The first acquire that
+needs a proof has that connection replaced, once: the request that begins a connection reaches the leader, and a write
+after it proves the lease. kazoo's thread ends the old connection between two requests, when no reply is outstanding;
+requests that are queued meanwhile go out on the next one. Where the program could notice (a listener, a watch), or
+where the next connection might not come (TLS, SASL, a finite `connection_retry`, `read_only`), the acquire waits for
+the proof instead.
+
+One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin anew on each
+connection; but the server tells the changes of a session apart by their numbers, and changes of the last connection may
+still be on their way. A reply to any but the oldest request costs the connection; in kazoo it would end the connection
+thread, and the client for good. The soak has seen such replies after a leader had stood still.
 """
 
 from __future__ import annotations

@@ -20,6 +20,25 @@ The argument in time:
     q sent ... q answered <- gap -> X sent ... X answered < W sent ... W answered: r = when q was sent
 
 Only kazoo's connection thread writes here; any thread may read `end`. Nothing is locked.
+
+How the module computes:
+
+* *Sent* is stamped before the call that sends, *answered* after the reply was read. Every error of these times makes
+  the lease shorter.
+* The log keeps one entry for each T/100, the older of two. That can only shorten the lease, and a busy client does not
+  pay for a long log.
+* T is the shortest timeout of the session's life. A new leader restarts every session's clock with the timeout that the
+  session was *created* with, and a server with other limits may grant less on a reconnect.
+* A read proves nothing, not even as q: not every server that speaks the protocol counts reads as signs of life.
+* A grant is believed if W, the create itself, yields a lease. After a long wait the create is old, so a `multi` of
+  checks goes with the listing.
+
+At the start there is neither W nor q. A q must be answered at least the gap before X is sent. If the first acquire of
+every program waited for that, the library would be no drop-in replacement. So the library takes the latest moment that
+was certainly before the connect request. That is the exact time of the request, if `connect` opened the client; on
+Linux, the start of kazoo's connection thread, from `/proc`; or the import of this library, if that thread did not exist
+then. With that moment as r, a grant is believed if the lease reaches to the next proof, for which the heartbeat then
+hurries. If the connection is too old, the first acquire waits for the proof, once for each client.
 """
 
 from __future__ import annotations

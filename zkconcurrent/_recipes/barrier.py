@@ -1,13 +1,40 @@
 """The cyclic barrier: each party waits until all parties have arrived; then the next generation begins.
 
-All parties agree on the content of one node, the state. A party changes the state only by a conditional write, which
-fails if another party has changed it. An arriving party makes a node in the current generation. The last to arrive
-trips the barrier in one `multi`, which fails unless the nodes of all parties exist: either every living party of a
-generation passes, or none does.
+All parties agree by one node, the state. A party changes it by a write that fails if the state has changed since it was
+read. Each party creates a node in the current generation, in one `multi` that fails if the state is not the one it has
+read, so no party can join a generation that is over or broken. The node's number is the arrival index. The party with
+the last number trips the barrier, in one `multi` that checks the node of every party and writes the next generation
+into the state: a party that died just before fails it for all; one that dies just after has passed. A second write,
+sent with it, creates the next generation's node; it decides nothing, and saves the next party two round trips. A later
+read, after a lost reply or in another session, finds the outcome in the state: a generation that is over has tripped
+unless it is in the list of failed ones.
 
-A party whose node is missing breaks the barrier, unless it has withdrawn. A party withdraws by one `multi`, which
-deletes its node and notes this in the generation's node. That `multi` fails if the generation is over. So either the
-party withdraws before the trip, which then fails, or the trip counts the party.
+Numbers without a gap make departures visible. The first party watches the children of its generation, and reads how
+many were ever created there, so it also notices a party that came and went between two reads. Every other party watches
+the first party's node and the state. So an arrival wakes one, and any other departure than a cancelled task's breaks
+the barrier. A generation's node is therefore no container: one that the server reaped while empty would begin its
+numbers anew.
+
+A cancelled task leaves, and the barrier keeps filling. One `multi` deletes the party's node and writes into the
+generation's node that it has withdrawn; it fails if the state has changed. So a leave and a trip exclude each other:
+after the trip the leave fails, and the party was counted; after the leave the trip fails, as a node that it checks is
+gone. A party that misses another reads the generation's node once more before it breaks the barrier. It reads the names
+first and that node after them, as both change at once: in the other order, a leave between the two reads would look
+like a death.
+
+The place of a party that leaves, its *seat*, goes to the next number that has none. So every party keeps its arrival
+index until it leaves, and needs no newer list to know it. A party without a seat arrived when all seats were taken; it
+watches the generation's node, in case it gets one. A leave does not begin another generation, in which the others would
+have to arrive anew: so a party that is out of reach just then, and dies, is still missed. While the action runs, a
+party that leaves stays counted: the trip no longer checks its node.
+
+The leave runs in the background, so that the cancel need not wait. It has no deadline while a server is in reach: a
+deadline would break the barrier where many tasks leave at once, or over slow links. Once no server has been in reach
+for a session timeout, it ends: the session is over and the party's node is gone, which breaks the barrier as any death
+does.
+
+The action runs outside any recipe, between two such writes. The first marks the state as acting. From then on the other
+parties do not break the barrier at their deadlines, unless the acting party is gone.
 """
 
 from __future__ import annotations

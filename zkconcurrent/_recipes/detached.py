@@ -1,4 +1,17 @@
-"""The detached lock: the first in a lock's queue puts a persistent node, which names the owner, in its own place."""
+"""The detached lock: the first in a lock's queue puts a persistent node, which names the owner, in its own place.
+
+A `DetachedLock` queues as a lock. The first in the queue sends one `multi`, which deletes its node and creates a
+persistent one of the same number. So there is no moment in which another client could be first, and a lost reply can be
+settled: if the persistent node, whose name is unique, is missing, the same `multi` is sent again, and fails unless the
+waiter's node is there.
+
+Nothing needs a lease: the hold is a node, and no session ends it. A call that is given up is harder. Until the reply
+has come, the persistent node has a ticket, so that an interrupt or a deadline deletes it. That ticket is *lasting*: its
+delete outlives the session, as the node does. Meanwhile another process of the owner may find the node and take it for
+its hold. So each acquire that finds the owner's hold replaces the node by one of its own, with the same number and
+token. The late delete then finds nothing. A caller that follows a hold therefore goes by its token, and a node that is
+gone when it is read is looked for once more, by its number.
+"""
 
 from __future__ import annotations
 

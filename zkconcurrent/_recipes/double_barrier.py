@@ -1,14 +1,27 @@
 """The double barrier: parties enter together once enough have come, and leave together once all have finished.
 
-Each party has a node. When enough parties are there, one of them creates the node `ready`, which lets all in. The
-decisions of parties exclude each other: a party that opens or closes the barrier, or gives up waiting, writes the
-barrier's own node in the version that it has read, in the same `multi`.
+Each party has a node. When enough parties are there, one of them creates the node `ready`, which lets all in.
 
 The party whose name sorts first, as text, keeps its node until it is the last. Then it removes `ready` together with
 its node. All other parties delete their nodes at once, and wait for the first. So `ready` is there as long as a party
 is inside. Curator's parties go by the same order. If a `multi` deletes a party's node but not `ready`, it checks that
 another party is there, which will delete `ready`. So two parties that leave at the same moment do not both rely on the
 other.
+
+Curator's nodes leave two gaps. A party lists the nodes and then creates `ready`; another may give up waiting in
+between. So each decision of ours is a `multi` that writes the barrier's own node in the version that was read: one of
+two fails, and looks again. It checks no node of another party, as a party that dies just before counts like one that
+dies just after. And if all parties die inside, `ready` stays, and would let in the next party alone. A party that finds
+`ready` therefore compares it with the nodes: `ready` is valid if one of these nodes, or the party's own node, is older
+than `ready`. If a party comes late, while a party with an older node is inside, it deletes `ready` and creates it again
+in one `multi`. Then its own node is older than `ready`, too, so it still counts when the others have left.
+
+While the node of the party that leaves last, and `ready`, are there, all others are inside; so it waits for those that
+came later, too. The others wait for those that they have seen, as a party that they do not know may be of the next
+round.
+
+Waiting parties watch the list. A missing node can't be watched, and Java's parties announce the opening by `ready`
+alone. So an arrival wakes all that wait, which a `Barrier` avoids.
 
 Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedDoubleBarrier`, whose nodes these are.
 """

@@ -1,6 +1,10 @@
 """The election: the queue of a lock, whose nodes name the candidates; the first in the queue leads.
 
 A candidate queues by the recipes of `lock`. These recipes read the leader, follow it, and rewrite the leader's data.
+
+An observer watches the leader's node for its end and its data, not the list of the candidates. No later candidate can
+come in front of it, so as long as that node exists its candidate leads. `publish` names the version that it has read; a
+lost reply is settled by another read, and an attempt that is applied late fails.
 """
 
 from __future__ import annotations

@@ -1,8 +1,21 @@
 """The flag: one node has the flag and the number of times it was set, so that no waiter misses a set.
 
-Every change is a conditional write, which fails if another client has written since the node was read. So a delayed
-write fails, and after a lost reply another read settles the outcome. Either the flag is as wanted; or the epoch has
-moved, so the flag was as wanted at some moment of the call; or neither, so the write was not applied.
+An `Event` must outlive its setter, so its node is persistent, and no part of it ends with a session. So a write can be
+lost, late or repeated, and three things settle it.
+
+* Every write is conditional on the version that was read; a late one fails.
+* The data has an epoch next to the flag: how often it went from clear to set. After the reply to a `set` is lost, the
+  caller reads again, behind a `sync`. If the flag is set, or the epoch has moved since the call began, the flag was set
+  at some moment of the call, which counts as ours: if it is clear again, another client cleared it after that.
+  Otherwise nothing was written, and the caller decides anew. `clear` mirrors that: a later epoch means that another
+  client cleared in between.
+* A waiter remembers the epoch of its first read, over reconnects and sessions. A watch says that the node has changed,
+  not how often; a `set(); clear()` between two reads leaves a clear flag and a later epoch. That is also why the first
+  read is behind a `sync`: a server that lags shows an older epoch, and a set from before the wait would count as one
+  since.
+
+Waiters have no nodes, so `destroy()` does not ask for them; a waiter creates the node anew, which counts from 0, and
+waits on.
 """
 
 from __future__ import annotations

@@ -4,6 +4,14 @@ A member's node has no unique name, so the name does not show which client made 
 lost, the node's session shows this, as no two memberships of a client have the same id at a time. One thread sends all
 requests of a membership, one after the other, so no request overtakes another.
 
+A second delete of a node might meet the node of the next member. So a membership has a thread of its own, which runs
+one recipe from the first create to the delete; `join` and `leave` only wait for it. An interrupted `join` says that the
+node is not wanted, and the thread sees to it. Its ticket gets the node's name when the reply, or a read, has shown that
+the node is of its session; from then on the heartbeat checks it.
+
+A watch on the node tells of its end, also if another client makes it anew at once, which the heartbeat would not see.
+After a reconnect the thread looks again.
+
 Source: Curator's `GroupMember`, whose nodes these are.
 """
 

@@ -3,6 +3,8 @@
 A client draws a child's unique name before its first attempt to make the child, and keeps the name for every retry. So
 a `count_down` whose reply was lost never counts twice. The name also says how much the child counts, so one listing
 gives the sum.
+
+The children are persistent: a count remains after its process has ended.
 """
 
 from __future__ import annotations

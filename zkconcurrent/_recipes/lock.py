@@ -1,6 +1,15 @@
 """The queue of contenders, which all locks share: they acquire in the order of their nodes.
 
 The items of a `Queue` are not here: see the folder `queue`.
+
+When a thread releases while another thread of the same session waits for exactly that node, the waiter goes on as soon
+as the delete is *sent*. No other client can hold then: the releasing node was first, the waiter's last listing had none
+between the two, and both nodes end with the same session. The waiter still checks session and lease. Between processes
+there is no such shortcut: a waiter always lists after the event.
+
+`Rule.hands_over` says whether a queue allows this. A `ReadWriteLock` does not: a releasing reader need not be the last
+in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. Its waiter of
+the same session lists at once, behind the delete, without waiting for the event.
 """
 
 from __future__ import annotations

@@ -7,6 +7,25 @@ the same version.
 
 A queue's `multi` also begins with a check of our member, a node of our session. So a `multi` that slips into a later
 session fails by its first part. A value's `multi` needs no such check, as it depends on no node of a session.
+
+A lock's node is its own proof: it has a unique name, and a lost create is settled by finding it. An item's changes have
+no such node. A `put` leaves a node whose name the server has chosen, and that may be gone a moment later; a `get`
+leaves nothing.
+
+* To give up, the client writes the receipt itself, with other data. If that succeeds, the `multi` can't be applied any
+  more. If it fails, or its reply is lost, the data of the receipt tell which of the two came first.
+* A receipt is for one call at a time. A client has as many as it has calls in flight, and uses the last one again. So
+  its threads need no lock and no turn, and their requests share the connection. The alternative, one receipt and
+  several threads' changes in one `multi`, fails as a whole if one of them does.
+* A receipt outlives its session, because a `multi` may still be in doubt when the session ends. It is removed when no
+  client has written it for a day.
+* A receipt outlives its object. A program may make an object for each use, and would leave a receipt each time. So when
+  the last object of a path is garbage, its idle receipts' names and versions stay with the client, and the next object
+  at the path takes them. A later object takes neither the count of unfinished items of an earlier object, nor the value
+  that was last seen. A receipt in doubt is never idle. The client deletes those that no object takes within a minute,
+  and the oldest of more than 1,000; at the interpreter's exit, and at the `stop()` of a client that `connect` opened,
+  all of them. To delete each at once would be as safe, as a `multi` that names a missing node fails; but each use would
+  cost two writes more, for the delete and the next receipt.
 """
 
 from __future__ import annotations

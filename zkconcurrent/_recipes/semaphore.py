@@ -1,4 +1,38 @@
-"""The semaphore: the first in the queue waits for enough permits, takes them and leaves the queue in one step."""
+"""The semaphore: the first in the queue waits for enough permits, takes them and leaves the queue in one step.
+
+Permits are leases, one node for each, and clients that want permits stand in a queue: Curator's layout. Only the first
+in the queue looks at the leases. Once a listing shows it first, no later client may make a lease, as all are behind it;
+so a later listing of the leases can only show too many, even from a server that lags. Curator's processes keep to that
+too: they make a lease before they know whether they may have it, but only while they are first.
+
+If enough permits are free, one `multi` deletes the node in the queue and creates all leases. So no other client sees
+half an acquire, and the delete lets it happen at most once. After a lost reply, a listing tells three cases apart:
+
+* the leases, by their unique names and of this session: they are ours
+* the node in the queue: the same `multi` is sent again
+* neither: the acquire begins anew
+
+If too few are free, the first leaves one watch on the list of leases and one on that of the added permits. Any released
+lease wakes it; all others wait for the node ahead of them.
+
+A try must not fail only because another client is passing through. So each node in the queue says how many permits it
+wants. If enough are free for all contenders ahead and for the try, it queues and waits for them; if not, it fails
+without a write. A Curator process that is first may already have its lease, so its node in the queue counts as wanting
+no further permit.
+
+`release()` first settles the thread's lost permits, then gives back its newest, then one of another thread of the
+process. Only a process without any adds a permit: it creates a node with a unique name, so a lost reply does no harm. A
+release hands no permit over between threads, as another process may be first in the queue.
+
+`resize(n)` is one conditional write: the node says how many permits there are besides those that were added, so none of
+their nodes need go. If another client writes in between, this `resize` counts as the earlier one, which was
+overwritten; a lost reply therefore needs no more than a look at the version. All who take permits read the number
+behind the leases: a client that sees a lease gone sees every `resize` that came before. The first waiter watches the
+number too.
+
+The value and the added permits outlive all clients. `destroy()` removes them in one `multi` with the two parents, which
+can't be deleted while a client has a node in them.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,16 @@ below the node. So the `multi` also fails if the node was destroyed and made ane
 remembers the value that it wrote last, so that the next change needs no read. A change that was decided on an older
 value conflicts, and is decided again.
 
-A client that has met several conflicts queues for its turn, as for a lock. The others look at that queue now and then,
-and at every conflict, and queue too if it is not empty. So other clients do not overtake a client forever.
+The node of an `AtomicLong` is Curator's, with eight bytes, which have no room for a note of the change that was
+applied: hence the receipt.
+
+A call that writes *nothing*, such as a `compare_and_set` of another value, must not rest on memory: it decides again,
+on a value that was read during the call.
+
+A client that decides on memory needs one round trip, and one that has met a conflict two, so the first would win again
+and again. After three conflicts a client queues, as for a lock, and the first in that queue goes on trying. The others
+look at the queue at each conflict and after eight changes, and queue too if it is not empty. So each of them overtakes
+the first one eight times at most. The order is for fairness: it excludes no client, and needs no lease.
 """
 
 from __future__ import annotations

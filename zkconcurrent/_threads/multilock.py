@@ -1,4 +1,11 @@
-"""`MultiLock`: several locks as one; a thread holds all of them or none."""
+"""`MultiLock`: several locks as one; a thread holds all of them or none.
+
+A `MultiLock` has no recipe. It acquires its locks in the order of their full paths, chroot and servers included, which
+is the same in all processes; so no circle of waiting can arise. It keeps no list of what to give back after a failure,
+as an interrupt may strike between an `acquire` that returns and the note of it. Instead it compares the thread's holds
+with those from before. At the end it checks all holds once more, and so finds a lock that was lost during the wait for
+the rest.
+"""
 
 from __future__ import annotations
 

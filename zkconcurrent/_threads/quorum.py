@@ -1,4 +1,13 @@
-"""`QuorumLock`: a majority of several locks as one lock, which does not depend on any single service."""
+"""`QuorumLock`: a majority of several locks as one lock, which does not depend on any single service.
+
+A `QuorumLock` has no recipe. Each of its locks makes one attempt, with the recipe of `acquire(blocking=False)`,
+and `together` (`_threads/base/side_by_side.py`) runs the steps of all attempts side by side in one call. All of them
+share the call's wake-up: whichever reply wakes it, each attempt looks for its own. An attempt is left where it is once
+the others have decided, and its `Call` is abandoned, as that of an interrupted thread. The hold is a record of the
+object, with the hold of each lock that was acquired; so a release knows what to give back, and a lock that the thread
+holds besides is not touched. The record counts the losses that its locks report. The hold is lost with the loss that
+leaves no quorum.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""`ReadWriteLock`: many readers or one writer hold it, across every process that opens the same path."""
+"""`ReadWriteLock`: many readers or one writer hold it, across every process that opens the same path.
+
+One recipe serves all locks. Only the `Rule` differs: the role in our own node's name, the roles at which names are cut,
+the mark of exclusive nodes, the mark of nodes to refuse, and whether a release may hand over within the process. A
+thread that writes and then reads already has the writer's place in the queue. So its read node takes the writer's
+number, in one `multi` that fails unless the writer's node exists. No other client can have got in before it, and a
+listing after the writer's release shows the reader in the writer's place. After a lost reply the node is found by its
+unique name, as always.
+
+A thread that reads and asks for the write lock would wait for itself, and two such threads for each other. That is
+refused at once, also in `Condition.wait()`, which asks for the write lock again.
+"""
 
 from __future__ import annotations
 

@@ -605,5 +605,3 @@ DETACHED_LOCKS: tuple[Situation, ...] = (
     situation("force_release", "force_release", at(0.5, FORCE), [at(0, KEPT), at(0.6, _hold("z"))]),
 )
 DETACHED = Table("DetachedLock", InjectedDetached, DETACHED_LOCKS, columns(*FAULTS), _of_detached)
-
-TABLES = (VALUE, MAP, GROUP, DOUBLE_BARRIER, QUEUE, DETACHED)

@@ -159,18 +159,24 @@ def explore(enough: Callable[[int, int], bool], first: str | None = None, *, eve
 
 def tell(case: Case, error: BaseException) -> str:
     """Return a failure in a reader's words: the least schedule that fails so, and the events of its run."""
-    make = case.make
-    told = [case.name]
     if case.schedule is not None:
-        kind = _kind(error)
-        least = shrink(case.schedule, lambda schedule: _kind(_error(Run(schedule))) == kind)
-        told.append(str(least))
-        make = partial(Run, least)
+        return f"{case.name}\n{aloud(Run, case.schedule)}"
+    return f"{case.name}\n{_events(case.make, error)}"
+
+
+def aloud(make: Callable[..., Run], schedule: Schedule) -> str:
+    """Return what fails in the run of a schedule: the least schedule that fails so, and the events of its run."""
+    kind = _kind(_error(make(schedule)))
+    if kind == _kind(None):
+        return f"{schedule}\nnothing fails"
+    least = shrink(schedule, lambda schedule: _kind(_error(make(schedule))) == kind)
+    return f"{least}\n{_events(partial(make, least))}"
+
+
+def _events(make: Callable[..., Run], error: BaseException | None = None) -> str:
     run = make(trace=True)
     error = _error(run) or error
-    told += run.world.trace[-TRACE:] if run.world.trace else []
-    told.append(f"{type(error).__name__}: {error}")
-    return "\n".join(told)
+    return "\n".join([*(run.world.trace or [])[-TRACE:], f"{type(error).__name__}: {error}"])
 
 
 def _error(run: Run) -> BaseException | None:

@@ -814,5 +814,3 @@ BARRIERS: tuple[Situation, ...] = (
 BARRIER = Table(
     "Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36, 160), _of_barrier
 )
-
-TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, ELECTION, BARRIER)

@@ -389,6 +389,9 @@ def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int
             run.to_the_end()
         except BaseException as error:
             add_note(error, f"seed {seed}\n{schedule}")
+            if schedule_of.__name__ != "<lambda>":
+                subject = make.__module__.rpartition(".")[2]
+                add_note(error, f"python -m tests.simulation {subject}:{make.__name__} {schedule_of.__name__} {seed}")
             raise
         yield run
 

@@ -4,6 +4,27 @@ The client sets the watch first and then reads the children, so no change falls 
 client reads or writes has the zxid of the change that led to the state. The copy takes a state only if it has no newer
 one of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node is
 missing. So an older result, which a slow thread brings late, does not bring the node back.
+
+The reads of a `Dict` or `Set` come from such a copy. One thread of the client keeps all its copies: it takes the steps
+of each copy that was woken. For each it sets a recursive watch, reads the entries behind a `sync`, and then reads each
+entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a
+watch, as it looks for watchers of the very path; so `_kazoo/transport.py` passes the path of each event on, and
+`_engine/registry.py` keeps those below a watched path. One-shot watches would work on older servers. But each new key
+would cost every client a listing, and each entry a watch.
+
+A tombstone stays until every call that began earlier has ended.
+
+When the last object is gone, the watch of the tree is removed. ZooKeeper 3.9 has a kind of its own for that in
+`removeWatches`. Older servers refuse this kind, and write one error into their log; the client then removes the watches
+of data and of children, of which such a watch consists there.
+
+A data watch that the user sets on the parent of the entries replaces the recursive one on servers before 3.9. The
+transport tells of each reply to such a request, and the thread then begins anew: watch, `sync`, listing. The copy is
+served meanwhile, as it only falls behind. If the listing's zxid is less than an entry's, the servers were set up again
+or restored, and the library drops the copy.
+
+Each connection has its own handshake object, which kazoo's thread replaces before any reply comes. A read compares it
+with that of the last listing, in less than a microsecond. So a read notices a reconnect by itself.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ Every `multi` that makes or deletes an entry also writes the node at the path. A
 versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
 version. The client reads these versions while its writer is there. The writer keeps other clients from destroying the
 map, which could have the same versions after it is made anew.
+
+A writer is ephemeral, so nothing has to be swept; the price is that an outcome stays unknown if the reply is lost and
+the session ends as well.
 """
 
 from __future__ import annotations

@@ -1,1 +1,20 @@
-"""The recipes of a Queue: it puts, takes, claims and manages items."""
+"""The recipes of a Queue: it puts, takes, claims and manages items.
+
+A `multi` can be sent in the next session, if its own ends just then. A claim has its item's name, so a late
+acknowledgement would delete the claim of another client. So every `multi` begins with a check of a *member*, an
+ephemeral node of the session in which it was decided. The member also has the number of items that were taken and are
+not done. It must go with the process, and change in the same step as the item goes.
+
+* `put`: check the queue's node, which has the state; create the item
+* `put` with a `maxsize`: the same, and delete the producer's node in its queue
+* `get`: create and delete the claim, delete the item; the member is written
+* `claim`: create the claim, write the item to count the attempt
+* acknowledge: delete the claim, delete the item
+* give back: delete the claim
+* move to `dead`: create and delete the claim, delete the item, create it in `dead`
+
+If Curator's `putMulti` has put several items in one node, the change does not delete the node: it writes the remaining
+items back, and the next item's claims are counted from the new version.
+
+`get` creates the claim and deletes it, because the create fails if another client, or Curator's, has claimed the item.
+"""

@@ -1,4 +1,11 @@
-"""Claims: a client acknowledges a taken item or gives it back, even if the call was interrupted or cancelled."""
+"""Claims: a client acknowledges a taken item or gives it back, even if the call was interrupted or cancelled.
+
+A call that is interrupted or cancelled leaves its change to a thread of the library, which settles it: an
+acknowledgement is brought to its end, an item that was claimed is given back, and one that was taken is created again,
+with its own name, so in its own place, and its data say how often it was claimed, as the version of its new node does
+not. A `multi` that takes an item is *firm*: at the deadline, its reply is waited for a while longer. Otherwise each
+`get(timeout=...)` that meets an item at its deadline would take it and put it back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Putting items into a queue: at once, or in turn if it has a maximal size."""
+"""Putting items into a queue: at once, or in turn if it has a maximal size.
+
+Producers of a queue with a `maxsize` queue as for a semaphore. Once a listing shows a producer first, no other client
+creates items, so a later listing of the items can only show too many.
+"""
 
 from __future__ import annotations
 

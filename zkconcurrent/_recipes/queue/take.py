@@ -2,6 +2,18 @@
 
 A consumer takes the next item at once, from a listing that it keeps. A consumer queues only if it sees no free item,
 and only the first in that queue watches.
+
+Consumers keep the first 64 names of a listing, or 1/64 of a long one, and read several items at once while no other
+consumer is in the way. They pass over the items that others have taken or claimed, and list again when none of eight is
+left. Only a consumer that sees no free item queues; the first in the queue watches the items, and the claims only if
+there are items. It leaves the queue in the `multi` that takes an item. So an item costs two events: one to the first
+consumer, and one to the next, which is then first. When it wakes, the first reads without watches, and sets them again
+only if nothing is free: watches on an item that it takes itself would only cost events.
+
+In a `DelayQueue` an item's name says when it is due. The first of the waiting consumers sleeps until its watch fires,
+or until the earliest free item is due by its own wall clock. The wait itself goes by the monotonic clock, so the driver
+asks for the time that is left once a second. `Session.wall_clock` is the only wall clock that this reads; tests and the
+simulation set it. All other consumers wait behind the first. One due time wakes one of them.
 """
 
 from __future__ import annotations

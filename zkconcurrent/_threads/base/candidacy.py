@@ -2,6 +2,16 @@
 
 A seat is a lock whose nodes have the candidates' ids for data. In a block `with election.lead()` the calling thread
 holds the seat. For a candidacy a thread of the library holds it, and queues again after each loss.
+
+A seat has no queue of its own: `LeaderLock` is a `LockBase` that passes other data to the recipes of the queue, and its
+rule says which nodes it refuses.
+
+`stand()` begins a `Candidacy`, which has a thread of the library. The thread acquires the seat, sleeps until the hold
+is lost or the candidacy withdrawn, ends the hold, and begins again. The candidacy belongs to the path's state, not to
+an object: the node stands for the process, so it must not disappear when a variable goes out of scope. A candidacy is
+withdrawn by a flag and a wake-up: the `why_end` of the acquire's call reads the flag, so the trampoline raises an error
+in the steps, and they clean up as after an interrupt. A term that ends so has its `lost` set before the delete is sent:
+other threads may work for it, and the next candidate may lead as soon as the delete is applied.
 """
 
 from __future__ import annotations

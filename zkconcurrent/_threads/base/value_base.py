@@ -5,6 +5,10 @@ Then one of the other threads applies all of these together, in the order in whi
 requests, and do not compete with each other. The turn is for speed alone: correctness rests on the recipe
 (`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change alone,
 without a turn.
+
+The thread that makes a batch may be interrupted. Then a thread of the library finds out by the receipt whether it was
+applied, and the others are told, or take the next turn. The tasks of each event loop take turns of their own, so a loop
+that is stuck keeps no thread waiting. An `update` goes alone, as only the caller's thread may call its function.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect
+from tests.helpers.kinds import make_named, named
 from zkconcurrent import aio
 
 PARTIES, ROUNDS = 4, 3
@@ -83,51 +84,32 @@ def test_one_program(tasks: aio.Namespace) -> None:
     assert turn == PARTIES
 
 
-MAKE: list[Callable[[Any, str], object]] = [
-    lambda tasks, name: tasks.Lock(name),
-    lambda tasks, name: tasks.RLock(name),
-    lambda tasks, name: tasks.Condition(name),
-    lambda tasks, name: tasks.Semaphore(name),
-    lambda tasks, name: tasks.BoundedSemaphore(name),
-    lambda tasks, name: tasks.Event(name),
-    lambda tasks, name: tasks.CountDownLatch(name, 2),
-    lambda tasks, name: tasks.MultiLock([name]),
-    lambda tasks, name: tasks.Queue(name),
-    lambda tasks, name: tasks.LifoQueue(name),
-    lambda tasks, name: tasks.PriorityQueue(name),
-    lambda tasks, name: tasks.DelayQueue(name),
-    lambda tasks, name: tasks.AtomicLong(name),
-    lambda tasks, name: tasks.AtomicInteger(name),
-    lambda tasks, name: tasks.SharedValue(name, b""),
-    lambda tasks, name: tasks.DoubleBarrier(name, 2),
-    lambda tasks, name: tasks.Group(name),
-    lambda tasks, name: tasks.Election(name),
-]
-every = pytest.mark.parametrize("make", MAKE)
+BOTH = [kind for kind in named(aio.SharedNamespace) if hasattr(aio.LocalNamespace, kind)]
+every = pytest.mark.parametrize("kind", [kind for kind in BOTH if kind != "Barrier" or sys.version_info >= (3, 11)])
 
 
 @every
-def test_no_name_leaves_the_base(tasks: aio.Namespace, make: Any) -> None:
+def test_no_name_leaves_the_base(tasks: aio.Namespace, kind: str) -> None:
     """A name that is empty, absolute, or would lead out of the base is a ValueError that shows it."""
     for name in ("", "/etc", "..", "a/../../x", "a//b", "a/", "a\0"):
         with pytest.raises(ValueError) as raised:  # noqa: PT011
-            pytest.fail(f"{name!r} is allowed: {make(tasks, name)}")
+            pytest.fail(f"{name!r} is allowed: {make_named(tasks, kind, name)}")
         assert repr(name) in str(raised.value)
 
 
 @every
-def test_a_name_is_text_of_one_kind(tasks: aio.Namespace, make: Any) -> None:
+def test_a_name_is_text_of_one_kind(tasks: aio.Namespace, kind: str) -> None:
     """A name is a str; it belongs to one kind of object; a name below that of another is refused."""
     with pytest.raises(TypeError, match="name must be a str"):
-        make(tasks, 1)
+        make_named(tasks, kind, 1)
     kept = tasks.Lock("lock")
-    if make is not MAKE[0]:
+    if kind != "Lock":
         with pytest.raises(ValueError, match=r"/lock' for Lock already|nest"):
-            make(tasks, "lock")
+            make_named(tasks, kind, "lock")
     with pytest.raises(ValueError, match=r"/lock' for Lock already; use another path for Lock\(fair=False\)"):
         tasks.Lock("lock", fair=False)
     with pytest.raises(ValueError, match="nest"):
-        make(tasks, "lock/below")
+        make_named(tasks, kind, "lock/below")
     assert kept
 
 
@@ -262,16 +244,16 @@ def test_terms_and_what_is_kept(local: aio.LocalNamespace) -> None:
     assert len(local._made_as) == 3
 
 
-@pytest.mark.parametrize("make", [MAKE[0], MAKE[1], MAKE[2], MAKE[7]])
-def test_what_is_dropped_while_held(make: Callable[[Any, str], Any], local: aio.LocalNamespace) -> None:
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Condition", "MultiLock"])
+def test_what_is_dropped_while_held(kind: str, local: aio.LocalNamespace) -> None:
     """A lock that is dropped while it is held is a ResourceWarning, and the next of its name is free."""
 
     async def main() -> None:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            await make(local, "lock").acquire()
+            await make_named(local, kind, "lock").acquire()
             gc.collect()
-            async with make(local, "lock"):
+            async with make_named(local, kind, "lock"):
                 pass
             gc.collect()
         assert ["'/app/lock' was garbage collected while held" in str(each.message) for each in told].count(True) == 1

@@ -1,12 +1,14 @@
 """The tests of threads in `tests/integration`, from the same text, with a task of `aio` for each of their threads.
 
-`LEFT_OUT` names each test that is not run, with the reason.
+`LEFT_OUT` names each test that is not run, with the reason; `test_the_object_itself`, of its repr, is in no file.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,25 +16,6 @@ import pytest
 
 import zkconcurrent
 from tests.helpers import lock_types, on_tasks
-from tests.integration import (
-    test_atomic,
-    test_cancel_waits,
-    test_condition,
-    test_detached,
-    test_double_barrier,
-    test_election,
-    test_event,
-    test_hold,
-    test_latch,
-    test_locks,
-    test_losses,
-    test_multilock,
-    test_quorum,
-    test_resize,
-    test_rwlock,
-    test_semaphore,
-    test_shared_value,
-)
 from zkconcurrent import aio
 
 KINDS = {
@@ -44,6 +27,8 @@ KINDS = {
     lock_types.unfair_rlock: on_tasks.unfair_rlock,
     zkconcurrent.Semaphore: on_tasks.Semaphore,
     zkconcurrent.BoundedSemaphore: on_tasks.BoundedSemaphore,
+    zkconcurrent.MultiLock: on_tasks.MultiLock,
+    zkconcurrent.QuorumLock: on_tasks.QuorumLock,
 }
 ADDRESS = "has the address of the object in its repr"
 NUMBERS = "is about threads that have each other's number; a task is known by itself"
@@ -59,13 +44,13 @@ TURN = "looks at the turn of threads"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 OTHERS = "is about processes of their own"
 CANCELS = "ends its body as a thread does; a loss cancels a task: tests/aio/test_hold.py"
-LEFT_OUT: dict[ModuleType, dict[str, str]] = {
-    test_locks: {
+LEFT_OUT: dict[str, dict[str, str]] = {
+    "test_locks": {
         "test_threadings_condition_takes_an_rlock": STANDARD,
         "test_called_on_kazoos_own_threads": KAZOOS,
         "test_no_timeout": "is about None, which waits forever in asyncio",
     },
-    test_losses: {
+    "test_losses": {
         "test_a_loss_is_told_and_settled": BY_LOOP,
         "test_a_callback_that_fails_or_blocks_harms_nobody": BY_LOOP,
         "test_a_loss_ends_with_its_thread": NUMBERS,
@@ -79,13 +64,10 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_an_exit_just_after_the_client_was_stopped": "is about the session",
         "test_a_standard_condition_whose_lock_is_lost": STANDARD,
     },
-    test_event: {
+    "test_event": {
         "test_the_old_name": "asyncio's event has no isSet()",
-        "test_the_object_itself": ADDRESS,
     },
-    test_latch: {"test_the_object_itself": ADDRESS},
-    test_election: {
-        "test_the_object_itself": ADDRESS,
+    "test_election": {
         "test_an_interrupt_while_the_thread_starts": SIGNALS,
         "test_interrupts_at_the_end_of_a_block": SIGNALS,
         "test_a_handler_that_stands": SIGNALS,
@@ -93,7 +75,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_leader_is_killed": OTHERS,
         "test_a_forked_child": OTHERS,
     },
-    test_atomic: {
+    "test_atomic": {
         "test_a_function_whose_end_is_interrupted": SIGNALS,
         "test_a_handler_as_an_interrupted_change_is_abandoned": SIGNALS,
         "test_every_change": ADDRESS,
@@ -111,13 +93,13 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_loss_at_every_place": "is about the recipe, which is the same, and takes long",
         "test_a_process_that_is_killed": PROCESSES,
     },
-    test_shared_value: {"test_every_change": IDENTITY, "test_watch": "iterates; a task iterates with `async for`"},
-    test_hold: {
+    "test_shared_value": {"test_every_change": IDENTITY, "test_watch": "iterates; a task iterates with `async for`"},
+    "test_hold": {
         "test_lost": CANCELS,
         "test_a_forked_child": "forks where the loop's thread is not",
         "test_an_interrupt": "interrupts the thread that waits for its task, not the task",
     },
-    test_cancel_waits: {
+    "test_cancel_waits": {
         "test_threadings_condition_keeps_its_lock": STANDARD,
         "test_synchronized": "is about the decorator of functions",
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
@@ -128,15 +110,14 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_two_at_once": HALFWAY,
         "test_a_forked_child": "forks where the loop's thread is not",
     },
-    test_double_barrier: {
-        "test_the_object_itself": ADDRESS,
+    "test_double_barrier": {
         "test_in_and_out_together": "calls leave() on other threads, and so on other tasks",
         "test_an_interrupted_wait": SIGNALS,
         "test_a_signal_handler_enters": SIGNALS,
         "test_a_leave_interrupted_twice": SIGNALS,
         **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
     },
-    test_condition: {
+    "test_condition": {
         "test_interrupts_in_a_row_as_a_wait_ends": SIGNALS,
         "test_an_interrupt_after_a_wait_could_not_acquire": SIGNALS,
         "test_an_interrupt_as_a_wait_acquires_leaves_no_cycle": SIGNALS,
@@ -145,8 +126,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_which_locks_a_condition_takes": "has the text of an error, which names aio here",
         "test_threadings_own_condition": STANDARD,
     },
-    test_rwlock: {"test_both_holds_are_lost_and_settled": BY_LOOP},
-    test_multilock: {
+    "test_rwlock": {"test_both_holds_are_lost_and_settled": BY_LOOP},
+    "test_multilock": {
         "test_interrupts_in_a_row_within_a_release": HALFWAY,
         "test_an_error_that_does_not_end": HALFWAY,
         "test_what_it_is_made_of": IDENTITY,
@@ -158,13 +139,13 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_loss_that_a_release_finds": LATE,
         "test_a_loss_by_the_clock_that_a_release_finds": "keeps the session's lock, which the loop needs",
     },
-    test_detached: {
+    "test_detached": {
         "test_a_killed_holder": PROCESSES,
         "test_a_forked_child": "forks where the loop's thread is not",
         "test_an_interrupted_release": "interrupts the thread that waits for its task, not the task",
         "test_what_it_refuses": IDENTITY,
     },
-    test_quorum: {
+    "test_quorum": {
         "test_what_it_is_made_of": IDENTITY,
         "test_no_trace": IDENTITY,
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
@@ -175,7 +156,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_its_leases_have_run_out": "has the thread of the test keep the sessions' locks, which the loop's needs",
         "test_a_forked_child": "forks where the loop's thread is not",
     },
-    test_semaphore: {
+    "test_semaphore": {
         "test_a_listing_that_is_refused_alone": "has the requests of a thread stand still, and so its loop",
         "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper",
         "test_a_try_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
@@ -186,6 +167,11 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
 def against(kind: Any) -> Any:
     """Return the kind of lock that keeps `kind` out while it is held, and the other way round."""
     return on_tasks.WriteLock if kind is on_tasks.ReadLock else kind
+
+
+def name_of(module: ModuleType) -> str:
+    """Return the name of a file of tests."""
+    return module.__name__.rpartition(".")[2]
 
 
 def generic(module: ModuleType) -> type:
@@ -200,10 +186,11 @@ def generic(module: ModuleType) -> type:
             monkeypatch.setattr(module, name, names[name])
 
     members: dict[str, Any] = {"_ours": pytest.fixture(autouse=True)(_ours)}
+    left_out = {"test_the_object_itself"} | LEFT_OUT.get(name_of(module), {}).keys()
     for name, test in vars(module).items():
-        if name.startswith("test_") and name not in LEFT_OUT.get(module, {}):
+        if name.startswith("test_") and name not in left_out:
             members[name] = staticmethod(on_ours(test))
-    return type(f"Test{module.__name__}", (), members)
+    return type("Test" + name_of(module).removeprefix("test_").title().replace("_", ""), (), members)
 
 
 def on_ours(test: Callable[..., None]) -> Callable[..., None]:
@@ -218,26 +205,24 @@ def on_ours(test: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-TestLocks = generic(test_locks)
-TestLosses = generic(test_losses)
-TestHold = generic(test_hold)
-TestResize = generic(test_resize)
-TestCancelWaits = generic(test_cancel_waits)
-TestEvent = generic(test_event)
-TestLatch = generic(test_latch)
-TestAtomic = generic(test_atomic)
-TestSharedValue = generic(test_shared_value)
-TestSemaphore = generic(test_semaphore)
-TestElection = generic(test_election)
-TestDoubleBarrier = generic(test_double_barrier)
-TestCondition = generic(test_condition)
-TestReadWriteLock = generic(test_rwlock)
-TestMultiLock = generic(test_multilock)
-TestQuorumLock = generic(test_quorum)
-TestDetachedLock = generic(test_detached)
+INTEGRATION = Path(__file__).parents[1] / "integration"
+# A primitive's tests are in the file of the same name as its module; the others are of several primitives.
+FILES = {
+    *(
+        f"test_{zkconcurrent._HOMES[name].rpartition('.')[2]}"
+        for name in zkconcurrent.__all__
+        if hasattr(on_tasks, name)
+    ),
+    *("test_cancel_waits", "test_hold", "test_locks", "test_losses", "test_resize"),
+}
+MODULES = [
+    import_module(f"tests.integration.{name}") for name in sorted(FILES) if (INTEGRATION / f"{name}.py").exists()
+]
+globals().update((kind.__name__, kind) for kind in map(generic, MODULES))
 
 
 def test_what_is_left_out_is_there() -> None:
     """Each test that is left out exists."""
-    for module, names in LEFT_OUT.items():
-        assert names.keys() <= vars(module).keys()
+    assert LEFT_OUT.keys() <= {name_of(module) for module in MODULES}
+    for module in MODULES:
+        assert LEFT_OUT.get(name_of(module), {}).keys() <= vars(module).keys()
