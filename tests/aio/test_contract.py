@@ -83,7 +83,7 @@ def test_granted_and_cancelled_together(make: str, zk: KazooClient, far: KazooCl
             await cancelled(first)
             await soon(got.wait())
             await until(lambda: len(nodes(far, zk_path)) <= (3 if "permits" in make else 2))
-            hold = behind._core._newest() if not hasattr(behind._core, "locks") else None
+            hold = behind._lock_core.newest() if hasattr(behind, "_lock_core") else None
             assert hold is None or hold.alive
             over.set()
             await second
@@ -354,8 +354,8 @@ def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far:
 
     with pytest.warns(ResourceWarning, match="forgetful has ended without releasing .*which the library releases"):
         run(main())
-    for core in lock._cores():
-        assert not any(core._path_state.holds.values())
+    for core in lock._lock_cores():
+        assert not any(core.path_state.holds.values())
 
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])

@@ -15,6 +15,7 @@ from .._runtime.interrupts import check_depth
 from .._runtime.public import public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
+from .._threads.base.lock_core import LockCore
 
 # The frames that the end of an `async with` block needs.
 DEPTH_OF_END = 8
@@ -88,12 +89,12 @@ class _LossCallback:
         """Do nothing more: `set` has had the method called."""
 
 
-def follow(core: Any, before: Hold) -> None:
+def follow(core: LockCore, before: Hold) -> None:
     """Have the blocks of a hold end with the hold that has replaced it in a condition's wait."""
-    now = core._mine()
+    now = core.mine()
     if now is None or now is before:
         return
-    with core._session.lock:
+    with core.session.lock:
         blocks = [
             each for each in before.loss.listeners if isinstance(each, _LossCallback) and each.follows and not each.over
         ]
@@ -144,7 +145,7 @@ class Holding:
             except LockLostError as lost:
                 raise lost from error
             # An inner block of the same semaphore has settled the loss, and this one has released its permit.
-            path = next(iter(self._lock._cores())).path
+            path = next(iter(self._lock._lock_cores())).path
             raise LockLostError(
                 path, "the hold of this block was lost, and an inner block settled it: acquire again"
             ) from error
