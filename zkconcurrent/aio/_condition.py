@@ -116,7 +116,7 @@ class Condition(PrimitiveTwin):
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that no notifier can have."""
-        discarded = self._core._session.is_discarded
+        discarded = self._lock_core.session.is_discarded
         return all(
             not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
             for waiter in waited.tickets
@@ -124,7 +124,7 @@ class Condition(PrimitiveTwin):
 
     async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
-        now = self._core._session.now
+        now = self._lock_core.session.now
         deadline = None if timeout is None else now() + timeout
         while not (result := predicate()) and (deadline is None or now() < deadline):
             await self.wait(None if deadline is None else deadline - now())

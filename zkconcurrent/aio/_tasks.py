@@ -235,10 +235,11 @@ def _spawn(work: Callable[[], None]) -> None:
 _backgrounds: weakref.WeakKeyDictionary[Session, Background] = weakref.WeakKeyDictionary()
 
 
-def in_background(session: Session, pending: Any) -> Completion:
-    """Begin a call that outlives its task.
+def in_background(session: Session, pending: object) -> Completion:
+    """Begin a pending call that outlives its task.
 
     Raises:
         ClientError: the client can't be used.
     """
+    assert isinstance(pending, Pending)
     return Background.of(session).run(session, pending)

@@ -16,6 +16,7 @@ from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from .._engine.session import Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.interrupts import check_depth
@@ -117,28 +118,32 @@ class PrimitiveTwin(Twin):
         """The path. All processes that open it share this primitive."""
         return str(self._core.path)
 
+    @property
+    def _session(self) -> Session:
+        return self._core._session  # type: ignore[no-any-return]
+
     def __reduce__(self) -> Any:
         raise TypeError(
             f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
             "object there, with the same path"
         )
 
-    def _refresh(self, what: str, query: Callable[[], Any]) -> None:
+    def _refresh(self, what: str, query: Callable[[], object]) -> None:
         """Query the server in the background: at most once a second, and never while an earlier query has no reply yet.
 
         Raises:
             ClientError: the client can't be used here.
         """
-        session = self._core._session
-        session.check_usable(self._core.path)
+        session = self._session
+        session.check_usable(self.path)
         now = session.now()
         began, last = self._queries.get(what, (-math.inf, None))
         if now - began >= REFRESH and (last is None or last.done()):
             self._queries[what] = now, in_background(session, query())
 
-    def _in_background(self, pending: Any) -> Completion:
-        session = self._core._session
-        session.check_usable(self._core.path)
+    def _in_background(self, pending: object) -> Completion:
+        session = self._session
+        session.check_usable(self.path)
         return in_background(session, pending)
 
 
@@ -194,15 +199,7 @@ class Acquirable(Twin, ABC):
 
     @abstractmethod
     def release(self) -> Completion:
-        """Release the lock; the next waiter in the queue gets it.
-
-        When the call returns, it has sent the delete, or the library will send it in the background. A task may await
-        the result, to wait until the next waiter has its turn; no task needs to.
-
-        Raises:
-            LockLostError: the hold was lost; the call changes nothing else.
-            RuntimeError: the lock is not held, or another task holds it.
-        """
+        """Release the lock; the next waiter in the queue gets it."""
 
     async def __aenter__(self) -> None:
         check_depth(DEPTH_OF_END)
@@ -280,7 +277,15 @@ class LockBase(Acquirable, PrimitiveTwin):
         return (self._lock_core,)
 
     def release(self) -> Completion:
-        """Release the lock; the next waiter in the queue gets it; see `zkconcurrent.Lock.release`."""
+        """Release the lock; the next waiter in the queue gets it.
+
+        When the call returns, it has sent the delete, or the library will send it in the background. A task may await
+        the result, to wait until the next waiter has its turn; no task needs to.
+
+        Raises:
+            LockLostError: the hold was lost; the call changes nothing else.
+            RuntimeError: the lock is not held, or another task holds it.
+        """
         core = self._lock_core
         hold = core.hold_to_release()
         return ReleaseCompletion([] if core.begin_release(hold) is None else [(core, hold)])
