@@ -37,8 +37,11 @@ from ._threads.base.primitive import kind_of, opens_by_name
 from ._threads.rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
-Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
-Make: TypeAlias = "Callable[[DecoratedCalls], Any]"
+Function: TypeAlias = Callable[..., Any]
+Args: TypeAlias = tuple[object, ...]
+KwArgs: TypeAlias = dict[str, object]
+Hold: TypeAlias = Callable[[Any, Function, Args, KwArgs], Any]
+Make: TypeAlias = "Callable[[DecoratedCalls], Function]"
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
 # In bytes of UTF-8, when escaped. The longest name of a file has as many.
@@ -119,7 +122,7 @@ class Template:
         """Return the path, with the text that `value` returns for each field."""
         return "".join(field.before + (value(field) if field.name else "") for field in self._fields)
 
-    def path(self, arguments: dict[str, Any]) -> str:
+    def path(self, arguments: KwArgs) -> str:
         """Return the path for the arguments of a call.
 
         Raises:
@@ -128,7 +131,7 @@ class Template:
         """
         return self.fill(lambda field: self._value(field, arguments))
 
-    def _value(self, field: Field, arguments: dict[str, Any]) -> str:
+    def _value(self, field: Field, arguments: KwArgs) -> str:
         value, _ = string.Formatter().get_field(field.name, (), arguments)
         which = f"{{{field.name}}} of {self._text!r}"
         if (hook := getattr(type(value), "__lock_name__", None)) is not None:
@@ -179,13 +182,13 @@ def scalar(value: object, spec: str = "") -> Any:
     return value
 
 
-def _of_enum(value: Any) -> str:
+def _of_enum(value: enum.Enum) -> str:
     # A value of several flags has no name of its own.
     name = value._name_ if value._name_ in type(value).__members__ else value._value_
     return f"{type(value).__name__}.{name}"
 
 
-def _of_decimal(value: Any) -> decimal.Decimal:
+def _of_decimal(value: decimal.Decimal) -> decimal.Decimal:
     """Return the number normalized, so that `1`, `1.0` and `1E+0` have the same text."""
     sign, digits, exponent = decimal.Decimal.as_tuple(value)
     if not isinstance(exponent, int):
@@ -200,13 +203,13 @@ def _of_decimal(value: Any) -> decimal.Decimal:
     return decimal.Decimal((sign, tuple(map(int, kept)), exponent))
 
 
-def _of_datetime(value: Any) -> datetime.datetime:
+def _of_datetime(value: datetime.datetime) -> datetime.datetime:
     """Return an aware datetime in UTC: the same moment in two time zones is one lock."""
     plain = datetime.datetime.combine(_of_date(value), value.timetz())
     return plain if plain.utcoffset() is None else plain.astimezone(datetime.timezone.utc)
 
 
-def _of_date(value: Any) -> datetime.date:
+def _of_date(value: datetime.date) -> datetime.date:
     return datetime.date(value.year, value.month, value.day)
 
 
@@ -247,14 +250,14 @@ class DecoratedCalls:
         kind: its kind.
     """
 
-    def __init__(self, by: LockedBy, function: Any) -> None:
+    def __init__(self, by: LockedBy, function: Function) -> None:
         self.by = by
         self.function = function
         self.kind = by._kind(function)
         self._hold = self.kind.hold
         self._has_fields = bool(by._template.arguments)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return DecoratedCalls, (self.by, self.function)
 
     @functools.cached_property
@@ -262,11 +265,11 @@ class DecoratedCalls:
         """The signature of the function. While a pickle is read, the function may not have its defaults yet."""
         return inspect.signature(self.function)
 
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def begin(self, args: Args, kwargs: KwArgs) -> Any:
         """Make the path, and call the function with its lock held; or return a generator or coroutine that will."""
         return self._hold(self.lock(args, kwargs), self.function, args, kwargs)
 
-    def lock(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def lock(self, args: Args, kwargs: KwArgs) -> Any:
         """Return the lock of a call."""
         if not self._has_fields:
             return self.by._lock({})
@@ -275,7 +278,7 @@ class DecoratedCalls:
         return self.by._lock(bound.arguments)
 
 
-def calls_are(of_kind: Callable[[Any], bool], function: Any) -> bool:
+def calls_are(of_kind: Callable[[Any], bool], function: Function) -> bool:
     """Return whether a function, or the `__call__` of an object's class, is of that kind."""
     return of_kind(function) or of_kind(inspect.getattr_static(type(function), "__call__", None))
 
@@ -320,7 +323,7 @@ class LockedBy(ABC):
         else:
             check_name(where.path if is_namespace else "/", example)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         where, path = self._where, self._path
         shared, local = self._namespaces
         if path is None:
@@ -344,7 +347,7 @@ class LockedBy(ABC):
             "function that opens a client in the other process: @synchronized(function, path)"
         )
 
-    def _lock(self, arguments: dict[str, Any]) -> Any:
+    def _lock(self, arguments: KwArgs) -> Any:
         """Return the lock for the arguments of a call."""
         if self._lock_given is not None:
             return self._lock_given
@@ -401,7 +404,7 @@ class LockedBy(ABC):
         """Return the RLock at the path."""
 
     @abstractmethod
-    def _kind(self, function: Any) -> Kind:
+    def _kind(self, function: Function) -> Kind:
         """Return the kind of a function.
 
         Raises:
@@ -469,7 +472,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     def _rlock(self, client: KazooClient, path: str) -> RLock:
         return RLock(client, path)
 
-    def _kind(self, function: Any) -> Kind:
+    def _kind(self, function: Function) -> Kind:
         if calls_are(inspect.iscoroutinefunction, function) or calls_are(inspect.isasyncgenfunction, function):
             raise TypeError(_ASYNC.format(_name(function)))
         return _GENERATOR if calls_are(inspect.isgeneratorfunction, function) else _FUNCTION
@@ -495,7 +498,7 @@ def _of_plain(name: str) -> Any:
 class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
     """A decorated method of an object, or of a class; pickled as a plain one."""
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return getattr, (self.__self__, self.__name__)
 
     @property
@@ -523,8 +526,8 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
     __defaults__ = _of_plain("__defaults__")
     __kwdefaults__ = _of_plain("__kwdefaults__")
 
-    def __init__(self, function: Any, calls: DecoratedCalls, plain: Any = None) -> None:
-        def call(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __init__(self, function: Function, calls: DecoratedCalls, plain: Any = None) -> None:
+        def call(wrapped: Any, instance: Any, args: Args, kwargs: KwArgs) -> Any:
             lock = calls.lock(args if instance is None else (instance, *args), kwargs)
             return calls.kind.hold(lock, wrapped, args, kwargs)
 
@@ -542,7 +545,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
         # An unbound function is the decorated one itself, as a plain function is in its class.
         return self if isinstance(bound, FunctionType) else bound
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return getattr(self, "__qualname__", None) or (self._self_by, (self.__wrapped__,))
 
     def __copy__(self) -> SynchronizedFunction:
@@ -552,11 +555,11 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
         return self
 
 
-def _name(function: Any) -> str:
+def _name(function: Function) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-def _call(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(lock: LockLike, function: Function, args: Args, kwargs: KwArgs) -> Any:
     """Call a function with the lock held."""
     with lock:
         result = function(*args, **kwargs)
@@ -569,14 +572,14 @@ def _call(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str
     return result
 
 
-def _function(calls: DecoratedCalls) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _function(calls: DecoratedCalls) -> Function:
+    def call(*args: object, **kwargs: object) -> object:
         return calls.begin(args, kwargs)
 
     return call
 
 
-def _iterate(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _iterate(lock: LockLike, function: Function, args: Args, kwargs: KwArgs) -> Any:
     """Begin a generator, which holds the lock while it runs, from its beginning to its end."""
     return _held(lock, function(*args, **kwargs))
 
@@ -586,8 +589,8 @@ def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
         return (yield from generator)
 
 
-def _generator(calls: DecoratedCalls) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _generator(calls: DecoratedCalls) -> Function:
+    def call(*args: object, **kwargs: object) -> Generator[Any, Any, object]:
         return (yield from calls.begin(args, kwargs))
 
     return call

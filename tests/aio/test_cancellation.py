@@ -59,7 +59,7 @@ def test_granted_and_cancelled_together(make: str, zk: KazooClient, far: KazooCl
             await cancelled(first)
             await soon(got.wait())
             await until(lambda: len(nodes(far, zk_path)) <= (3 if "permits" in make else 2))
-            hold = behind._core._newest() if not hasattr(behind._core, "locks") else None
+            hold = behind._lock_core.newest() if hasattr(behind, "_lock_core") else None
             assert hold is None or hold.alive
             over.set()
             await second

@@ -122,8 +122,8 @@ def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far:
 
     with pytest.warns(ResourceWarning, match="forgetful has ended without releasing .*which the library releases"):
         run(main())
-    for core in lock._cores():
-        assert not any(core._path_state.holds.values())
+    for core in lock._lock_cores():
+        assert not any(core.path_state.holds.values())
 
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])

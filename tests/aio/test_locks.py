@@ -352,7 +352,7 @@ def test_a_loss_that_is_found_at_once(
     def begun() -> Any:
         released = begin()
         for each, hold, _ in released[0]:
-            eventually(lambda each=each, hold=hold: each._session.is_discarded(hold.ticket))
+            eventually(lambda each=each, hold=hold: each.session.is_discarded(hold.ticket))
         return released
 
     async def main() -> None:
@@ -720,7 +720,7 @@ def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy
         assert not await lock.acquire(timeout=0.05)
         assert not await lock.acquire(blocking=False)
         acquiring = asyncio.ensure_future(lock.acquire())
-        await until(lambda: waits(lock._core._session.calls, lock._core._queue_key))
+        await until(lambda: waits(lock._core._session.calls, lock._core._lock_core.queue_key))
         assert lock.cancel_waits() == 1
         with pytest.raises(WaitCancelledError):
             await acquiring

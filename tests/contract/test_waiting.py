@@ -21,16 +21,18 @@ async def acquire(lock: Lock, owner: int, timeout: float | None = None) -> bool:
     """Acquire a lock in the running task."""
     call = Call(lock._session, lock.path, lock._path_state)
     deadline = None if timeout is None else lock._session.now() + timeout
-    return await wait_async(call, lock._acquire_steps(call, True, deadline, owner, 1))
+    return await wait_async(call, lock._lock_core.acquire_steps(call, True, deadline, owner, 1))
 
 
 async def release(lock: Lock, owner: int) -> None:
     """Release it there."""
     hold = lock._path_state.own(lock._rule.role, owner)
     assert hold is not None
-    lock._identity = lambda: owner
-    call = lock._end_hold(hold)
-    await wait_async(call, lock._released(call, hold))
+    core = lock._lock_core
+    core.identity = lambda: owner
+    call = core.end_hold(hold)
+    assert call is not None
+    await wait_async(call, core.released(call, hold))
 
 
 async def until_queued(zk: KazooClient, path: str, n: int) -> None:

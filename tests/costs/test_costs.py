@@ -42,6 +42,7 @@ from zkconcurrent import (
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.watches import LINGER
 from zkconcurrent._kazoo.transport import Transport
+from zkconcurrent._runtime.waiting import wait
 from zkconcurrent.testing import Server
 
 
@@ -249,7 +250,7 @@ def test_whom_a_writer_wakes(
     held, pair, n = ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(counted, zk_path), 5
     held.acquire()
     with proxy.counting() as until_waiting:
-        readers = [in_thread(lambda: pair.read_lock.acquire() and pair.read_lock._mine()) for _ in range(n)]
+        readers = [in_thread(lambda: pair.read_lock.acquire() and pair.read_lock._lock_core.mine()) for _ in range(n)]
         eventually(answered(until_waiting, "getData", n))
         writer = in_thread(lambda: pair.write_lock.acquire() and pair.write_lock.release())
         eventually(answered(until_waiting, "getData", n + 1))
@@ -262,7 +263,9 @@ def test_whom_a_writer_wakes(
     assert sum(count.events.values()) == 1
     with proxy.counting() as last:
         for hold in holds:  # by their threads' leave: they are gone
-            pair.read_lock._wait_released(pair.read_lock._end_hold(hold), hold)
+            core = pair.read_lock._lock_core
+            call = core.end_hold(hold)
+            wait(call, core.released(call, hold))
         writer.result(10)
         late.result(10)
     assert not any(last.requests[name] for name in ("create2", "sync"))

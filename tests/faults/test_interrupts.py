@@ -54,6 +54,7 @@ SOON = 0.1  # the leftovers of an interrupt are gone after so long, as a rule
 # Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
 OWN = (
     "_threads/base/lock_base.py",
+    "_threads/base/lock_core.py",
     "_threads/rlock.py",
     "_threads/rwlock.py",
     "_recipes/lock.py",
@@ -734,7 +735,7 @@ def test_a_wait_interrupted_at_every_line(
                 condition.wait(0.002)
         except KeyboardInterrupt:
             pass
-        hold = lock._mine()
+        hold = lock._lock_core.mine()
         assert hold is not None, hook.where
         assert hold.alive, hook.where
         assert hold.depth == levels, hook.where
@@ -847,6 +848,7 @@ ELECTION = (
     "_threads/base/candidacy.py",
     "election.py",
     "_threads/base/lock_base.py",
+    "_threads/base/lock_core.py",
     "holds.py",
 )
 
@@ -947,7 +949,11 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
         with contextlib.suppress(TimeoutError), lock.hold(timeout):
             pass
         for hook in at_every_line(
-            "_threads/base/lock_base.py", "_threads/lock.py", "_threads/semaphore.py", "_threads/base/primitive.py"
+            "_threads/base/lock_base.py",
+            "_threads/base/lock_core.py",
+            "_threads/lock.py",
+            "_threads/semaphore.py",
+            "_threads/base/primitive.py",
         ):
             block = lock.hold(timeout)
             try:

@@ -17,6 +17,7 @@ from typing import Any
 from tests.helpers.kinds import primitives
 from zkconcurrent import aio
 from zkconcurrent._local import election as local_election
+from zkconcurrent._threads.base.lock_core import LockCore
 
 # The awaitable of a task, by the attribute or method of a thread.
 ASKS = {"locked": "fetch_locked", "is_set": "fetch"}
@@ -153,7 +154,7 @@ def unwrapped(value: Any) -> Any:
 
 def wrapped(value: Any) -> Any:
     """Return an object with the interface of threads, for one of `aio` that another one has."""
-    kind = KINDS.get(type(value))
+    kind = OnTasks if isinstance(value, LockCore) else KINDS.get(type(value))
     if kind is None:
         return value
     found: OnTasks = kind.__new__(kind)

@@ -32,6 +32,7 @@ from zkconcurrent import (
     synchronized,
 )
 from zkconcurrent._threads.base.cancel import waits
+from zkconcurrent._threads.base.lock_core import LockCore
 
 
 @every
@@ -67,7 +68,9 @@ def test_the_waits_of_a_client_end(
 def ended(lock: Any) -> int:
     """Return how many waits would be ended."""
     sessions = {each._session for each in getattr(lock, "locks", (lock,))}
-    return len(waits((call for session in sessions for call in session.calls), getattr(lock, "_queue_key", lock)))
+    core = getattr(lock, "_lock_core", None)
+    target = lock if core is None else core.queue_key
+    return len(waits((call for session in sessions for call in session.calls), target))
 
 
 def enter(lock: Any) -> None:
@@ -380,7 +383,7 @@ def test_two_at_once(
     with Lock(zk, zk_path):
         waiting = in_thread(lock.acquire)
         eventually(queued(zk, zk_path, 2))
-        (wait,) = waits(lock._session.calls, lock._queue_key)
+        (wait,) = waits(lock._session.calls, lock._lock_core.queue_key)
         wake = wait.wake
         counts: list[int] = []
 
@@ -403,14 +406,17 @@ def test_a_multilock_that_goes_on_to_its_next_lock(
     client = connect()
     counts: list[int] = []
 
-    class Next(Lock):
-        def _reenter_or_check(self) -> bool:
+    class NextCore(LockCore):
+        def reenter_or_check(self) -> bool:
             counts.append(both.cancel_waits())
-            return super()._reenter_or_check()
+            return super().reenter_or_check()
 
-        def _acquire_steps(self, *arguments: Any) -> Any:
+        def acquire_steps(self, *arguments: Any) -> Any:
             counts.append(both.cancel_waits())
-            return super()._acquire_steps(*arguments)
+            return super().acquire_steps(*arguments)
+
+    class Next(Lock):
+        _core_type = NextCore
 
     a, b = Lock(client, f"{zk_path}/a"), Next(client, f"{zk_path}/b")
     both = MultiLock([a, b])

@@ -22,7 +22,7 @@ from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._runtime.waiting import Steps
 from zkconcurrent._threads.base import condition_wait as _condition_wait
 from zkconcurrent._threads.base.condition_wait import ConditionWait
-from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.base.lock_core import LockCore
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("kind", [Lock, RLock, write_lock])
@@ -378,7 +378,7 @@ def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThr
     lock = Lock(zk, zk_path)
     condition = Condition(zk, f"{zk_path}-condition", lock)
     lock.acquire()
-    hold = lock._own()
+    hold = lock._lock_core.own()
     assert hold is not None
     assert in_thread(lambda: lock._path_state.claim(hold, lock._session.identity())).result(10)
     for call in (lock.release, condition.wait):
@@ -515,15 +515,15 @@ def test_an_interrupt_as_a_wait_acquires_leaves_no_cycle(
     zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 225: the condition and its lock are freed at once."""
-    condition, steps = Condition(zk, zk_path), LockBase._acquire_steps
+    condition, steps = Condition(zk, zk_path), LockCore.acquire_steps
     strikes: list[type[BaseException]] = [KeyboardInterrupt]
 
-    def struck(self: LockBase, *args: Any) -> Steps[bool]:
+    def struck(self: LockCore, *args: Any) -> Steps[bool]:
         if args[-1] == 2 and strikes:  # levels: the wait's own acquire
             raise strikes.pop()
         return (yield from steps(self, *args))
 
-    monkeypatch.setattr(LockBase, "_acquire_steps", struck)
+    monkeypatch.setattr(LockCore, "acquire_steps", struck)
     with condition, condition, pytest.raises(KeyboardInterrupt):
         condition.wait(0.01)
     assert not strikes

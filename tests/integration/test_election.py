@@ -28,7 +28,7 @@ from zkconcurrent._runtime.waiting import LONGEST_SLEEP, wait
 from zkconcurrent._threads import election as elections
 from zkconcurrent._threads.base import candidacy as _candidacy
 from zkconcurrent._threads.base.candidacy import Candidacy, ElectionState
-from zkconcurrent._threads.base.lock_base import LockBase
+from zkconcurrent._threads.base.lock_core import LockCore
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
@@ -822,11 +822,11 @@ def test_interrupts_at_the_end_of_a_block(
 
     def drop(hold: Any) -> None:
         strike()
-        LockBase._drop(seat, hold)
+        LockCore.drop(seat.core, hold)
 
-    monkeypatch.setattr(seat, "_drop", drop)
+    monkeypatch.setattr(seat.core, "drop", drop)
     with monkeypatch.context() as patch:
-        patch.setattr(seat, "_release_level", strike)
+        patch.setattr(seat, "end_term", strike)
         with pytest.raises(TimeoutError), election.lead(20):
             strikes += [TimeoutError, KeyboardInterrupt]
     assert not strikes

@@ -40,6 +40,7 @@ from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._runtime.waiting import Steps
+from zkconcurrent._threads.base.lock_core import LockCore, ReentrantCore
 from zkconcurrent._threads.joint_lock import first_error
 from zkconcurrent.testing import Server
 
@@ -244,14 +245,14 @@ def test_a_loss_that_a_release_finds(
     with other:
         lock.acquire()
         lost = lock.lost
-        connect().delete(locks[which]._mine().ticket.node)  # type: ignore[union-attr]
+        connect().delete(locks[which]._lock_core.mine().ticket.node)  # type: ignore[union-attr]
         with pytest.raises(LockLostError):
             lock.release()
         assert lost.is_set()
         eventually(lambda: told == [lock])
         with lock:
             pass
-        connect().delete(other._mine().ticket.node)  # type: ignore[union-attr]
+        connect().delete(other._lock_core.mine().ticket.node)  # type: ignore[union-attr]
         with pytest.raises(LockLostError):
             other.release()
         other.acquire()
@@ -305,14 +306,14 @@ def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
             lock = MultiLock([a, b], on_lost=print)
             with lock:
                 assert not lock.lost.is_set()
-        assert len(a._loss().listeners) <= 2
+        assert len(a._lock_core.loss().listeners) <= 2
         again = MultiLock([a, b], on_lost=print)
         with b:
             for _ in range(5):
                 with again:
                     pass
-            assert sum(joint.holder() is again for joint in a._loss().listeners) == 1
-        joint = weakref.ref(a._loss().listeners[-1])
+            assert sum(joint.holder() is again for joint in a._lock_core.loss().listeners) == 1
+        joint = weakref.ref(a._lock_core.loss().listeners[-1])
     assert joint() is None  # by the count of its references
 
 
@@ -472,7 +473,7 @@ def test_all_or_none_with_errors(data: st.DataObject) -> None:
     plan = {lock.path: data.draw(st.sampled_from(["get", "get", "get", "no", "before", "after"])) for lock in locks}
     holds = {lock.path: SimpleNamespace(depth=data.draw(st.integers(0, 2))) for lock in locks}
 
-    def deepen(lock: RLock) -> bool:
+    def deepen(lock: LockCore) -> bool:
         if plan[lock.path] == "before":
             raise Scripted(lock.path)
         holds[lock.path].depth += 1
@@ -480,7 +481,7 @@ def test_all_or_none_with_errors(data: st.DataObject) -> None:
             raise KeyboardInterrupt
         return True
 
-    def acquire(lock: RLock, call: Call, *_: object) -> Steps[bool]:
+    def acquire(lock: LockCore, call: Call, *_: object) -> Steps[bool]:
         yield 0.0
         if plan[lock.path] == "no":
             return False
@@ -494,10 +495,10 @@ def test_all_or_none_with_errors(data: st.DataObject) -> None:
     before = {path: hold.depth for path, hold in holds.items()}
     expected = all(plan[path] == "get" or (plan[path] == "no" and depth) for path, depth in before.items())
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(RLock, "_reenter_or_check", lambda lock: bool(holds[lock.path].depth) and deepen(lock))
-        patches.setattr(RLock, "_acquire_steps", acquire)
-        patches.setattr(RLock, "_mine", lambda lock: holds[lock.path] if holds[lock.path].depth else None)
-        patches.setattr(RLock, "_check", lambda *_: None)
+        patches.setattr(ReentrantCore, "reenter_or_check", lambda lock: bool(holds[lock.path].depth) and deepen(lock))
+        patches.setattr(ReentrantCore, "acquire_steps", acquire)
+        patches.setattr(ReentrantCore, "mine", lambda lock: holds[lock.path] if holds[lock.path].depth else None)
+        patches.setattr(ReentrantCore, "check", lambda *_: None)
         patches.setattr(Call, "_discard", lambda *_: iter(()))
         patches.setattr(Call, "abandon", abandon)
         try:
@@ -534,7 +535,7 @@ def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> No
 
 
 @pytest.mark.parametrize("error", [TimeoutError, RuntimeError])  # the latter is PyTorch's, of a lost worker
-@pytest.mark.parametrize("where", ["_hold_to_release", "_begin_release"])
+@pytest.mark.parametrize("where", ["hold_to_release", "begin_release"])
 def test_an_alarm_strikes_a_release(
     where: str, error: type[Exception], zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -542,18 +543,18 @@ def test_an_alarm_strikes_a_release(
     parts = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
     lock = MultiLock(parts)
     lock.acquire()
-    real, alarms = getattr(parts[1], where), [error("alarm")]
+    real, alarms = getattr(parts[1]._lock_core, where), [error("alarm")]
 
     def struck(*arguments: object) -> object:
         if alarms:
             raise alarms.pop()
         return real(*arguments)
 
-    monkeypatch.setattr(parts[1], where, struck)
+    monkeypatch.setattr(parts[1]._lock_core, where, struck)
     with pytest.raises(error):
         lock.release()
     held = [bool(zk.get_children(part.path)) for part in parts]
-    assert held == [where == "_hold_to_release"] * 3
+    assert held == [where == "hold_to_release"] * 3
     if any(held):
         lock.release()
     assert not any(zk.get_children(part.path) for part in parts)
@@ -576,7 +577,7 @@ def test_what_was_handed_on_is_the_next_threads(
 
     def lose() -> None:
         with inner:
-            hold = inner._own()
+            hold = inner._lock_core.own()
             assert hold is not None
             theirs.delete(hold.ticket.node)
 
@@ -621,9 +622,9 @@ def test_interrupts_in_a_row_within_a_release(
 ) -> None:
     """Fault 212: however many strike, none of the locks stays held, which nobody could release as part of the whole."""
     lock = kind([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
-    begin, strikes = Lock._begin_release, 6
+    begin, strikes = LockCore.begin_release, 6
 
-    def struck(self: Lock, hold: Hold) -> Call | None:
+    def struck(self: LockCore, hold: Hold) -> Call | None:
         nonlocal strikes
         strikes -= 1
         if strikes % 2:  # before the delete, or after it
@@ -633,7 +634,7 @@ def test_interrupts_in_a_row_within_a_release(
             raise KeyboardInterrupt
         return call
 
-    monkeypatch.setattr(Lock, "_begin_release", struck)
+    monkeypatch.setattr(LockCore, "begin_release", struck)
     lock.acquire()
     with pytest.raises(TimeoutError):
         lock.release()
@@ -646,12 +647,12 @@ def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: 
     """A release that can't come to its end raises, as in too deep a recursion; another one releases all."""
     lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"])
 
-    def fail(_self: Lock, _hold: Hold) -> None:
+    def fail(_self: LockCore, _hold: Hold) -> None:
         raise RecursionError("again")
 
     lock.acquire()
     with monkeypatch.context() as patch, pytest.raises(RecursionError):
-        patch.setattr(Lock, "_begin_release", fail)
+        patch.setattr(LockCore, "begin_release", fail)
         lock.release()
     assert lock.hold_count() == 1
     lock.release()

@@ -549,7 +549,7 @@ def test_no_trace(zk: KazooClient, zk_path: str) -> None:
             with lock:
                 assert not lock.lost.is_set()
             assert not lock._held
-        assert len(locks[0]._loss().listeners) <= 2
+        assert len(locks[0]._lock_core.loss().listeners) <= 2
     assert not lock._acquiring
     assert not zk_calls(lock)
 
@@ -715,7 +715,7 @@ def test_losses_that_a_release_finds(
     while alive(lock) < 3:  # where a service is slow for a moment, the third is left out
         lock.release()
         lock.acquire()
-    nodes = [hold.ticket.node for each in lock.locks if (hold := each._mine()) is not None]
+    nodes = [hold.ticket.node for each in lock.locks if (hold := each._lock_core.mine()) is not None]
     lost = lock.lost
     for node in nodes[:deleted]:
         theirs.delete(node)

@@ -31,12 +31,12 @@ MUTANTS = [
     bug(
         "a condition's wait has the lock no more",
         "_threads.base.condition_wait:ConditionWait.reacquire",
-        "yield from outlast(lock._acquire_steps(",
-        "calls.waits_for = (lock._queue_key,); yield from outlast(lock._acquire_steps(",
+        "yield from outlast(lock.acquire_steps(",
+        "calls.waits_for = (lock.queue_key,); yield from outlast(lock.acquire_steps(",
     ),
     bug(
         "an attempt is ended",
-        "_threads.base.lock_base:LockBase._begin_acquire",
+        "_threads.base.lock_core:LockCore.begin_acquire",
         "cancellable=wait and restores is None",
         "cancellable=restores is None",
     ),

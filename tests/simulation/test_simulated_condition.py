@@ -71,7 +71,7 @@ MUTANTS = [
         "except Exception as error:\n            self._take_back(wait, error)\n            raise",
         AGAIN,
     ),
-    bug("interrupted, it forgets the lock's node", GIVEN_UP, "self._lock._session.discard(hold.ticket)", "pass"),
+    bug("interrupted, it forgets the lock's node", GIVEN_UP, "self._lock.session.discard(hold.ticket)", "pass"),
     bug(
         "interrupted, it forgets the waiter's node",
         GIVEN_UP,

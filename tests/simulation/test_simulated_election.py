@@ -117,8 +117,8 @@ MUTANTS = [
     bug(
         "a lost term is not settled",
         LEAD,
-        "with suppress(LockLostError):\n            if (ending := seat._begin_release(hold)) is not None:",
-        "if hold.alive:\n            if (ending := seat._begin_release(hold)) is not None:",
+        "with suppress(LockLostError):\n            if (ending := seat.begin_release(hold)) is not None:",
+        "if hold.alive:\n            if (ending := seat.begin_release(hold)) is not None:",
     ),
     bug(
         "the candidacy ends with its term",

@@ -90,13 +90,13 @@ MUTANTS = [
     ),
     bug(
         "a lost permit is turned into an added one",
-        "_threads.semaphore:Semaphore._to_release",
+        "_threads.semaphore:PermitCore._to_release",
         "(mine or alive or lost)[:n]",
         "alive[:n]",
     ),
     bug(
         "a lost permit is settled with another's",
-        "_threads.semaphore:Semaphore._to_release",
+        "_threads.semaphore:PermitCore._to_release",
         "(mine or alive or lost)[:n]",
         "(alive or lost)[:n]",
     ),
@@ -130,7 +130,7 @@ MUTANTS = [
     ),
     bug(
         "of several permits, one is given back",
-        "_threads.semaphore:Semaphore._drop_all",
+        "_threads.semaphore:PermitCore._drop_all",
         "for hold in holds:",
         "for hold in holds[:1]:",
     ),

@@ -166,8 +166,8 @@ MUTANTS = [
     ),
     bug(
         "a task that is collected keeps its hold",
-        "aio._tasks:Tasks._forsake",
-        "self._session.dropped.append(LeftTickets([], tickets))",
+        "aio._tasks:forsake",
+        "core.session.dropped.append(LeftTickets([], tickets))",
         "pass",
     ),
     bug(

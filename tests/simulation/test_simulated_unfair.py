@@ -52,9 +52,9 @@ MUTANTS = [
     bug("an interrupted waiter is waited for", "_engine.driver:Call.abandon", "self.finished = True", "pass"),
     bug(
         "a releaser that has handed it over gives it up",
-        "_threads.base.lock_base:LockBase._end_hold",
-        "                self._path_state.drop(hold)\n    except",
-        "                self._path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
+        "_threads.base.lock_core:LockCore.end_hold",
+        "                self.path_state.drop(hold)\n    except",
+        "                self.path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
     ),
     bug(
         "the hand-off is open while a thread holds",

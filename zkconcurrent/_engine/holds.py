@@ -201,6 +201,11 @@ class PathState:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
 
+    def note(self, seen: object) -> None:
+        """Note the last known value of state that other clients change too."""
+        self.notes += 1
+        self.last_seen = seen
+
     def note_holders(self, role: str, nodes: Sequence[str], grants: int) -> None:
         """Note the nodes that hold, as a query has read them that began after so many `grants`."""
         with self.session.lock:

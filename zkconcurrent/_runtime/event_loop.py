@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from typing import Any
 
+from .identity import Task
+
 _AWAITS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
@@ -24,7 +26,7 @@ def running_task() -> Any:
     return None if loop is None or _in_cell() else sys.modules["asyncio"].current_task(loop) or loop
 
 
-def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
+def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) -> None:
     """Warn, once for each line of the program, about a call that would stop an event loop while it waits.
 
     Args:

@@ -13,7 +13,13 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
+
+Task: TypeAlias = "asyncio.Task[Any]"
+"""An owner that is a task. A program without event loops never imports asyncio."""
 
 # It is above all results of `get_ident`, and small enough to be hashed fast: each acquire looks a number up.
 _FIRST = 1 << 50
@@ -137,7 +143,7 @@ def of_caller() -> int:
         return -threading.get_ident()
 
 
-def task_of(owner: int) -> Any:
+def task_of(owner: int) -> Task | None:
     """Return the task of that number, or None."""
     life = _living.get(owner)
     return life.task() if isinstance(life, _TaskLife) else None

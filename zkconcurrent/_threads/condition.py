@@ -74,9 +74,10 @@ class Condition(Primitive):
                 "path the same lock, or a notifier would not exclude a waiter"
             )
         self._lock = lock or RLock(client, mine)
+        self._lock_core = self._lock._lock_core
         self._first = self._share_first_look("Condition")
         if mine == f"{self._path}/{self._part}":
-            self._lock._first_look = self._first
+            self._lock_core.first_look = self._first
 
     # -- the lock ------------------------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class Condition(Primitive):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._mine() is None:
+        if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock_core.mine() is None:
             # A wait could not acquire the lock again, and the error that leaves the block says why.
             return
         self._lock.__exit__(kind, error, traceback)
@@ -149,8 +150,8 @@ class Condition(Primitive):
     def _begin_wait(self, timeout: float | None) -> tuple[ConditionWait, Steps[bool]]:
         """Return the wait, and the steps of its first part."""
         hold = self._held("wait on")
-        self._lock._check_may_wait()
-        wait = ConditionWait(self._lock, self._waiters, hold, self._identity(), self._first)
+        self._lock_core.check_may_wait()
+        wait = ConditionWait(self._lock_core, self._waiters, hold, self._identity(), self._first)
         return wait, wait.steps(self._until(timeout))
 
     def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
@@ -225,9 +226,10 @@ class Condition(Primitive):
     def _held(self, wanted: str) -> Hold:
         """Return the hold with which the caller may wait and notify."""
         self._session.check_not_forked(self._path)
-        if (hold := self._lock._own()) is None:
-            raise RuntimeError(self._lock._why_not_held(f"cannot {wanted} un-acquired lock"))
-        self._lock._check(hold)
+        core = self._lock_core
+        if (hold := core.own()) is None:
+            raise RuntimeError(core.why_not_held(f"cannot {wanted} un-acquired lock"))
+        core.check(hold)
         return hold
 
     def __repr__(self) -> str:

@@ -13,7 +13,6 @@ from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.waiting import Steps
-from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.primitive import kind_of, node_data
 
@@ -101,7 +100,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         check_depth(FRAMES + 5)
         limit = self._deadline(blocking, timeout)
         wait = blocking and timeout != 0
-        call = self._call(cancellable=wait)
+        call = self._lock_core.call(cancellable=wait)
         return self._await(call, self._acquire_steps(call, wait, limit))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
@@ -192,8 +191,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
 
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""
-        self._session.check_not_forked(self._path)
-        return cancel_waits(self._session.calls, self._queue_key)
+        return self._lock_core.cancel_waits()
 
     def __repr__(self) -> str:
         state = "unlocked" if self._mine() is None else "locked"

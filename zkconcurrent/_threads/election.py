@@ -70,7 +70,7 @@ class Term:
             RuntimeError: the term has ended.
             ClientError: the process was forked; the term belongs to its parent.
         """
-        return self._leader_lock._check_term(self._hold).ticket.token
+        return self._leader_lock.core.check_term(self._hold).ticket.token
 
     @property
     def lost(self) -> threading.Event:
@@ -79,9 +79,10 @@ class Term:
         Raises:
             ClientError: the process was forked; the term belongs to its parent.
         """
-        self._leader_lock._session.check_not_forked(self._leader_lock.path)
-        self._leader_lock._session.check_lease()
-        with self._leader_lock._session.lock:
+        core = self._leader_lock.core
+        core.session.check_not_forked(core.path)
+        core.session.check_lease()
+        with core.session.lock:
             return self._hold.loss.event
 
     def publish(self, data: bytes) -> None:
@@ -98,7 +99,7 @@ class Term:
             ClientError: the client can't be used here.
         """
         check_data(data)
-        return self._leader_lock._publish(self._hold, data)
+        return self._leader_lock.publish(self._hold, data)
 
     def guard(self, transaction: Any) -> Any:
         """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
@@ -108,7 +109,7 @@ class Term:
             RuntimeError: the term has ended.
             ValueError: the transaction's client has another chroot, so it can't see the leader's node.
         """
-        return self._leader_lock._guard(transaction, lambda: self._leader_lock._check_term(self._hold))
+        return self._leader_lock.guard_term(transaction, self._hold)
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
@@ -126,16 +127,16 @@ class Leading:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
         seat = self._leader_lock
-        before = seat._mine()
+        before = seat.core.mine()
         try:
             if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
                 raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s")
-            hold = self._hold = seat._mine()
+            hold = self._hold = seat.core.mine()
             assert hold is not None
             return Term(seat, hold)
         except BaseException:
             # If an interrupt struck after the grant, the block does not run, and the term must end.
-            insist(lambda: self._drop(seat._mine(), before))
+            insist(lambda: self._drop(seat.core.mine(), before))
             raise
 
     def __exit__(
@@ -143,8 +144,8 @@ class Leading:
     ) -> None:
         try:
             assert self._hold is not None
-            if not self._leader_lock._session.forked:  # the term is the parent's
-                self._leader_lock._release_level(self._hold)
+            if not self._leader_lock.core.session.forked:  # the term is the parent's
+                self._leader_lock.end_term(self._hold)
         except LockLostError:
             if reports_loss(kind):
                 raise
@@ -155,7 +156,7 @@ class Leading:
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            self._leader_lock._drop(hold)
+            self._leader_lock.core.drop(hold)
 
 
 class Election(PickledByPath):
@@ -312,7 +313,7 @@ class Election(PickledByPath):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has candidates of the other layout, or other nodes.
         """
-        return self._leader_lock._look(self._candidate)
+        return self._leader_lock.look(self._candidate)
 
     def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server; errors as `leader`.
@@ -320,7 +321,7 @@ class Election(PickledByPath):
         Cost: 2 + n reads for n candidates, in 2 round trips.
         """
         path = self.path
-        return self._leader_lock._line(lambda line: [Candidate.of(path, *each) for each in line])
+        return self._leader_lock.line(lambda line: [Candidate.of(path, *each) for each in line])
 
     def observe(self) -> Iterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or of its data; None while there is none.
@@ -330,14 +331,14 @@ class Election(PickledByPath):
         """
         seen: tuple[Leader] | None = None
         while True:
-            seen = self._leader_lock._follow(seen)
+            seen = self._leader_lock.follow(seen)
             yield self._candidate(seen[0])
 
     def _candidate(self, leader: Leader) -> Candidate | None:
         return None if leader is None else Candidate.of(self.path, *leader)
 
     def __repr__(self) -> str:
-        return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._leader_lock._standing()}>"
+        return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._leader_lock.standing()}>"
 
 
 def candidate_id(id: object) -> str:  # noqa: A002

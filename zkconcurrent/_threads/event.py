@@ -91,7 +91,9 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not an event's, or has children; nothing is deleted.
         """
-        return self._run(destroy(self._path, partial(Flag.of, self._path), CHILD), lambda _: self._note(Flag()))
+        return self._run(
+            destroy(self._path, partial(Flag.of, self._path), CHILD), lambda _: self._path_state.note(Flag())
+        )
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

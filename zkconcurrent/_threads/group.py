@@ -210,8 +210,12 @@ class Membership:
         raise TypeError(f"cannot pickle the membership {self.path!r}: join in the other process")
 
     def __repr__(self) -> str:
+        return self._describe(kind_of(self))
+
+    def _describe(self, kind: str) -> str:
+        """Return the repr of this membership, or of its twin for tasks."""
         state = "active" if self.active else "over" if self._over else "away"
-        return f"<zkconcurrent.Membership {state} path={self.path!r}>"
+        return f"<{kind} {state} path={self.path!r}>"
 
 
 class Group(Primitive):

@@ -17,16 +17,17 @@ from .._runtime.interrupts import insist
 from .._runtime.waiting import Steps
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, LockBase
+from .base.lock_core import LockCore
 from .base.primitive import Named, check_on_lost, kind_of
 from .base.side_by_side import Branch, together
 from .lock import Lock
 from .rlock import RLock
 
 T = TypeVar("T")
-HoldDepths: TypeAlias = "list[tuple[LockBase, Hold, int]]"
+HoldDepths: TypeAlias = "list[tuple[LockCore, Hold, int]]"
 """Holds of locks, and the depth of each: what an acquire or a release changes."""
 
-EndingHolds: TypeAlias = "list[tuple[LockBase, Hold, Call]]"
+EndingHolds: TypeAlias = "list[tuple[LockCore, Hold, Call]]"
 """Holds that are being released, and the calls that wait until their nodes are gone."""
 
 BegunRelease: TypeAlias = "tuple[EndingHolds, list[BaseException], int]"
@@ -39,6 +40,9 @@ class CompositeLock(Named, Acquirable):
     Args:
         locks: at least one lock.
         on_lost: called with this object, on a thread of its own, once for each time that it was acquired and lost.
+
+    Attributes:
+        _cores: the machinery of each lock.
     """
 
     _kind: str
@@ -47,13 +51,14 @@ class CompositeLock(Named, Acquirable):
         check_on_lost(on_lost)
         if not locks:
             raise ValueError(f"a {self._kind} needs at least one lock")
-        if len({type(lock._session.link.handler) for lock in locks}) > 1:
+        self._cores = tuple(lock._lock_core for lock in locks)
+        if len({type(core.session.link.handler) for core in self._cores}) > 1:
             raise ValueError(
                 f"the clients of a {self._kind}'s locks must have the same kind of handler: one call waits for all"
             )
         self._locks = tuple(locks)
         self._on_lost = on_lost
-        self._session = locks[0]._session
+        self._session = self._cores[0].session
 
     @classmethod
     def _checked(cls, lock: object) -> LockBase:
@@ -71,7 +76,7 @@ class CompositeLock(Named, Acquirable):
 
     def _levels(self) -> HoldDepths:
         """Return the caller's holds, for `restore`."""
-        return levels((lock, hold) for lock in self._locks if (hold := lock._mine()) is not None)
+        return levels((core, hold) for core in self._cores if (hold := core.mine()) is not None)
 
     def release(self) -> None:
         """Release the locks that the caller's last `acquire` has acquired, all at once.
@@ -98,7 +103,7 @@ class CompositeLock(Named, Acquirable):
         self, calls: Calls, given_up: EndingHolds, errors: list[BaseException], spare: int
     ) -> Steps[None]:
         """Wait until all nodes are gone; raise the first error, with the others as its notes."""
-        waits = [Branch(lock._released(calls.add(call), hold)) for lock, hold, call in given_up]
+        waits = [Branch(core.released(calls.add(call), hold)) for core, hold, call in given_up]
         yield from together(waits, self._session.now)
         found = [each.error for each in waits if each.error is not None]
         late = [error for error in found if isinstance(error, LockLostError)]
@@ -121,7 +126,7 @@ class CompositeLock(Named, Acquirable):
             ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._locks[0].path)
-        sessions = {id(lock._session): lock._session for lock in self._locks}.values()
+        sessions = {id(core.session): core.session for core in self._cores}.values()
         return cancel_waits((call for session in sessions for call in session.calls), self)
 
     def _options(self) -> dict[str, Any]:
@@ -171,9 +176,9 @@ def listed(locks: Iterable[T], kind: str) -> list[T]:
         raise TypeError(f"a {kind} takes a list of locks, such as [one, other], not {kind_of(locks)}") from None
 
 
-def levels(holds: Iterable[tuple[LockBase, Hold]]) -> HoldDepths:
+def levels(holds: Iterable[tuple[LockCore, Hold]]) -> HoldDepths:
     """Return the present depth of each hold."""
-    return [(lock, hold, hold.depth) for lock, hold in holds]
+    return [(core, hold, hold.depth) for core, hold in holds]
 
 
 def restore(before: HoldDepths) -> None:
@@ -196,16 +201,16 @@ def give_up(left: HoldDepths, errors: list[BaseException]) -> EndingHolds:
 def _give_up_each(left: HoldDepths, calls: EndingHolds, errors: list[BaseException]) -> None:
     """Release a level of each hold that is still at its recorded level."""
     while left:
-        lock, hold, depth = left[0]
+        core, hold, depth = left[0]
         try:
-            there = hold.ticket.state is not State.DISCARDED and lock._path_state.has(hold)
-            if there and hold.depth == depth and (call := lock._begin_release(hold)) is not None:
-                calls.append((lock, hold, call))
+            there = hold.ticket.state is not State.DISCARDED and core.path_state.has(hold)
+            if there and hold.depth == depth and (call := core.begin_release(hold)) is not None:
+                calls.append((core, hold, call))
         except ZkConcurrentError as error:
             # Not `Exception`: a signal handler may raise any error, and `insist` must see it.
             errors.append(error)
         except RuntimeError as error:
-            if hold.claimant in (None, lock._identity()):
+            if hold.claimant in (None, core.identity()):
                 # No other thread is releasing the hold: the error is a signal handler's, or that of too deep a
                 # recursion.
                 raise

@@ -97,7 +97,7 @@ class CountDownLatch(Primitive):
             ForeignNodeError: the node at the path is not a latch's, or has other children: no such node
                 is deleted, though some counts may be gone.
         """
-        return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._note(None))
+        return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._path_state.note(None))
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

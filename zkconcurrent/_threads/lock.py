@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._engine.holds import Hold
 from .._protocol.rules import MUTEX
 from .base.lock_base import LockBase
 
@@ -60,8 +59,10 @@ class Lock(LockBase):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        self._reenter_or_check()
-        call, steps = self._begin_acquire(blocking, timeout)
+        core = self._lock_core
+        if (hold := core.mine()) is not None:
+            core.check(hold)
+        call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
         return self._await(call, steps)
 
     def release(self) -> None:
@@ -75,10 +76,10 @@ class Lock(LockBase):
             RefusedError: this client may not delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.
         """
-        self._release_level(self._hold_to_release())
-
-    def _own(self) -> Hold | None:
-        return self._mine() or self._newest()
+        core = self._lock_core
+        hold = core.hold_to_release()
+        if (call := core.begin_release(hold)) is not None:
+            self._await(call, core.released(call, hold))
 
     # `_thread.lock` has kept these names since Python 1.
     acquire_lock = acquire

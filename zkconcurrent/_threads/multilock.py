@@ -21,8 +21,10 @@ from .._engine.holds import Hold
 from .._engine.loss import JointLoss
 from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
+from .._runtime.identity import Task
 from .._runtime.waiting import Steps, ends_by_itself
-from .base.lock_base import Contender, LockBase
+from .base.lock_base import LockBase
+from .base.lock_core import Contender, LockCore
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
@@ -69,11 +71,10 @@ class MultiLock(CompositeLock):
         for lock in listed(locks, self._kind):
             flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
         # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
-        ordered = sorted(flat, key=_order)
-        for one, other in itertools.pairwise(ordered):
+        super().__init__(sorted(flat, key=_order), on_lost)
+        for one, other in itertools.pairwise(self._locks):
             if _order(one) == _order(other):
                 raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
-        super().__init__(ordered, on_lost)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire all locks, or none.
@@ -100,14 +101,14 @@ class MultiLock(CompositeLock):
 
     def _acquire_all(self, calls: Calls, before: HoldDepths, wait: bool, deadline: float | None) -> Steps[bool]:
         try:
-            for lock in self._locks:
-                if lock._reenter_or_check():
+            for core in self._cores:
+                if core.reenter_or_check():
                     continue
-                call = calls.add(Call(lock._session, lock.path, lock._path_state))
+                call = calls.add(core.call())
                 if wait:
-                    calls.waits_for = self, lock._queue_key
+                    calls.waits_for = self, core.queue_key
                 # After the deadline, a free lock is still acquired.
-                if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
+                if not (yield from core.acquire_steps(call, wait, deadline, core.identity(), 1)):
                     yield from _give_back(calls, before)
                     return False
             self._check_all(before)
@@ -121,24 +122,24 @@ class MultiLock(CompositeLock):
 
     def _check_all(self, before: HoldDepths) -> None:
         """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
-        holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
+        holds = [(core, hold) for core in self._cores if (hold := core.mine()) is not None]
         if self._on_lost is not None:
             # The tickets are noted before the last check, so that every later loss is reported.
             self._joint_loss().tickets = [hold.ticket for _, hold in holds]
         owed = {id(hold): depth for _, hold, depth in before}
-        for lock, hold in holds:
+        for core, hold in holds:
             # The caller owes no release of a level that this call has acquired: the call gives it back.
-            lock._check(hold, owed.get(id(hold), 0))
+            core.check(hold, owed.get(id(hold), 0))
 
     def _begin_release(self) -> BegunRelease:
-        holds: list[tuple[LockBase, Hold]] = []
+        holds: list[tuple[LockCore, Hold]] = []
         errors: list[BaseException] = []
-        for lock in reversed(self._locks):
+        for core in reversed(self._cores):
             try:
-                holds.append((lock, lock._hold_to_release()))
+                holds.append((core, core.hold_to_release()))
             except (ZkConcurrentError, RuntimeError) as error:
                 # Not `Exception`: a signal handler may raise any error, which must leave this call.
-                if not isinstance(error, ZkConcurrentError) and lock._own() is not None:
+                if not isinstance(error, ZkConcurrentError) and core.own() is not None:
                     raise  # as in `_give_up_each`
                 errors.append(error)
         release = partial(give_up, levels(holds), errors)
@@ -146,16 +147,16 @@ class MultiLock(CompositeLock):
             release = partial(self._joint_loss().giving_up, [hold.ticket for _, hold in holds], release)
         return release(), errors, 0
 
-    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
-        return (each for lock in self._locks for each in lock._holding_tasks())
+    def _holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
+        return (each for core in self._cores for each in core.holding_tasks())
 
     def locked(self) -> bool:
         """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
         calls = Calls(self._session)
 
         def ask() -> Steps[bool]:
-            for lock in self._locks:
-                if not (yield from calls.add(Call(lock._session, lock.path)).run(lock._is_held())):
+            for core in self._cores:
+                if not (yield from calls.add(Call(core.session, core.path)).run(core.is_held())):
                     return False
             return True
 
@@ -165,7 +166,7 @@ class MultiLock(CompositeLock):
 
     def _joint_loss(self) -> JointLoss:
         """Return the `JointLoss` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
-        return JointLoss.of(self, [(lock._session, lock._loss()) for lock in self._locks])
+        return JointLoss.of(self, [(core.session, core.loss()) for core in self._cores])
 
     @property
     def lost(self) -> threading.Event:
@@ -178,9 +179,9 @@ class MultiLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
-        holds = [lock._own() or lock._newest() for lock in self._locks]
+        holds = [core.own() or core.newest() for core in self._cores]
         held = all(hold is not None and hold.alive for hold in holds)
-        return held and any(lock._session.suspect for lock in self._locks)
+        return held and any(core.session.suspect for core in self._cores)
 
     def hold_count(self) -> int:
         """Return how often the caller holds all locks: the least of their own counts. Sends nothing."""
@@ -196,9 +197,9 @@ class MultiLock(CompositeLock):
 
         def ask() -> Steps[Contender | None]:
             holders: list[list[Contender]] = []
-            for lock in self._locks:
-                call = calls.add(Call(lock._session, lock.path))
-                line = yield from call.run(lock._contenders())
+            for core in self._cores:
+                call = calls.add(Call(core.session, core.path))
+                line = yield from call.run(core.contenders())
                 holders.append(line[0] if line is not None else [])
             first, *others = holders
             parties = [set(map(_party, held)) for held in others]
@@ -207,11 +208,12 @@ class MultiLock(CompositeLock):
         return self._await(calls, ask())
 
     def _is_held(self) -> bool:
-        return all(hold is not None and hold.alive for hold in (lock._newest() for lock in self._locks))
+        return all(hold is not None and hold.alive for hold in (core.newest() for core in self._cores))
 
 
-def _order(lock: LockBase) -> tuple[Any, ...]:
-    return (*lock._session.link.location(lock.path), lock._rule is READ, lock._rule.role)
+def _order(lock: LockBase) -> tuple[object, ...]:
+    core = lock._lock_core
+    return (*core.session.link.location(core.path), core.rule is READ, core.rule.role)
 
 
 def _give_back(calls: Calls, before: HoldDepths) -> Steps[None]:

@@ -26,10 +26,10 @@ from .._engine.loss import Loss, ReportsOnce, listen, was_lost
 from .._engine.loss_cause import why_lost
 from .._errors import ClientError, LockLostError, LossCause
 from .._protocol.ticket import State, Ticket
-from .._runtime.identity import ended, name
+from .._runtime.identity import Task, ended, name
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
-from .base.lock_base import LockBase
+from .base.lock_core import LockCore
 from .base.side_by_side import Branch, together
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, first_error, give_up, levels, listed, restore
 from .lock import Lock
@@ -95,18 +95,18 @@ class QuorumLock(CompositeLock):
     ) -> None:
         super().__init__([self._checked(lock) for lock in listed(locks, self._kind)], on_lost)
         places = set()
-        for lock in self._locks:
-            place = tuple(lock._session.link.location(lock.path))
+        for core in self._cores:
+            place = tuple(core.session.link.location(core.path))
             if place in places:
-                raise ValueError(f"{lock.path!r} is in the QuorumLock twice: it would count twice")
+                raise ValueError(f"{core.path!r} is in the QuorumLock twice: it would count twice")
             places.add(place)
         most = len(self._locks)
         least = most // 2 + 1
         self._quorum = least if quorum is None else operator.index(quorum)
         if not least <= self._quorum <= most:
             raise ValueError(f"a quorum of {most} locks is {least} to {most} of them, not {quorum!r}")
-        self._identity = self._session.identity
-        self._all = _All(self._locks)
+        self._identity = self._caller or self._session.identity
+        self._all = _All(self._cores)
         self._held: dict[int, tuple[_Quorum, ...]] = {}  # by owner, the newest last
         self._acquiring: set[int] = set()
         self._next = Loss(self._session.link.user_event)
@@ -207,9 +207,9 @@ class QuorumLock(CompositeLock):
             ClientError: the thread was interrupted in these calls.
         """
         left = len(self._locks)
-        for lock in self._locks:
+        for core in self._cores:
             try:
-                check_not_interrupted(Call(lock._session, lock.path, lock._path_state))
+                check_not_interrupted(core.call())
             except ClientError:
                 left -= 1
                 if left < self._quorum:
@@ -218,7 +218,7 @@ class QuorumLock(CompositeLock):
     def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
         quorum = _Quorum(self, owner)
-        tries = [_Try(lock, calls, quorum) for lock in self._locks]
+        tries = [_Try(core, calls, quorum) for core in self._cores]
         try:
             yield from together(tries, self._session.now, self._ending(tries, until))
             for each in tries:
@@ -294,7 +294,7 @@ class QuorumLock(CompositeLock):
             why = f" (by this thread or task; {others[-1]!r} has acquired it)" if others else ""
             raise RuntimeError(f"cannot release un-acquired lock{why}: {self!r}")
         if exiting:
-            return [], [], 0  # as in `LockBase._begin_release`
+            return [], [], 0  # as in `LockCore.begin_release`
         owed = len(self._held.get(quorum.owner, ())) - 1
         errors: list[BaseException] = [quorum.error(owed)] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
@@ -319,8 +319,8 @@ class QuorumLock(CompositeLock):
         errors += found
         return given_up, errors, spare - lost
 
-    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
-        holding = [list(lock._holding_tasks()) for lock in self._locks]
+    def _holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
+        holding = [list(core.holding_tasks()) for core in self._cores]
         if sum(map(bool, holding)) > len(holding) - self._quorum:
             # Without these locks there is no quorum.
             for each in holding:
@@ -335,7 +335,7 @@ class QuorumLock(CompositeLock):
         calls = Calls(self._session)
 
         def ask() -> Steps[bool]:
-            asked = [Branch(calls.add(Call(lock._session, lock.path)).run(lock._is_held())) for lock in self._locks]
+            asked = [Branch(calls.add(Call(core.session, core.path)).run(core.is_held())) for core in self._cores]
             most = len(asked) - self._quorum
 
             def count(result: object) -> int:
@@ -394,7 +394,7 @@ class QuorumLock(CompositeLock):
         quorum = self._mine() or self._newest()
         if quorum is None or quorum.alive < self._quorum:
             return False
-        return sum(hold.alive and not lock._session.suspect for lock, hold in quorum.parts) < self._quorum
+        return sum(hold.alive and not core.session.suspect for core, hold in quorum.parts) < self._quorum
 
     def hold_count(self) -> int:
         """Return how many acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""
@@ -416,9 +416,9 @@ class _All:
         lock: may be taken while a session's lock is held, never the other way round.
     """
 
-    def __init__(self, locks: Sequence[LockBase]) -> None:
-        self._sessions = {id(lock._session): lock._session for lock in locks}
-        self.lock = locks[0]._session.link.handler.rlock_object()
+    def __init__(self, cores: Sequence[LockCore]) -> None:
+        self._sessions = {id(core.session): core.session for core in cores}
+        self.lock = cores[0].session.link.handler.rlock_object()
 
     def check_lease(self) -> None:
         """End the holds whose lease ran out by the local clock."""
@@ -431,14 +431,14 @@ class _Quorum:
 
     Attributes:
         owner: the thread that acquired them.
-        parts: the locks, and the hold of each.
+        parts: the cores of its locks, and the hold of each.
         left: the holds that a release under way has yet to release; None before a release.
         loss: the loss of the quorum.
     """
 
     def __init__(self, lock: QuorumLock, owner: int) -> None:
         self.owner = owner
-        self.parts: list[tuple[LockBase, Hold]] = []
+        self.parts: list[tuple[LockCore, Hold]] = []
         self.left: HoldDepths | None = None
         self.loss = lock._next
         self._listener: _QuorumLosses | None = None
@@ -458,7 +458,7 @@ class _Quorum:
     def listen(self, lock: QuorumLock) -> None:
         """Listen to the loss of each hold; a loss that has come already counts, too."""
         self._listener = _QuorumLosses(lock, [hold.ticket for _, hold in self.parts], self.loss)
-        listen(self._listener, ((part._session, hold.loss) for part, hold in self.parts))
+        listen(self._listener, ((core.session, hold.loss) for core, hold in self.parts))
 
     def end(self) -> None:
         """Note that the quorum was released."""
@@ -511,17 +511,16 @@ class _QuorumLosses(ReportsOnce):
 class _Try(Branch[bool]):
     """One try for one lock."""
 
-    def __init__(self, lock: LockBase, calls: Calls, quorum: _Quorum) -> None:
-        self.call = Call(lock._session, lock.path, lock._path_state)
-        calls.add(self.call)
-        super().__init__(self._run(lock, quorum))
+    def __init__(self, core: LockCore, calls: Calls, quorum: _Quorum) -> None:
+        self.call = calls.add(core.call())
+        super().__init__(self._run(core, quorum))
 
-    def _run(self, lock: LockBase, quorum: _Quorum) -> Steps[bool]:
-        if not lock._reenter_or_check():
-            steps = lock._acquire_steps(self.call, False, lock._session.now(), lock._identity(), 1)
+    def _run(self, core: LockCore, quorum: _Quorum) -> Steps[bool]:
+        if not core.reenter_or_check():
+            steps = core.acquire_steps(self.call, False, core.session.now(), core.identity(), 1)
             if not (yield from steps):
                 return False
-        hold = lock._mine()
+        hold = core.mine()
         assert hold is not None
-        quorum.parts.append((lock, hold))
+        quorum.parts.append((core, hold))
         return True

@@ -9,6 +9,7 @@ from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
 from .base.lock_base import LockBase
+from .base.lock_core import ReentrantCore
 from .base.primitive import check_timeout, not_held
 
 
@@ -43,19 +44,20 @@ class RLock(LockBase):
 
     _kind = "RLock"
     _rule = MUTEX
-    _not_held = "cannot release un-acquired lock"
+    _core_type = ReentrantCore
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, or one level more if this thread holds it; arguments and errors as `Lock.acquire`."""
         # The common case takes no lock and begins no `Call`: the clock alone shows that the hold lives.
-        hold = self._holds.get(self._identity())
-        if hold is not None and timeout == -1 and self._session.time() < hold.ticket.live.end:
+        core = self._lock_core
+        hold = core.holds.get(core.identity())
+        if hold is not None and timeout == -1 and core.session.time() < hold.ticket.live.end:
             hold.depth += 1
             return True
         check_timeout(blocking, timeout)
-        if self._reenter_or_check():
+        if core.reenter_or_check():
             return True
-        call, steps = self._begin_acquire(blocking, timeout)
+        call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
@@ -63,14 +65,6 @@ class RLock(LockBase):
         check_depth(2)
         if not self.acquire():
             raise not_held(self)
-        return True
-
-    def _reenter_or_check(self) -> bool:
-        hold = self._own()
-        if hold is None:
-            return False
-        self._check(hold)
-        hold.depth += 1
         return True
 
     def release(self) -> None:
@@ -83,41 +77,45 @@ class RLock(LockBase):
             RefusedError: this client may not delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.
         """
-        hold = self._holds.get(self._identity())
+        core = self._lock_core
+        hold = core.holds.get(core.identity())
         if (  # as in `acquire`
-            hold is not None and hold.depth > 1 and self._session.time() < hold.ticket.live.end
+            hold is not None and hold.depth > 1 and core.session.time() < hold.ticket.live.end
         ):
             hold.depth -= 1
             return
-        self._release_level(self._hold_to_release())
-
-    _own = LockBase._mine
+        hold = core.hold_to_release()
+        if (call := core.begin_release(hold)) is not None:
+            self._await(call, core.released(call, hold))
 
     # threading.Condition calls these.
 
     def _is_owned(self) -> bool:
         self._session.check_lease()
-        hold = self._own()
+        hold = self._lock_core.mine()
         return hold is not None and hold.alive
 
     def _release_save(self) -> int:
         """Release all levels; return how many there were."""
         # The lock must not be released where the stack has no room to acquire it again.
         check_depth(FRAMES + 5)
-        hold = self._hold_to_release()
-        self._check(hold)
+        core = self._lock_core
+        core.check_may_wait()
+        hold = core.hold_to_release()
+        core.check(hold)
         try:
-            self._wait_released(self._end_hold(hold), hold)
+            if (call := core.end_hold(hold)) is not None:
+                self._await(call, core.released(call, hold))
         except LockLostError:
             # The node was gone. With the hold put back, the `with` block around the condition's wait raises this error
             # at its end.
             hold.ticket.become(State.LOST)
             self._path_state.put_back(hold)
-            raise self._lost_error(hold) from None
+            raise core.lost_error(hold) from None
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        call, steps = self._begin_acquire(True, -1, restores=depth)
+        call, steps = self._lock_core.begin_acquire(True, self._deadline(True, -1), restores=depth)
         self._await(call, steps)
 
     _recursion_count = LockBase.hold_count

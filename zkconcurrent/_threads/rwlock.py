@@ -24,7 +24,8 @@ from .._protocol.ticket import Ticket
 from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
-from .base.primitive import PickledByPath, kind_of
+from .base.lock_core import ReentrantCore
+from .base.primitive import PickledByPath, kind_of, node_data
 from .rlock import RLock
 
 
@@ -91,11 +92,57 @@ class ReadWriteLock(PickledByPath):
         return self._read_lock.path
 
     def __repr__(self) -> str:
-        readers = sum(hold.alive for hold in self._read_lock._path_state.all(READ.role))
-        writer = self._write_lock._newest()
+        readers = sum(hold.alive for hold in self._read_lock._lock_core.all())
+        writer = self._write_lock._lock_core.newest()
         held = f"writer={ident(writer.owner)} " if writer is not None and writer.alive else ""
         name = kind_of(self)
         return f"<{name} object {held}readers={readers} path={self.path!r} at {id(self):#x}>"
+
+
+class ReadCore(ReentrantCore):
+    """The machinery of a read lock, which also knows the hold of the write lock."""
+
+    def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        writing = self.path_state.own(WRITE.role, owner)
+        if (yield from super().acquire_steps(call, wait, deadline, owner, depth)):
+            return True
+        if writing is not None:
+            self.check(writing)
+        return False
+
+    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+        writing = self.path_state.own(WRITE.role, owner)
+        if writing is None:
+            return super().recipe(wait, owner)
+        self.check(writing)
+        return downgrade(writing.ticket, READ, node_data(owner))
+
+
+class WriteCore(ReentrantCore):
+    """The machinery of a write lock, which also knows the holds of the read lock."""
+
+    def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        self._refuse_upgrade("release the read lock first, and read the state again once you hold the write lock")
+        return (yield from super().acquire_steps(call, wait, deadline, owner, depth))
+
+    def check_may_wait(self) -> None:
+        self._refuse_upgrade("release the read lock before you wait on a condition")
+
+    def _refuse_upgrade(self, remedy: str) -> None:
+        """Refuse to wait forever.
+
+        Raises:
+            LockLostError: this thread held the read lock, and has not settled its loss.
+            RuntimeError: this thread holds the read lock.
+        """
+        reading = self.path_state.own(READ.role, self.identity())
+        if reading is None:
+            return
+        self.check(reading)
+        raise RuntimeError(
+            f"the caller holds the read lock of {self.path}, and the write lock would wait for all readers, this one "
+            f"included: {remedy}"
+        )
 
 
 class ReadLock(RLock):
@@ -108,21 +155,7 @@ class ReadLock(RLock):
 
     _kind = "ReadWriteLock"
     _rule = READ
-
-    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        writing = self._path_state.own(WRITE.role, owner)
-        if (yield from super()._acquire_steps(call, wait, deadline, owner, depth)):
-            return True
-        if writing is not None:
-            self._check(writing)
-        return False
-
-    def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:
-        writing = self._path_state.own(WRITE.role, owner)
-        if writing is None:
-            return super()._recipe(wait, data, owner)
-        self._check(writing)
-        return downgrade(writing.ticket, READ, data)
+    _core_type = ReadCore
 
 
 class WriteLock(RLock):
@@ -135,30 +168,4 @@ class WriteLock(RLock):
 
     _kind = "ReadWriteLock"
     _rule = WRITE
-
-    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        self._refuse_upgrade("release the read lock first, and read the state again once you hold the write lock")
-        return (yield from super()._acquire_steps(call, wait, deadline, owner, depth))
-
-    def _release_save(self) -> int:
-        self._check_may_wait()
-        return super()._release_save()
-
-    def _check_may_wait(self) -> None:
-        self._refuse_upgrade("release the read lock before you wait on a condition")
-
-    def _refuse_upgrade(self, remedy: str) -> None:
-        """Refuse to wait forever.
-
-        Raises:
-            LockLostError: this thread held the read lock, and has not settled its loss.
-            RuntimeError: this thread holds the read lock.
-        """
-        reading = self._path_state.own(READ.role, self._identity())
-        if reading is None:
-            return
-        self._check(reading)
-        raise RuntimeError(
-            f"the caller holds the read lock of {self._path}, and the write lock would wait for all readers, this one "
-            f"included: {remedy}"
-        )
+    _core_type = WriteCore

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
 from .._engine.driver import Call
-from .._engine.holds import Hold, lost_error
+from .._engine.holds import Hold, PathState, lost_error
 from .._engine.session import log
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
@@ -20,10 +20,148 @@ from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add,
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.waiting import Steps
-from .base.lock_base import Contender, LockBase
+from .base.lock_base import LockBase
+from .base.lock_core import Contender, Line, LockCore
 from .base.primitive import discard_result, kind_of, node_data
 
 T = TypeVar("T")
+
+
+class PermitCore(LockCore):
+    """The machinery of a semaphore: each permit is a hold.
+
+    Attributes:
+        layout: where its nodes are, and the number of permits that it was given.
+        bounded: whether more permits than exist are refused, in an acquire or a release.
+    """
+
+    def __init__(self, path_state: PathState, identity: Callable[[], int], layout: Layout, bounded: bool) -> None:
+        super().__init__(path_state, PERMIT, identity)
+        self.layout = layout
+        self.bounded = bounded
+
+    def size(self) -> int | None:
+        """Return how many permits there were when last seen, else the value; None if neither is known."""
+        seen: int | None = self.path_state.last_seen
+        return self.layout.value if seen is None else seen
+
+    # -- the holds -----------------------------------------------------------------------------------------------
+
+    def mine(self) -> Hold | None:
+        me = self.identity()
+        return next((hold for hold in self._to_release(1) if hold.owner == me), None)
+
+    def own(self) -> Hold | None:
+        return next(iter(self._to_release(1)), None)
+
+    def lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
+        me = self.identity()
+        return lost_error(hold, sum(each.owner == me and not each.alive for each in self.all()))
+
+    def holding_tasks(self) -> tuple[()]:
+        # Other threads may give permits back, so no task keeps an acquire waiting forever.
+        return ()
+
+    def _to_release(self, n: int) -> list[Hold]:
+        """Return the holds to release or settle next: either all are alive, or all are lost."""
+        me = self.identity()
+        holds = self.all()
+        holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
+        alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
+        mine = [hold for hold in lost if hold.owner == me]
+        return (mine or alive or lost)[:n]
+
+    # -- to acquire ----------------------------------------------------------------------------------------------
+
+    def take(
+        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
+    ) -> Steps[bool]:
+        """Take permits for `owner`, in this call; return whether it did."""
+
+        def too_few(size: int) -> None:
+            self.path_state.note(size)
+            # If there are no permits, all are still to come: by releases of more than was acquired, or by a resize.
+            if size:
+                self._refuse_or_warn(permits, wait, size)
+
+        recipe = acquire(
+            self.layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline, too_few=too_few
+        )
+        taken = yield from call.run(recipe, deadline)
+        if taken is None:
+            return False
+        leases, size = taken
+        self.path_state.note(size)
+        self.path_state.take_more(leases, PERMIT.role, owner, size)
+        self.log_acquired(*leases)
+        return True
+
+    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
+        """Tell the caller that it asks for more permits than exist."""
+        if self.bounded:
+            raise ValueError(f"permits must be at most value={size} at {self.path}: {permits}")
+        # With `value=0`, all permits of the semaphore are added ones, so a wait for more of them is usual.
+        if wait and self.layout.value != 0:
+            warn(
+                f"acquire() waits for {permits} permits, and the semaphore {self.path!r} has {size}: the wait ends "
+                "only when a client adds permits, by resize() or by a release() of more permits than it holds"
+            )
+
+    # -- to release ----------------------------------------------------------------------------------------------
+
+    def begin_giving_back(self, n: int) -> tuple[Call, list[Hold]]:
+        """Send the deletes of up to `n` leases, without waiting for the replies; return their holds.
+
+        Raises:
+            LockLostError: permits were lost.
+            ValueError: `n` is less than one, too large, or more than a bounded semaphore may take back.
+        """
+        n = check_positive("n", n)
+        self.session.check_not_forked(self.path)
+        check_depth(FRAMES // 2)
+        self.session.check_lease()
+        call = self.call()
+        if ended := self.path_state.ended_at_exit(PERMIT.role):
+            return call, ended[:n]
+        # Two threads that release at once must not release the same permits.
+        with self.session.lock:
+            holds = self._to_release(n)
+            if holds and not holds[0].alive:
+                for hold in holds:
+                    self.path_state.drop(hold)
+                raise self.lost_error(holds[0])
+            if self.bounded and n > len(holds):
+                raise ValueError(f"Semaphore released too many times: {self.path}")
+            # An interrupt on the way must not leave some of the permits held.
+            insist(lambda: self._drop_all(holds))
+        call.settled = True
+        return call, holds
+
+    def _drop_all(self, holds: list[Hold]) -> None:
+        for hold in holds:
+            self.drop(hold)
+
+    def given_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
+        """Wait until the leases are gone; then add the permits released beyond them."""
+        if holds:
+            log.debug("released %s", [hold.ticket for hold in holds])
+            # This is the last delete that was sent, so its reply comes last.
+            yield from call.gone(holds[-1].ticket)
+        for hold in holds:
+            self.path_state.check_given_up(hold)
+        if n > len(holds):
+            adding = add(self.layout, n - len(holds), str(uuid.uuid4()))
+            self.path_state.note((yield from call.run(adding)))
+
+    # -- to look -------------------------------------------------------------------------------------------------
+
+    def contenders(self) -> Recipe[Line]:
+        leases, queue = yield from users(self.path, (self.layout.leases, self.layout.locks))
+        waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
+        return (
+            sorted(_contenders(leases), key=lambda each: each.token),
+            [each._replace(position=place) for place, each in enumerate(waiting, 1)],
+        )
 
 
 class Semaphore(LockBase):
@@ -64,15 +202,20 @@ class Semaphore(LockBase):
 
     _kind = "Semaphore"
     _rule = PERMIT
+    _bounded = False
+    _lock_core: PermitCore
 
     def __init__(
         self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
         if value is not None and (value := check_int("value", value)) < 0:
             raise ValueError("semaphore initial value must be >= 0")
-        super().__init__(client, path, on_lost=on_lost)
         self._value = value
-        self._layout = Layout(self._path, value, self._share_first_look("Semaphore"))
+        super().__init__(client, path, on_lost=on_lost)
+
+    def _new_core(self) -> PermitCore:
+        layout = Layout(self._path, self._value, self._share_first_look("Semaphore"))
+        return PermitCore(self._path_state, self._identity, layout, self._bounded)
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
@@ -109,43 +252,11 @@ class Semaphore(LockBase):
         deadline = self._until(timeout if blocking else 0)
         wait = blocking and (timeout is None or timeout > 0)
         near_deadline = timeout is not None and timeout < self._session.patience
-        self._reenter_or_check()
-        call = self._call(cancellable=wait)
-        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
-
-    def _holding_tasks(self) -> tuple[()]:
-        # Other threads may give permits back, so no task keeps an acquire waiting forever.
-        return ()
-
-    def _taking_permits(
-        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
-    ) -> Steps[bool]:
-        def too_few(size: int) -> None:
-            self._note(size)
-            # If there are no permits, all are still to come: by releases of more than was acquired, or by a resize.
-            if size:
-                self._refuse_or_warn(permits, wait, size)
-
-        recipe = acquire(
-            self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline, too_few=too_few
-        )
-        taken = yield from call.run(recipe, deadline)
-        if taken is None:
-            return False
-        leases, size = taken
-        self._note(size)
-        self._path_state.take_more(leases, PERMIT.role, owner, size)
-        self._log_acquired(*leases)
-        return True
-
-    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
-        """Tell the caller that it asks for more permits than exist."""
-        # With `value=0`, all permits of the semaphore are added ones, so a wait for more of them is usual.
-        if wait and self._layout.value != 0:
-            warn(
-                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: the wait ends "
-                "only when a client adds permits, by resize() or by a release() of more permits than it holds"
-            )
+        core = self._lock_core
+        if (hold := core.mine()) is not None:
+            core.check(hold)
+        call = core.call(cancellable=wait)
+        return self._await(call, core.take(call, permits, wait, near_deadline, deadline, self._identity()))
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -166,63 +277,9 @@ class Semaphore(LockBase):
             RefusedError: this client may not delete a permit's node; the library keeps trying.
             ClientError: the process was forked; the permits belong to its parent.
         """
-        call, holds = self._release_permits(n)
-        return self._await(call, self._giving_back(call, n, holds))
-
-    def _release_permits(self, n: int) -> tuple[Call, list[Hold]]:
-        """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
-        n = check_positive("n", n)
-        self._session.check_not_forked(self._path)
-        check_depth(FRAMES // 2)
-        self._session.check_lease()
-        call = Call(self._session, self._path, self._path_state)
-        if ended := self._path_state.ended_at_exit(PERMIT.role):
-            return call, ended[:n]
-        # Two threads that release at once must not release the same permits.
-        with self._session.lock:
-            holds = self._to_release(n)
-            if holds and not holds[0].alive:
-                for hold in holds:
-                    self._path_state.drop(hold)
-                raise self._lost_error(holds[0])
-            self._check_bounds(n - len(holds))
-            # An interrupt on the way must not leave some of the permits held.
-            insist(lambda: self._drop_all(holds))
-        call.settled = True
-        return call, holds
-
-    def _giving_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
-        """Wait until the leases are gone; then add the permits released beyond them."""
-        if holds:
-            log.debug("released %s", [hold.ticket for hold in holds])
-            # This is the last delete that was sent, so its reply comes last.
-            yield from call.gone(holds[-1].ticket)
-        for hold in holds:
-            self._path_state.check_given_up(hold)
-        if n > len(holds):
-            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
-            self._note((yield from call.run(adding)))
-
-    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
-        me = self._identity()
-        lost = [each for each in self._path_state.all(PERMIT.role) if each.owner == me and not each.alive]
-        return lost_error(hold, len(lost))
-
-    def _to_release(self, n: int) -> list[Hold]:
-        """Return the holds to release or settle next: either all are alive, or all are lost."""
-        me = self._identity()
-        holds = self._path_state.all(PERMIT.role)
-        holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
-        alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
-        mine = [hold for hold in lost if hold.owner == me]
-        return (mine or alive or lost)[:n]
-
-    def _check_bounds(self, more: int) -> None:
-        """Refuse to add permits, if the semaphore is bounded."""
-
-    def _drop_all(self, holds: list[Hold]) -> None:
-        for hold in holds:
-            self._drop(hold)
+        core = self._lock_core
+        call, holds = core.begin_giving_back(n)
+        return self._await(call, core.given_back(call, n, holds))
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
@@ -245,7 +302,7 @@ class Semaphore(LockBase):
             state.note_holders(PERMIT.role, sight.leases, grants)
             return then(sight)
 
-        return self._run(ask(self._layout), looked)
+        return self._run(ask(self._lock_core.layout), looked)
 
     def resize(self, n: int) -> None:
         """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
@@ -273,7 +330,7 @@ class Semaphore(LockBase):
         n = check_int("n", n)
         if n < 0:
             raise ValueError(f"n must be >= 0: {n}")
-        return self._run_and_note(resize(self._layout, n), discard_result)
+        return self._run_and_note(resize(self._lock_core.layout, n), discard_result)
 
     def destroy(self) -> None:
         """Remove the nodes that outlive the semaphore's users; the next use creates them again, with any value.
@@ -286,16 +343,12 @@ class Semaphore(LockBase):
 
         def done(using: Users) -> None:
             self._check_unused(using)
-            self._note(None)
+            self._path_state.note(None)
 
-        at = self._layout
+        at = self._lock_core.layout
         return self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)), done)
 
     # -- the extras ----------------------------------------------------------------------------------------------
-
-    def _mine(self) -> Hold | None:
-        me = self._identity()
-        return next((hold for hold in self._to_release(1) if hold.owner == me), None)
 
     def _levels_held(self) -> int:
         return self.hold_count()
@@ -304,31 +357,13 @@ class Semaphore(LockBase):
         """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
         self._session.check_lease()
         me = self._identity()
-        return sum(hold.alive and hold.owner == me for hold in self._path_state.all(PERMIT.role))
-
-    def _own(self) -> Hold | None:
-        return next(iter(self._to_release(1)), None)
-
-    def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
-        leases, queue = yield from users(self._path, (self._layout.leases, self._layout.locks))
-        waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
-        return (
-            sorted(_contenders(leases), key=lambda each: each.token),
-            [each._replace(position=place) for place, each in enumerate(waiting, 1)],
-        )
+        return sum(hold.alive and hold.owner == me for hold in self._lock_core.all())
 
     def __repr__(self) -> str:
-        size = self._size()
-        left: object = "?" if size is None else size - sum(hold.alive for hold in self._path_state.all(PERMIT.role))
-        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
-
-    def _size(self) -> int | None:
-        """Return how many permits there were when last seen, else the value; None if neither is known."""
-        seen: int | None = self._path_state.last_seen
-        return self._layout.value if seen is None else seen
-
-    def _bound(self) -> str:
-        return ""
+        size = self._lock_core.size()
+        left: object = "?" if size is None else size - sum(hold.alive for hold in self._lock_core.all())
+        bound = f"/{'?' if size is None else size}" if self._bounded else ""
+        return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}: value={left}{bound}>"
 
 
 class BoundedSemaphore(Semaphore):
@@ -339,17 +374,7 @@ class BoundedSemaphore(Semaphore):
     """
 
     _kind = "BoundedSemaphore"
-
-    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:  # noqa: ARG002
-        raise ValueError(f"permits must be at most value={size} at {self._path}: {permits}")
-
-    def _check_bounds(self, more: int) -> None:
-        if more > 0:
-            raise ValueError(f"Semaphore released too many times: {self._path}")
-
-    def _bound(self) -> str:
-        size = self._size()
-        return f"/{'?' if size is None else size}"
+    _bounded = True
 
 
 def _contenders(nodes: Users) -> list[Contender]:

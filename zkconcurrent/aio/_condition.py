@@ -42,6 +42,7 @@ class Condition(PrimitiveTwin):
         path = check_path(path)
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         super().__init__(_Core(client, path, self._lock._core))
+        self._lock_core = self._lock._lock_core
         self.acquire: Final = self._lock.acquire
         self.release: Final = self._lock.release
         self.locked: Final = self._lock.locked
@@ -53,7 +54,7 @@ class Condition(PrimitiveTwin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._core._mine() is None:
+        if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock_core.mine() is None:
             # A wait could not acquire the lock again; its error says why.
             return
         await self._lock.__aexit__(kind, error, traceback)
@@ -102,10 +103,10 @@ class Condition(PrimitiveTwin):
             # Otherwise the hold is still the task's.
             if wait.hold.claimant is not None:
                 wait.call.abandon_by_loop()
-                self._lock._core._path_state.end_blocks_of(wait.hold)
+                self._lock_core.path_state.end_blocks_of(wait.hold)
             return
         late = await resolve(self._core._restore_hold(wait, struck))
-        follow(self._lock._core, wait.hold)
+        follow(self._lock_core, wait.hold)
         if late is not None:
             try:
                 raise late
@@ -115,7 +116,7 @@ class Condition(PrimitiveTwin):
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that no notifier can have."""
-        discarded = self._core._session.is_discarded
+        discarded = self._lock_core.session.is_discarded
         return all(
             not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
             for waiter in waited.tickets
@@ -123,7 +124,7 @@ class Condition(PrimitiveTwin):
 
     async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
-        now = self._core._session.now
+        now = self._lock_core.session.now
         deadline = None if timeout is None else now() + timeout
         while not (result := predicate()) and (deadline is None or now() < deadline):
             await self.wait(None if deadline is None else deadline - now())

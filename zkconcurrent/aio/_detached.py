@@ -138,7 +138,7 @@ class DetachedLock(PrimitiveTwin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._core._session.forked:
+        if self._session.forked:
             # The hold is the parent's.
             return
         released = self.release()

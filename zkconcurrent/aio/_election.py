@@ -28,29 +28,32 @@ _Core = of_tasks(LeaderLock)
 class Term:
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
-    def __init__(self, core: Any, hold: Hold) -> None:
-        self._core = core
+    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
+        self._seat = seat
         self._hold = hold
 
     @property
     def token(self) -> int:
         """The fencing token; see `zkconcurrent.Term.token`."""
-        return int(self._core._check_term(self._hold).ticket.token)
+        return self._seat.core.check_term(self._hold).ticket.token
 
     @property
     def lost(self) -> Lost:
         """The loss of the term, or its end by `withdraw()`: read it or await it."""
-        self._core._session.check_not_forked(self._core.path)
-        return Lost([(self._core._session, lambda: self._hold.loss)])
+        core = self._seat.core
+        core.session.check_not_forked(core.path)
+        return Lost([(core.session, lambda: self._hold.loss)])
 
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
         check_data(data)
-        await self._core._publish(self._hold, data)
+        # The calls of a task's seat are pending.
+        seat: Any = self._seat
+        await seat.publish(self._hold, data)
 
     def guard(self, transaction: Any) -> Any:
         """Make a kazoo `TransactionRequest` commit only while this term lasts; see `zkconcurrent.Term.guard`."""
-        return self._core._guard(transaction, lambda: self._core._check_term(self._hold))
+        return self._seat.guard_term(transaction, self._hold)
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
@@ -59,18 +62,20 @@ class Term:
 class Leading:
     """An `async with` block that leads; `Election.lead` makes it."""
 
-    def __init__(self, seat: LockBase, timeout: float | None, cancel_on_loss: bool) -> None:
-        self._leader_lock = seat
+    def __init__(self, twin: LockBase, seat: LeaderLock, timeout: float | None, cancel_on_loss: bool) -> None:
+        self._seat = seat
         self._timeout = timeout
-        self._holding = Holding(seat, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)
+        self._holding = Holding(twin, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)
 
     async def __aenter__(self) -> Term:
-        core = self._leader_lock._core
+        seat = self._seat
         try:
             await self._holding.__aenter__()
         except TimeoutError:
-            raise TimeoutError(f"not elected at {core.path} within {self._timeout} s") from None
-        return Term(core, core._mine())
+            raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s") from None
+        hold = seat.core.mine()
+        assert hold is not None
+        return Term(seat, hold)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -129,7 +134,7 @@ class Election(PrimitiveTwin):
             LockLostError: the term was lost. The end of the block raises this.
             RuntimeError: the task leads already, or its client stands; so the task would wait for itself.
         """
-        return Leading(self._leader_lock, timeout, cancel_on_loss)
+        return Leading(self._leader_lock, self._core, timeout, cancel_on_loss)
 
     async def run(self, func: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait until this candidate leads, and await an async function; return its result. The term ends with the call.
@@ -171,18 +176,18 @@ class Election(PrimitiveTwin):
 
     async def leader(self) -> Candidate | None:
         """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips."""
-        return await self._core._look(self._candidate)  # type: ignore[no-any-return]
+        return await self._core.look(self._candidate)  # type: ignore[no-any-return]
 
     async def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server. Cost: 2 + n reads for n candidates."""
         path = self.path
-        return await self._core._line(lambda line: [Candidate.of(path, *each) for each in line])  # type: ignore[no-any-return]
+        return await self._core.line(lambda line: [Candidate.of(path, *each) for each in line])  # type: ignore[no-any-return]
 
     async def observe(self) -> AsyncIterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or its data; None if there is none."""
         seen: tuple[Leader] | None = None
         while True:
-            seen = await self._core._follow(seen)
+            seen = await self._core.follow(seen)
             yield self._candidate(seen[0])
 
     def _candidate(self, leader: Leader) -> Candidate | None:
@@ -190,4 +195,4 @@ class Election(PrimitiveTwin):
 
     def __repr__(self) -> str:
         name = kind_of(self)
-        return f"<{name} at {id(self):#x}: id={self._id!r} {self._core._standing()}>"
+        return f"<{name} at {id(self):#x}: id={self._id!r} {self._core.standing()}>"

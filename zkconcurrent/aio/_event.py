@@ -18,7 +18,7 @@ class _EventCore(Tasks, _event.Event):
     def _begin_turn(self, wanted: bool) -> Any:
         """Note the flag as it will be; return the call that changes it. Its reply may come after the next change."""
         self._session.check_usable(self._path)
-        self._note(Flag(0, wanted))
+        self._path_state.note(Flag(0, wanted))
         return self._run_query(turn(self._path, wanted), discard_result)
 
 

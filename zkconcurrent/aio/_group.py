@@ -11,7 +11,7 @@ from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
 from .._threads import group as _group
-from .._threads.base.primitive import check_timeout
+from .._threads.base.primitive import check_timeout, kind_of
 from ._losses import Lost
 from ._tasks import Pending, of_tasks
 from ._twin import PrimitiveTwin, Twin, awaited
@@ -55,7 +55,7 @@ class Membership(Twin):
         return self._core.__reduce__()
 
     def __repr__(self) -> str:
-        return repr(self._core).replace("zkconcurrent.", "zkconcurrent.aio.", 1)
+        return self._core._describe(kind_of(self))
 
 
 @public

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from .._engine.holds import Hold
 from .._engine.loss import Loss
@@ -15,26 +16,38 @@ from .._runtime.interrupts import check_depth
 from .._runtime.public import public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
+from .._threads.base.lock_core import LockCore
 
 # The frames that the end of an `async with` block needs.
 DEPTH_OF_END = 8
+
+
+class Guard(Protocol):
+    """Guards losses: a session, or that of the sessions of a `QuorumLock`."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while a loss is told, and while its listeners change."""
+
+    def check_lease(self) -> None:
+        """End the holds whose lease ran out by the local clock."""
 
 
 @public
 class Lost:
     """The loss of a hold, or of the first of several holds: tasks read it or await it."""
 
-    def __init__(self, parts: list[tuple[Any, Callable[[], Loss]]]) -> None:
-        self._parts: list[tuple[Any, Loss]] = []
-        for session, loss in parts:
-            session.check_lease()
-            with session.lock:
-                self._parts.append((session, loss()))
+    def __init__(self, parts: Iterable[tuple[Guard, Callable[[], Loss]]]) -> None:
+        self._parts: list[tuple[Guard, Loss]] = []
+        for guard, loss in parts:
+            guard.check_lease()
+            with guard.lock:
+                self._parts.append((guard, loss()))
 
     def is_set(self) -> bool:
         """Return whether the hold is lost, even if its lease has just ended by the local clock."""
-        for session, _ in self._parts:
-            session.check_lease()
+        for guard, _ in self._parts:
+            guard.check_lease()
         return any(loss.told for _, loss in self._parts)
 
     async def wait(self) -> bool:
@@ -50,8 +63,8 @@ class Lost:
     def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _LossCallback:
         """Have the running loop call a method when the loss comes; at once, if it has come already."""
         listener = _LossCallback(asyncio.get_running_loop(), call, follows=follows)
-        for session, loss in self._parts:
-            with session.lock:
+        for guard, loss in self._parts:
+            with guard.lock:
                 loss.add(listener)
         if self.is_set():
             listener.set()
@@ -88,12 +101,12 @@ class _LossCallback:
         """Do nothing more: `set` has had the method called."""
 
 
-def follow(core: Any, before: Hold) -> None:
+def follow(core: LockCore, before: Hold) -> None:
     """Have the blocks of a hold end with the hold that has replaced it in a condition's wait."""
-    now = core._mine()
+    now = core.mine()
     if now is None or now is before:
         return
-    with core._session.lock:
+    with core.session.lock:
         blocks = [
             each for each in before.loss.listeners if isinstance(each, _LossCallback) and each.follows and not each.over
         ]
@@ -144,7 +157,7 @@ class Holding:
             except LockLostError as lost:
                 raise lost from error
             # An inner block of the same semaphore has settled the loss, and this one has released its permit.
-            path = next(iter(self._lock._cores())).path
+            path = next(iter(self._lock._lock_cores())).path
             raise LockLostError(
                 path, "the hold of this block was lost, and an inner block settled it: acquire again"
             ) from error
@@ -156,13 +169,13 @@ class Holding:
         return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
 
 
-def on_loop(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
+def on_loop(lock: Any, on_lost: Callable[[Any], object] | None) -> Callable[[object], None] | None:
     """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
     if on_lost is None or not callable(on_lost):
         return on_lost
     ref = weakref.ref(lock)
 
-    def told(_: Any) -> None:
+    def told(_: object) -> None:
         there = ref()
         loop = None if there is None else there._loop
         if loop is not None and not loop.is_closed():

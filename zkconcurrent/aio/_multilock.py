@@ -48,6 +48,6 @@ class MultiLock(CompositeLock):
 
         Keep a reference to the MultiLock while you use the result.
         """
-        return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
+        return Lost([(core.session, core.loss) for core in self._lock_cores()])
 
     owner: Final = awaited(_multilock.MultiLock.owner)

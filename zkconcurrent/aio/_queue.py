@@ -16,6 +16,7 @@ from .._runtime.public import public
 from .._runtime.waiting import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
+from .._threads.base.primitive import kind_of
 from ._tasks import AnyTask, Pending, of_tasks
 from ._twin import PrimitiveTwin, awaited, backgrounded
 
@@ -330,4 +331,4 @@ class Claim(Generic[T]):
             await self._core._exit(acknowledges=kind is None)
 
     def __repr__(self) -> str:
-        return repr(self._core).replace("zkconcurrent.", "zkconcurrent.aio.", 1)
+        return self._core._describe(kind_of(self))

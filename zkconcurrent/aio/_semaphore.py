@@ -25,6 +25,7 @@ class Semaphore(LockBase):
     """
 
     _owned = False
+    _lock_core: _semaphore.PermitCore
     _kind = of_tasks(_semaphore.Semaphore, AnyTask)
 
     def __init__(
@@ -58,15 +59,15 @@ class Semaphore(LockBase):
             LockLostError: permits were lost; the call acknowledges the loss of up to `n`.
             ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
         """
-        core = self._core
-        call, holds = core._release_permits(n)
+        core = self._lock_core
+        call, holds = core.begin_giving_back(n)
         if n > len(holds):
-            return self._in_background(Pending(call, core._giving_back(call, n, holds)))
+            return self._in_background(Pending(call, core.given_back(call, n, holds)))
         return ReleaseCompletion([(core, hold) for hold in holds])
 
     def locked(self) -> bool:
         """Return whether no permit is free, as last seen; updated from the server at most once a second."""
-        size = self._core._size()
+        size = self._lock_core.size()
         self._refresh("locked", self._core.locked)
         return size is not None and self._held_here() + self._held_elsewhere() >= size
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from .._kazoo.link import KazooClient
 from .._local.aio import LocalNamespace
 from .._runtime.public import public
-from .._synchronized import DecoratedCalls, Kind, LockedBy, calls_are
+from .._synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
 from ._namespace import Namespace, SharedNamespace
 from ._rlock import RLock
 
@@ -57,7 +57,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     def _rlock(self, client: KazooClient, path: str) -> RLock:
         return RLock(client, path)
 
-    def _kind(self, function: Any) -> Kind:
+    def _kind(self, function: Function) -> Kind:
         if calls_are(inspect.isasyncgenfunction, function):
             return _ASYNC_GENERATOR
         if not calls_are(inspect.iscoroutinefunction, function):
@@ -76,26 +76,26 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         await self._entered.__aexit__(kind, error, traceback)
 
 
-async def _await(lock: ReleasesAtEnd, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _await(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> Any:
     """Await a coroutine with the lock held."""
     async with lock:
         return await function(*args, **kwargs)
 
 
-def _coroutine(calls: DecoratedCalls) -> Any:
-    async def call(*args: Any, **kwargs: Any) -> Any:
+def _coroutine(calls: DecoratedCalls) -> Function:
+    async def call(*args: object, **kwargs: object) -> object:
         return await calls.begin(args, kwargs)
 
     return call
 
 
-def _iterate(lock: ReleasesAtEnd, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _iterate(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> Any:
     """Begin an async generator, which holds the lock while it runs, from its beginning to its end."""
     generator = function(*args, **kwargs)
     return _relay(lambda: (lock, generator))()
 
 
-def _async_generator(calls: DecoratedCalls) -> Any:
+def _async_generator(calls: DecoratedCalls) -> Function:
     return _relay(lambda *args, **kwargs: (calls.lock(args, kwargs), calls.function(*args, **kwargs)))
 
 
@@ -104,7 +104,7 @@ def _relay(
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     """Return a function that runs an async generator with a lock held; there is no `yield from` for it."""
 
-    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+    async def call(*args: object, **kwargs: object) -> AsyncGenerator[Any, Any]:
         lock, generator = begin(*args, **kwargs)
         async with lock:
             try:

@@ -21,11 +21,11 @@ from .._engine.driver import Call
 from .._engine.holds import Hold
 from .._engine.session import LeftTickets, Session
 from .._errors import ZkConcurrentError
-from .._protocol.rules import Rule
 from .._runtime.identity import ended, of_caller, of_task, release_at_end
 from .._runtime.public import public
 from .._runtime.waiting import Steps, Waiting, call_soon, wait, wait_async
 from .._runtime.worker import Worker
+from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import Named
 
 T = TypeVar("T")
@@ -49,10 +49,8 @@ class Tasks:
     """Mixed into a primitive for threads: tasks own its holds, and its methods return `Pending` calls."""
 
     _await: Any = Pending
-    _caller: Callable[[], int] = staticmethod(of_task)
-    _identity: Callable[[], int]
+    _caller: Callable[[], int] | None = staticmethod(of_task)
     _path_state: Any
-    _rule: Rule
     _session: Session
 
     def __init_subclass__(cls) -> None:
@@ -61,29 +59,6 @@ class Tasks:
             # Texts show the name that the twin has.
             cls.__name__ = cls.__qualname__ = primitive.__name__
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._identity = self._caller
-
-    def _release_at_end(self) -> None:
-        """If only the task that acquires may release, have its holds released when it ends."""
-        if self._caller is of_task:
-            release_at_end(self._identity(), self._path_state)
-
-    def _forsake(self) -> bool:
-        """Leave the holds of a task that was thrown away to the keeper; return whether a block of the task ends now."""
-        if self._path_state.leave_block():
-            return True
-        if self._caller is of_task:
-            return False
-        left = [hold for hold in self._path_state.all(self._rule.role) if ended(hold.owner)]
-        left.sort(key=lambda hold: hold.alive)
-        # The other holds are not this block's, and any task may release them.
-        tickets = [hold.ticket for hold in left[-1:]]
-        self._session.dropped.append(LeftTickets([], tickets))
-        self._session.wake_keeper()
-        return bool(tickets)
-
     def _check_may_block(self) -> None:
         """Allow every call: none blocks the loop."""
 
@@ -91,7 +66,28 @@ class Tasks:
 class AnyTask(Tasks):
     """`Tasks`, for a primitive whose holds any task may end; a callback of the loop may call its methods, too."""
 
-    _caller = staticmethod(of_caller)
+    _caller: Callable[[], int] | None = staticmethod(of_caller)
+
+
+def release_with_task(core: LockCore) -> None:
+    """If only the task that acquires a lock may release it, have its hold released when the task ends."""
+    if core.identity is of_task:
+        release_at_end(core.identity(), core.path_state)
+
+
+def forsake(core: LockCore) -> bool:
+    """Leave the holds of a task that was thrown away to the keeper; return whether a block of the task ends now."""
+    if core.path_state.leave_block():
+        return True
+    if core.identity is of_task:
+        return False
+    left = [hold for hold in core.all() if ended(hold.owner)]
+    left.sort(key=lambda hold: hold.alive)
+    # The other holds are not this block's, and any task may release them.
+    tickets = [hold.ticket for hold in left[-1:]]
+    core.session.dropped.append(LeftTickets([], tickets))
+    core.session.wake_keeper()
+    return bool(tickets)
 
 
 def of_tasks(kind: type[T], mixin: type[Tasks] = Tasks) -> type[T]:
@@ -162,9 +158,8 @@ class ReleaseCompletion(Completion):
     error of the release.
     """
 
-    def __init__(self, holds: list[tuple[Any, Hold]]) -> None:
+    def __init__(self, holds: list[tuple[LockCore, Hold]]) -> None:
         super().__init__()
-        # Each with the primitive for threads that had it.
         self._holds = holds
         for core, hold in holds:
             hold.ticket.wake = partial(_check_released, core, hold)
@@ -173,20 +168,20 @@ class ReleaseCompletion(Completion):
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""
-        return all(core._session.is_discarded(hold.ticket) for core, hold in self._holds)
+        return all(core.session.is_discarded(hold.ticket) for core, hold in self._holds)
 
     async def _wait(self) -> None:
         for core, hold in self._holds:
-            call = Call(core._session, hold.path)
+            call = Call(core.session, hold.path)
             await wait_async(call, call.gone(hold.ticket))
             _check_released(core, hold)
 
 
-def _check_released(core: Any, hold: Hold) -> None:
+def _check_released(core: LockCore, hold: Hold) -> None:
     """Report a loss if the reply to the delete shows that the hold had been lost before."""
     # `lost`, `on_lost` and the log report the loss.
     with suppress(ZkConcurrentError):
-        core._path_state.check_given_up(hold)
+        core.path_state.check_given_up(hold)
 
 
 class Background:
@@ -240,10 +235,11 @@ def _spawn(work: Callable[[], None]) -> None:
 _backgrounds: weakref.WeakKeyDictionary[Session, Background] = weakref.WeakKeyDictionary()
 
 
-def in_background(session: Session, pending: Any) -> Completion:
-    """Begin a call that outlives its task.
+def in_background(session: Session, pending: object) -> Completion:
+    """Begin a pending call that outlives its task.
 
     Raises:
         ClientError: the client can't be used.
     """
+    assert isinstance(pending, Pending)
     return Background.of(session).run(session, pending)

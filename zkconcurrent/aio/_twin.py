@@ -9,20 +9,23 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
 from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from .._engine.session import Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.interrupts import check_depth
 from .._threads import joint_lock as _several
 from .._threads.base import lock_base
+from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import Named, not_held, reports_loss
 from ._losses import DEPTH_OF_END, Holding, Lost
-from ._tasks import Completion, Pending, ReleaseCompletion, in_background
+from ._tasks import Completion, Pending, ReleaseCompletion, forsake, in_background, release_with_task
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -80,7 +83,8 @@ def forwarded(method: Callable[Concatenate[S, P], R], doc: str | None = None) ->
 
 def _described(call: T, method: Callable[..., object], doc: str | None) -> T:
     it: Any = call
-    update_wrapper(it, method)
+    # Without its attributes: one may say that the method is abstract.
+    update_wrapper(it, method, updated=())
     it.__module__ = "zkconcurrent.aio"
     it.__doc__ = doc or method.__doc__
     return call
@@ -114,32 +118,36 @@ class PrimitiveTwin(Twin):
         """The path. All processes that open it share this primitive."""
         return str(self._core.path)
 
+    @property
+    def _session(self) -> Session:
+        return self._core._session  # type: ignore[no-any-return]
+
     def __reduce__(self) -> Any:
         raise TypeError(
             f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
             "object there, with the same path"
         )
 
-    def _refresh(self, what: str, query: Callable[[], Any]) -> None:
+    def _refresh(self, what: str, query: Callable[[], object]) -> None:
         """Query the server in the background: at most once a second, and never while an earlier query has no reply yet.
 
         Raises:
             ClientError: the client can't be used here.
         """
-        session = self._core._session
-        session.check_usable(self._core.path)
+        session = self._session
+        session.check_usable(self.path)
         now = session.now()
         began, last = self._queries.get(what, (-math.inf, None))
         if now - began >= REFRESH and (last is None or last.done()):
             self._queries[what] = now, in_background(session, query())
 
-    def _in_background(self, pending: Any) -> Completion:
-        session = self._core._session
-        session.check_usable(self._core.path)
+    def _in_background(self, pending: object) -> Completion:
+        session = self._session
+        session.check_usable(self.path)
         return in_background(session, pending)
 
 
-class Acquirable(Twin):
+class Acquirable(Twin, ABC):
     """A primitive that tasks acquire and release, and use in `async with` blocks."""
 
     # Only the task that acquired it may release it.
@@ -181,28 +189,17 @@ class Acquirable(Twin):
         acquired = self._core.acquire(blocking, -1 if timeout is None else timeout)
         if isinstance(acquired, Pending):
             acquired = await acquired
-            for core in self._cores():
-                core._release_at_end()
+            for core in self._lock_cores():
+                release_with_task(core)
         return bool(acquired)
 
-    def _cores(self) -> Iterable[Any]:
-        """Return the wrapped primitives that have holds."""
-        return (self._core,)
+    @abstractmethod
+    def _lock_cores(self) -> Iterable[LockCore]:
+        """Return the machinery of each lock."""
 
+    @abstractmethod
     def release(self) -> Completion:
-        """Release the lock; the next waiter in the queue gets it.
-
-        When the call returns, it has sent the delete, or the library will send it in the background. A task may await
-        the result, to wait until the next waiter has its turn; no task needs to.
-
-        Raises:
-            LockLostError: the hold was lost; the call changes nothing else.
-            RuntimeError: the lock is not held, or another task holds it.
-        """
-        core = self._core
-        hold = core._hold_to_release()
-        call = core._begin_release(hold)
-        return ReleaseCompletion([] if call is None or not call.tickets else [(core, hold)])
+        """Release the lock; the next waiter in the queue gets it."""
 
     async def __aenter__(self) -> None:
         check_depth(DEPTH_OF_END)
@@ -261,31 +258,56 @@ class Acquirable(Twin):
         The loop of such a task is closed. The garbage collector ends the task in any thread, also in a thread that runs
         another loop, whose tasks may have holds of their own.
         """
-        gone = [core._forsake() for core in self._cores()]
+        gone = [forsake(core) for core in self._lock_cores()]
         return any(gone)
 
 
 class LockBase(Acquirable, PrimitiveTwin):
-    """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
+    """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`.
+
+    Attributes:
+        _lock_core: its machinery, that of the wrapped lock.
+    """
+
+    def __init__(self, core: lock_base.LockBase) -> None:
+        super().__init__(core)
+        self._lock_core = core._lock_core
+
+    def _lock_cores(self) -> Iterable[LockCore]:
+        return (self._lock_core,)
+
+    def release(self) -> Completion:
+        """Release the lock; the next waiter in the queue gets it.
+
+        When the call returns, it has sent the delete, or the library will send it in the background. A task may await
+        the result, to wait until the next waiter has its turn; no task needs to.
+
+        Raises:
+            LockLostError: the hold was lost; the call changes nothing else.
+            RuntimeError: the lock is not held, or another task holds it.
+        """
+        core = self._lock_core
+        hold = core.hold_to_release()
+        return ReleaseCompletion([] if core.begin_release(hold) is None else [(core, hold)])
 
     def locked(self) -> bool:
         """Return whether the lock is held, as last seen; asks the leader in the background, at most once a second.
 
         A hold of this process counts at once. `fetch_locked()` waits for the reply.
         """
-        core = self._core
         if self._held_here():
             return True
-        self._refresh("locked", core.locked)
+        self._refresh("locked", self._core.locked)
         return self._held_elsewhere() > 0
 
     def _held_here(self) -> int:
         """Return how many holds this process has."""
-        return sum(hold.alive for hold in self._core._path_state.all(self._core._rule.role))
+        return sum(hold.alive for hold in self._lock_core.all())
 
     def _held_elsewhere(self) -> int:
         """Return how many holds others had, as last seen."""
-        return int(self._core._path_state.elsewhere.get(self._core._rule.role, 0))
+        core = self._lock_core
+        return core.path_state.elsewhere.get(core.rule.role, 0)
 
     fetch_locked: Final = awaited(lock_base.LockBase.locked)
 
@@ -306,7 +328,7 @@ class LockBase(Acquirable, PrimitiveTwin):
         The current hold is the task's own or, if the task holds nothing, this process's newest. If there is no hold,
         this is the loss of the next hold.
         """
-        return Lost([(self._core._session, self._core._loss)])
+        return Lost([(self._lock_core.session, self._lock_core.loss)])
 
     @property
     def suspect(self) -> bool:
@@ -321,15 +343,19 @@ class LockBase(Acquirable, PrimitiveTwin):
 class CompositeLock(Acquirable):
     """A lock of tasks that consists of locks."""
 
-    def _cores(self) -> Iterable[Any]:
-        return self._core.locks  # type: ignore[no-any-return]
+    def __init__(self, core: _several.CompositeLock) -> None:
+        super().__init__(core)
+        self._wrapped = core
+
+    def _lock_cores(self) -> Iterable[LockCore]:
+        return self._wrapped._cores
 
     def release(self) -> Completion:
         """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""
-        given_up, errors, _ = self._core._begin_release()
+        given_up, errors, _ = self._wrapped._begin_release()
         if errors:
             raise _several.first_error(errors)
-        return ReleaseCompletion([(core, hold) for core, hold, call in given_up if call.tickets])
+        return ReleaseCompletion([(core, hold) for core, hold, _ in given_up])
 
     async def fetch_locked(self) -> bool:
         """Return whether any process holds it; asks the leaders. Cost: up to 2 reads for each lock."""

@@ -235,9 +235,9 @@ MUTANTS = [
     ),
     bug(
         "local hand-over: although the releaser's hold was lost",
-        "_threads.base.lock_base:LockBase._begin_release",
+        "_threads.base.lock_core:LockCore.begin_release",
         "except LockLostError:\n",
-        "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
+        "except LockLostError:\n        self.session.registry.hand_over(hold.ticket)\n",
         ("_engine.registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
         (
             "_engine.registry:Registry.grant",
@@ -260,14 +260,14 @@ MUTANTS = [
     # Losses.
     bug(
         "a release after a loss frees a newer hold",
-        "_threads.lock:Lock._own",
-        "self._mine() or self._newest()",
-        "self._newest()",
+        "_threads.base.lock_core:LockCore.own",
+        "self.mine() or self.newest()",
+        "self.newest()",
     ),
     bug(
         "a release does not look at the clock",
-        "_threads.base.lock_base:LockBase._check",
-        "self._session.check_lease()",
+        "_threads.base.lock_core:LockCore.check",
+        "self.session.check_lease()",
         "pass",
     ),
     bug(
@@ -329,9 +329,9 @@ MUTANTS = [
     # Bugs that this simulation has found.
     bug(
         "found: an interrupted release forgets the hold",
-        "_threads.base.lock_base:LockBase._end_hold",
-        "self._drop(hold)",
-        "self._path_state.drop(hold)",
+        "_threads.base.lock_core:LockCore.end_hold",
+        "self.drop(hold)",
+        "self.path_state.drop(hold)",
     ),
     bug(
         "found: a session that ends just before NewTicket",
@@ -341,8 +341,8 @@ MUTANTS = [
     ),
     bug(
         "found: an interrupted settling is counted twice",
-        "_threads.base.lock_base:LockBase._begin_release",
-        "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._path_state.drop(hold)",
-        "hold.depth -= 1\n        if hold.depth == 0:\n            self._path_state.drop(hold)",
+        "_threads.base.lock_core:LockCore.begin_release",
+        "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self.path_state.drop(hold)",
+        "hold.depth -= 1\n        if hold.depth == 0:\n            self.path_state.drop(hold)",
     ),
 ]

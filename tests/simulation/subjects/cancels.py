@@ -101,7 +101,7 @@ class CancelRun(TaskRun):
             made = core(player._make(act))
             lock = getattr(made, "_lock", made)
             session = lock._session
-            ended = waits(session.calls, lock._queue_key)
+            ended = waits(session.calls, lock._lock_core.queue_key)
             self.checks.ended += [(player.process, session, weakref.ref(wait)) for wait in ended]
             self.told += lock.cancel_waits()
             self.world.say(f"ends {len(ended)} waits for {lock.path}")

@@ -273,7 +273,7 @@ class CondWorker(Worker):
             raise
         finally:
             del checks.waiting[self.actor.ident]
-            hold = lock._mine()
+            hold = lock._lock_core.mine()
             if not world.closed and not self.process.client._stopped.is_set():
                 if hold is None or hold.depth != depth:
                     raise Violation(f"{self.name} has waited, and holds {hold and hold.depth} of {depth} levels")

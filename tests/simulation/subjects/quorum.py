@@ -273,9 +273,9 @@ class QuorumWorker(Worker):
             if within is None:
                 self.world.sleep(take.stay)
                 return
-            hold = lock._mine()
+            hold = lock._lock_core.mine()
             self._hold_all(within)
-            mine = lock._mine()
+            mine = lock._lock_core.mine()
             if mine is not hold or (mine is not None and mine.depth != 1):
                 raise Violation(f"{self.name} had {hold} besides, and has {mine}")
         except LockLostError:
@@ -285,7 +285,7 @@ class QuorumWorker(Worker):
 
     def _settle_one(self, lock: LockBase) -> None:
         struck = False
-        while lock._mine() is not None:
+        while lock._lock_core.mine() is not None:
             try:
                 lock.release()
             except LockLostError:
@@ -296,7 +296,7 @@ class QuorumWorker(Worker):
             raise KeyboardInterrupt
 
     def _levels(self, lock: QuorumLock) -> list[int]:
-        return [0 if (hold := each._mine()) is None else hold.depth for each in lock.locks]
+        return [0 if (hold := each._lock_core.mine()) is None else hold.depth for each in lock.locks]
 
     def _hold_all(self, take: Take) -> None:
         lock = self._make(take)
@@ -332,7 +332,7 @@ class QuorumWorker(Worker):
         world, third = self.world, max((each.session.timeout or UNANSWERED) for each in self.party) / 3
         unproved = any(each.session.registry.lease.heard == NEVER for each in self.party)
         before, quorums, began = self._levels(lock), lock._held.get(self.actor.ident, ()), world.now
-        losses = [hold for each in lock.locks if (hold := each._mine()) is not None and not hold.alive]
+        losses = [hold for each in lock.locks if (hold := each._lock_core.mine()) is not None and not hold.alive]
         self.wants = take.path if take.wait == -1 and not quorums and not any(before) else None
         world.say(f"acquires {take}")
         got = False
@@ -404,7 +404,7 @@ class QuorumWorker(Worker):
             section.left = True
         parts = {part for part, _ in section.quorum.parts}
         for each, was, now in zip(lock.locks, left, self._levels(lock), strict=True):
-            if now != max(0, was - (each in parts)):
+            if now != max(0, was - (each._lock_core in parts)):
                 raise Violation(f"{self.name} has released {lock}: {each} had {was} levels, and has {now}")
         if self._ran_since(began) and self.world.now > began + TIMEOUT / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")

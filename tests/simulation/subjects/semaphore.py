@@ -121,7 +121,7 @@ class User(Worker):
             self._lend(semaphore, sections[0])
         while held := self._held(semaphore):
             n = len(held) if use.leave == "all" else 1
-            first = semaphore._mine()
+            first = semaphore._lock_core.mine()
             lost = first is not None and (first.ticket.state is State.LOST or self.world.now >= first.ticket.lease.end)
             self.world.say(f"releases {n}")
             self.world.hear("Release")

@@ -213,7 +213,7 @@ class Worker:
         return max(self.process.starved_until, self.actor.held_until) <= began
 
     def _enter(self, lock: LockBase) -> Section:
-        hold = lock._mine()
+        hold = lock._lock_core.mine()
         assert hold is not None
         section = Section(self, hold)
         self.checks.sections.append(section)
@@ -234,7 +234,7 @@ class Worker:
             self._settle(lock)
 
     def _release(self, lock: LockBase, section: Section) -> None:
-        if lock._mine() is None:
+        if lock._lock_core.mine() is None:
             return
         began = self.world.now
         self.world.say(f"releases {lock.path}")
@@ -249,7 +249,7 @@ class Worker:
 
     def _lend(self, lock: LockBase, section: Section) -> None:
         def release() -> None:
-            newest = lock._newest()
+            newest = lock._lock_core.newest()
             if newest is not None and newest.alive and newest.ticket is section.ticket:
                 self.world.say(f"releases {lock.path} for {self.name}")
                 try:
@@ -266,14 +266,14 @@ class Worker:
     def _settle(self, lock: LockBase) -> None:
         """Release what an interrupt kept from being released; this too may be interrupted."""
         interrupted = False
-        while lock._mine() is not None:
+        while lock._lock_core.mine() is not None:
             try:
                 lock.release()
             except LockLostError:
                 self.world.say(f"settles its loss of {lock.path}")
                 self.world.point()  # a thread that does so for ever is found
             except RuntimeError:
-                hold = lock._mine()
+                hold = lock._lock_core.mine()
                 if hold is not None and hold.claimant == self.actor.ident:
                     raise
                 self.world.sleep(0.01)  # the borrower is releasing it

@@ -29,13 +29,14 @@ from ..._engine.session import log
 from ..._errors import ClientError, LockLostError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Node, Recipe
-from ..._protocol.rules import LATCH, MUTEX
+from ..._protocol.rules import LATCH, MUTEX, Rule
 from ..._protocol.ticket import State, Ticket
 from ..._recipes.election import Leader, follow, look, publish
-from ..._recipes.lock import contenders, list_queue
+from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._runtime.live_set import LiveSet
 from ..._runtime.waiting import Steps, wait
 from .lock_base import LockBase
+from .lock_core import LockCore
 
 T = TypeVar("T")
 LAYOUTS = {"selector": MUTEX, "latch": LATCH}
@@ -69,7 +70,7 @@ class ElectionState(PathState):
         """Whether the client stands."""
         return self.candidacy is not None and self.candidacy.goes_on
 
-    def stand(self, seat: LeaderLock) -> None:
+    def stand(self, seat: LeaderCore) -> None:
         """Begin a candidacy, unless there is one."""
         begun = Candidacy(seat)
         try:
@@ -116,7 +117,7 @@ class Candidacy:
             ends its call.
     """
 
-    def __init__(self, seat: LeaderLock) -> None:
+    def __init__(self, seat: LeaderCore) -> None:
         # R4: the thread that runs takes the seat by one `pop`.
         self._seats = [seat]
         self._event: Any = None
@@ -146,7 +147,7 @@ class Candidacy:
             seat = self._seats.pop()
         except IndexError:
             return  # another thread runs it
-        self.thread = seat._session.identity()
+        self.thread = seat.session.identity()
         # The thread notes this before it looks at `withdrawn`: a withdrawal waits only for a candidacy that has begun.
         self.begun = True
         try:
@@ -163,29 +164,29 @@ class Candidacy:
             self.over = True
             self._tell()
 
-    def _queue_and_lead(self, seat: LeaderLock) -> None:
-        call = Call(seat._session, seat.path, seat._path_state)
-        owner = seat._identity()
+    def _queue_and_lead(self, seat: LeaderCore) -> None:
+        call = seat.call()
+        owner = seat.identity()
         call.why_end = self._why_stop
-        self._run(call, seat._acquire_steps(call, True, None, owner, 1))
-        hold = seat._mine()
+        self._run(call, seat.acquire_steps(call, True, None, owner, 1))
+        hold = seat.mine()
         if hold is None:
             # The hold was forgotten in a forked child, or has ended at the interpreter's exit.
             return
         try:
-            with seat._session.lock:
+            with seat.session.lock:
                 hold.loss.add(self)
             self.hold = hold
             self._tell()
-            self._run(Call(seat._session, seat.path), self._leading(hold))
+            self._run(Call(seat.session, seat.path), self._leading(hold))
         finally:
             self.hold = None
-            with seat._session.lock:
+            with seat.session.lock:
                 # All threads that work for the term must learn of its end before another candidate can lead.
                 hold.loss.tell()
             with suppress(LockLostError):
-                if (ending := seat._begin_release(hold)) is not None:
-                    self._run(ending, seat._released(ending, hold))
+                if (ending := seat.begin_release(hold)) is not None:
+                    self._run(ending, seat.released(ending, hold))
 
     def _run(self, call: Call, steps: Steps[T]) -> T:
         # The event is here before the call sleeps, so a withdrawal ends even the first sleep.
@@ -219,76 +220,36 @@ class Candidacy:
             call.wake()
 
 
-class LeaderLock(LockBase):
-    """The lock of an election, whose holder leads."""
+class LeaderCore(LockCore):
+    """The machinery of an election's seat: a lock whose nodes have the candidate's data, and whose holds are terms."""
 
-    _kind = "Election"
-    _path_state: ElectionState
+    path_state: ElectionState
 
-    def __init__(self, client: KazooClient, path: str, layout: str, data: bytes) -> None:
-        check_layout(layout)
-        self._layout = layout
-        self._rule = LAYOUTS[layout]
-        if layout == "latch":
-            self._kind = "Election(layout='latch')"
-        super().__init__(client, path)
-        self._data = data
+    def __init__(self, path_state: ElectionState, rule: Rule, identity: Callable[[], int], data: bytes) -> None:
+        super().__init__(path_state, rule, identity)
+        self.data = data
 
-    def __reduce__(self) -> Any:
-        raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
+    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
+        return (acquire if wait else try_acquire)(self.path, self.rule, self.data)
 
-    def _new_state(self) -> ElectionState:
-        return ElectionState(self._session, self._path, self._kind)
-
-    def _new_recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
-        return self._recipe(wait, self._data, owner)
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Lead, on the calling thread; arguments and errors as `Lock.acquire`.
-
-        Raises:
-            RuntimeError: the caller leads, or its client stands, so it would wait for itself.
-        """
-        if (hold := self._mine()) is not None:
-            self._check(hold)
-            raise RuntimeError(f"the caller leads at {self._path}, and would wait for itself: leave that block first")
-        if self._path_state.stands:
-            raise RuntimeError(
-                f"the client stands at {self._path} already, and the caller would wait for that candidacy: call wait() "
-                "for its term, or withdraw() first"
-            )
-        call, steps = self._begin_acquire(blocking, timeout)
-        return self._await(call, steps)
-
-    def release(self) -> None:
-        """End the term of the calling thread; errors as `RLock.release`."""
-        self._release_level(self._hold_to_release())
-
-    def _standing(self) -> str:
-        """Return the part of the repr that describes this client, as last known."""
-        leads = any(hold.alive for hold in self._path_state.all(self._rule.role))
-        return f"{'leads' if leads else 'stands' if self._path_state.stands else 'does not lead'} path={self._path!r}"
-
-    def _released(self, call: Call, hold: Hold) -> Steps[None]:
+    def released(self, call: Call, hold: Hold) -> Steps[None]:
         try:
-            yield from super()._released(call, hold)
+            yield from super().released(call, hold)
             return
         except LockLostError:
             # The next error is raised outside of this handler, so that its context is the block's own error.
             pass
-        raise self._lost_error(hold)
+        raise self.lost_error(hold)
 
-    def _lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
+    def lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002
         return LockLostError(
-            self._path,
+            self.path,
             f"the term was lost ({why_lost(hold.ticket)}), and another candidate may lead",
             cause_of(hold.ticket),
             hold.ticket.token,
         )
 
-    # -- terms ---------------------------------------------------------------------------------------------------
-
-    def _check_term(self, hold: Hold) -> Hold:
+    def check_term(self, hold: Hold) -> Hold:
         """Return the hold of a term that goes on.
 
         Raises:
@@ -296,18 +257,95 @@ class LeaderLock(LockBase):
             RuntimeError: it has ended.
             ClientError: the process was forked; the term belongs to its parent.
         """
-        self._session.check_not_forked(self._path)
-        self._session.check_lease()
-        if (error := self._why_over(hold)) is not None:
+        self.session.check_not_forked(self.path)
+        self.session.check_lease()
+        if (error := self.why_over(hold)) is not None:
             raise error
         return hold
 
-    def _why_over(self, hold: Hold) -> Exception | None:
+    def why_over(self, hold: Hold) -> Exception | None:
+        """Return why a term is over; None if it goes on."""
         if hold.ticket.state is State.LOST:
-            return self._lost_error(hold)
-        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended: lead again for a new one")
+            return self.lost_error(hold)
+        return None if hold.alive else RuntimeError(f"the term at {self.path} has ended: lead again for a new one")
 
-    def _publish(self, hold: Hold, data: bytes) -> None:
+    def publish(self, call: Call, hold: Hold, data: bytes) -> Steps[None]:
+        """Replace the data of the leader's node, in this call."""
+        yield from call.run(publish(hold.ticket, data))
+        self.check_term(hold)
+
+    def holds_any(self) -> bool:
+        """Return whether any thread or task of this client leads, as last known."""
+        return any(hold.alive for hold in self.all())
+
+
+class LeaderLock(LockBase):
+    """The lock of an election, whose holder leads: a thread's or a task's."""
+
+    _kind = "Election"
+    _path_state: ElectionState
+    _lock_core: LeaderCore
+
+    def __init__(self, client: KazooClient, path: str, layout: str, data: bytes) -> None:
+        check_layout(layout)
+        self._layout = layout
+        self._rule = LAYOUTS[layout]
+        if layout == "latch":
+            self._kind = "Election(layout='latch')"
+        self._data = data
+        super().__init__(client, path)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
+
+    def _new_state(self) -> ElectionState:
+        return ElectionState(self._session, self._path, self._kind)
+
+    def _new_core(self) -> LeaderCore:
+        return LeaderCore(self._path_state, self._rule, self._identity, self._data)
+
+    @property
+    def core(self) -> LeaderCore:
+        """Its machinery."""
+        return self._lock_core
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Lead, on the calling thread; arguments and errors as `Lock.acquire`.
+
+        Raises:
+            RuntimeError: the caller leads, or its client stands, so it would wait for itself.
+        """
+        core = self._lock_core
+        if (hold := core.mine()) is not None:
+            core.check(hold)
+            raise RuntimeError(f"the caller leads at {self._path}, and would wait for itself: leave that block first")
+        if self._path_state.stands:
+            raise RuntimeError(
+                f"the client stands at {self._path} already, and the caller would wait for that candidacy: call wait() "
+                "for its term, or withdraw() first"
+            )
+        call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
+        return self._await(call, steps)
+
+    def release(self) -> None:
+        """End the term of the calling thread; errors as `RLock.release`."""
+        self.end_term(self._lock_core.hold_to_release())
+
+    def end_term(self, hold: Hold) -> None:
+        """End a term, or settle one that was lost; errors as `release`."""
+        core = self._lock_core
+        if (call := core.begin_release(hold)) is not None:
+            self._await(call, core.released(call, hold))
+
+    def standing(self) -> str:
+        """Return the part of the repr that describes this client, as last known."""
+        leads = self._lock_core.holds_any()
+        return f"{'leads' if leads else 'stands' if self._path_state.stands else 'does not lead'} path={self._path!r}"
+
+    # -- terms ---------------------------------------------------------------------------------------------------
+
+    def publish(self, hold: Hold, data: bytes) -> None:
+        """Replace the data of a term's node; see `Term.publish`."""
         if self._layout == "latch":
             # Seen with Curator 5.4.0: a LeaderLatch's watch on the leader's node fires once, and the latch goes on only
             # if the event is that of a delete.
@@ -316,24 +354,28 @@ class LeaderLock(LockBase):
                 "rewritten misses the delete of that node, and would never lead; put the data into the id, or use the "
                 "layout 'selector' in every client"
             )
-        self._check_term(hold)
+        core = self._lock_core
+        core.check_term(hold)
         call = Call(self._session, self._path)
-        call.why_end = partial(self._why_over, hold)
-        return self._await(call, self._publishing(call, hold, data))
+        call.why_end = partial(core.why_over, hold)
+        return self._await(call, core.publish(call, hold, data))
 
-    def _publishing(self, call: Call, hold: Hold, data: bytes) -> Steps[None]:
-        yield from call.run(publish(hold.ticket, data))
-        self._check_term(hold)
+    def guard_term(self, transaction: Any, hold: Hold) -> Any:
+        """Make a transaction commit only while a term lasts; see `Term.guard`."""
+        return self._guard(transaction, lambda: self._lock_core.check_term(hold))
 
     # -- the candidates, as all clients see them -----------------------------------------------------------------
 
-    def _look(self, then: Callable[[Leader], T]) -> T:
+    def look(self, then: Callable[[Leader], T]) -> T:
+        """Return `then(the leader)`."""
         return self._run(look(self._path, self._rule), then)
 
-    def _line(self, then: Callable[[list[tuple[str, Node]]], T]) -> T:
+    def line(self, then: Callable[[list[tuple[str, Node]]], T]) -> T:
+        """Return `then(all candidates)`, the leader first."""
         return self._run(contenders(self._path, self._rule), lambda found: then(found[1]))
 
-    def _follow(self, seen: tuple[Leader] | None) -> tuple[Leader]:
+    def follow(self, seen: tuple[Leader] | None) -> tuple[Leader]:
+        """Return the leader, as soon as it is not the one that was seen."""
         return self._run(follow(self._path, self._rule, seen), lambda leader: (leader,))
 
     # -- the candidacy -------------------------------------------------------------------------------------------
@@ -342,14 +384,15 @@ class LeaderLock(LockBase):
         """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
 
         def begin(_: object) -> None:
-            self._path_state.stand(LeaderLock(self._client, self._path, self._layout, self._data))
+            # The seat is a thread's, also for a task.
+            self._path_state.stand(LeaderCore(self._path_state, self._rule, self._session.identity, self._data))
 
         return self._run(list_queue(self._path, self._rule), begin)
 
     def leads(self) -> bool:
         """Return whether this client leads; see `Election.is_leader`."""
         self._session.check_lease()
-        return not self._session.suspect and any(hold.alive for hold in self._path_state.all(self._rule.role))
+        return not self._session.suspect and self._lock_core.holds_any()
 
     def wait(self, timeout: float | None, then: Callable[[Hold], T]) -> T | None:
         """Wait for the candidacy's term; return `then(its hold)`; see `Election.wait`."""
@@ -357,7 +400,7 @@ class LeaderLock(LockBase):
         if candidacy is None:
             self._session.check_usable(self._path)
             raise RuntimeError(f"the client does not stand at {self._path}: call stand() first")
-        mine = self._mine()
+        mine = self._lock_core.mine()
         if timeout is None and mine is not None and mine.alive:
             raise RuntimeError(
                 f"the caller leads at {self._path}, and its client's candidacy would wait for it: leave that block "

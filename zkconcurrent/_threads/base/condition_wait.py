@@ -12,7 +12,7 @@ from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
 from ..._recipes.nodes import FirstLook
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.waiting import Steps, outlast
-from .lock_base import LockBase
+from .lock_core import LockCore
 from .primitive import node_data
 
 # An interrupted wait waits for so long while ZooKeeper is out of reach.
@@ -30,7 +30,7 @@ class ConditionWait:
 
     __slots__ = ("_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
 
-    def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
+    def __init__(self, lock: LockCore, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
         # The lock must not be released where the stack has no room to acquire it again.
         check_depth(FRAMES + 5)
         self._lock = lock
@@ -39,7 +39,7 @@ class ConditionWait:
         self._owner = owner
         self.hold = hold
         self.begun = 0
-        self.call = Call(lock._session, waiters, lock._path_state)
+        self.call = Call(lock.session, waiters, lock.path_state)
 
     def steps(self, deadline: float | None) -> Steps[bool]:
         """Release the hold and wait; return whether the waiter was notified, or may have been.
@@ -48,9 +48,9 @@ class ConditionWait:
             LockLostError: the lock was lost before it was released.
             RuntimeError: another thread has just released it.
         """
-        call, hold, path_state = self.call, self.hold, self._lock._path_state
+        call, hold, path_state = self.call, self.hold, self._lock.path_state
         if not path_state.claim(hold, self._owner):
-            raise RuntimeError(self._lock._why_not_held("cannot wait on un-acquired lock"))
+            raise RuntimeError(self._lock.why_not_held("cannot wait on un-acquired lock"))
         call.given_up = hold.ticket
         path_state.drop(hold)
         # The request has no deadline: the caller must know the outcome before it goes on.
@@ -70,7 +70,7 @@ class ConditionWait:
 
         Never waits.
         """
-        hold, path_state = self.hold, self._lock._path_state
+        hold, path_state = self.hold, self._lock.path_state
         if hold.claimant != self._owner:
             # The hold was never claimed, or was put back already.
             return False
@@ -78,7 +78,7 @@ class ConditionWait:
         if hold.alive or hold.ticket.state is State.LOST:  # it was not released
             path_state.put_back(hold)
             return False
-        self._lock._session.discard(hold.ticket)
+        self._lock.session.discard(hold.ticket)
         return True
 
     def reacquire(self, calls: Calls, struck: BaseException | None) -> Steps[BaseException | None]:
@@ -96,7 +96,7 @@ class ConditionWait:
             ZkConcurrentError: the lock can't be acquired.
         """
         lock, hold = self._lock, self.hold
-        session = lock._session
+        session = lock.session
         late: BaseException | None = None
         max_outage = None if isinstance(struck or Exception(), Exception) else MAX_OUTAGE
 
@@ -110,10 +110,10 @@ class ConditionWait:
         try:
             while True:
                 self.begun += 1
-                call = calls.add(Call(session, lock.path, lock._path_state, max_outage=max_outage))
+                call = calls.add(Call(session, lock.path, lock.path_state, max_outage=max_outage))
                 try:
-                    if lock._mine() is None:
-                        yield from outlast(lock._acquire_steps(call, True, None, self._owner, hold.depth), note)
+                    if lock.mine() is None:
+                        yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
                     # A call of its own, which can be abandoned without the lock.
                     call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                     for ticket in self.call.tickets:
@@ -123,10 +123,10 @@ class ConditionWait:
                 except (GeneratorExit, ZkConcurrentError):
                     raise
                 except OutOfReach:
-                    if lock._mine() is None:
+                    if lock.mine() is None:
                         hold.ticket.loss = LossRecord(LossCause.NOT_REACQUIRED)
                         hold.ticket.become(State.LOST)
-                        lock._path_state.put_back(hold)
+                        lock.path_state.put_back(hold)
                     return late
                 except BaseException as error:  # struck outside a sleep
                     call.abandon()

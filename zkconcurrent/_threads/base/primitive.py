@@ -24,7 +24,7 @@ from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users, named
 from ..._recipes.nodes import FirstLook
 from ..._runtime.event_loop import check_may_block
-from ..._runtime.identity import name
+from ..._runtime.identity import Task, name
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps, wait
 
@@ -39,6 +39,8 @@ class BlockingCalls:
 
     # Runs a call to its end. A method calls this last: see `not_held`.
     _await = staticmethod(wait)
+    # Returns the caller, unless that is the thread or greenlet.
+    _caller: Callable[[], int] | None = None
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
         """Convert `acquire(blocking, timeout)` arguments to a deadline by the monotonic clock; None waits forever."""
@@ -63,7 +65,7 @@ class BlockingCalls:
         """Warn of a wait that would stop an event loop; refuse one that would stop it forever."""
         check_may_block(self._holding_tasks)
 
-    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+    def _holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
         """Return (path, task) for each task of this process that holds a path for which an acquire would wait."""
         return ()
 
@@ -181,7 +183,7 @@ class Primitive(PickledByPath, BlockingCalls):
         self._path = check_path(path)
         self._client = client
         self._session = session = Session.of(client)
-        self._identity = session.identity
+        self._identity = self._caller or session.identity
         self._path_state = session.path_state(path, self._kind, self._new_state, self._part)
 
     def _new_state(self) -> PathState:
@@ -218,7 +220,7 @@ class Primitive(PickledByPath, BlockingCalls):
         """Run a recipe and note its result; return `then(result)`, or False if the deadline passes first."""
 
         def noted(result: T) -> R:
-            self._note(result)
+            self._path_state.note(result)
             return then(result)
 
         return self._run(recipe, noted, deadline, late=False)
@@ -244,11 +246,6 @@ class Primitive(PickledByPath, BlockingCalls):
             raise RuntimeError(
                 f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {named(using)}"
             )
-
-    def _note(self, seen: object) -> None:
-        """Note the last known value of state that other clients change too."""
-        self._path_state.notes += 1
-        self._path_state.last_seen = seen
 
 
 def discard_result(_: object) -> None:

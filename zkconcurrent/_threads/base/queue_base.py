@@ -483,8 +483,12 @@ class Claim(Generic[T]):
         )
 
     def __repr__(self) -> str:
+        return self._describe(kind_of(self))
+
+    def _describe(self, kind: str) -> str:
+        """Return the repr of this claim, or of its twin for tasks."""
         state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"
-        return f"<zkconcurrent.Claim {state} path={self._queue.path!r}>"
+        return f"<{kind} {state} path={self._queue.path!r}>"
 
 
 def _item(taken: ClaimedItem) -> Any:

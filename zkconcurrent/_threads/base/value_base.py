@@ -297,6 +297,6 @@ class BaseValue(Primitive):
 
         def destroyed(using: Users) -> None:
             self._check_unused(using)
-            self._note(None)
+            self._path_state.note(None)
 
         return self._run(destroy(self._path_state.register), destroyed)

@@ -1,0 +1,388 @@
+"""`LockCore`: the machinery of a lock, for its own methods and for all that is made of locks.
+
+A `Lock` of threads and one of tasks have each a core. `MultiLock`, `QuorumLock`, `Condition` and the candidacy of an
+election use cores, too. A core never waits: it returns the call to wait for, with its steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from ..._engine.driver import Call
+from ..._engine.holds import Hold, PathState, lost_error
+from ..._engine.loss import Loss
+from ..._engine.session import log
+from ..._errors import LockLostError
+from ..._protocol.operations import MALFORMED, Node, Recipe
+from ..._protocol.rules import Rule, holders
+from ..._protocol.ticket import State, Ticket
+from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
+from ..._recipes.nodes import FirstLook
+from ..._runtime.identity import Task, ended, name, task_of
+from ..._runtime.interrupts import FRAMES, check_depth
+from ..._runtime.public import public
+from ..._runtime.waiting import Steps
+from .cancel import cancel_waits
+from .primitive import node_data
+
+
+@public
+class Contender(NamedTuple):
+    """One node in a queue, and the thread that created it. Fields that the node's data does not give are None.
+
+    Attributes:
+        host: the host's name; for a Curator client, the text that it left in the node, usually its address.
+        pid: the process id.
+        thread: the thread's name.
+        session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
+            hexadecimal, without a sign. 0 for the holder of a `DetachedLock`.
+        since: when the contender queued, by the server's clock.
+        node: the node's path.
+        token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
+        position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
+        owner: the owner's name, if it holds or waits for a `DetachedLock`.
+    """
+
+    host: str | None
+    pid: int | None
+    thread: str | None
+    session: int
+    since: datetime
+    node: str
+    token: int
+    position: int = 0
+    owner: str | None = None
+
+    @classmethod
+    def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
+        """Parse a node's data."""
+        # Programs that ask for no contender never import this module.
+        from ..._recipes.detached import read
+
+        try:
+            said = json.loads(node.data)
+            host, pid, thread = said["host"], said["pid"], said["thread"]
+            owner = said.get("owner")
+        except MALFORMED:
+            host, pid, thread, owner = node.data.decode("utf-8", "replace") or None, None, None, None
+        held = read(name, node)
+        token = node.czxid if held is None else held.token
+        since = datetime.fromtimestamp(node.ctime, timezone.utc)
+        return cls(host, pid, thread, node.session, since, f"{path}/{name}", token, position, owner)
+
+
+Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
+"""The holders, and the waiters."""
+
+
+class QueueCore:
+    """The machinery of a primitive whose contenders queue at its path.
+
+    Attributes:
+        session: the session of its client.
+        path: its path.
+        path_state: the state that all objects of this client and path share.
+        rule: the rule by which contenders hold and wait.
+        queue_key: equal for all objects whose threads wait in one queue.
+    """
+
+    def __init__(self, path_state: PathState, rule: Rule) -> None:
+        self.session = path_state.session
+        self.path = path_state.path
+        self.path_state = path_state
+        self.rule = rule
+        self.queue_key = path_state, rule.role
+        # The tuple is made once, not for each task that waits.
+        self._waits_for = (self.queue_key,)
+
+    def call(self, *, cancellable: bool = False) -> Call:
+        """Return a call that queues here; `cancel_waits()` ends one that is cancellable."""
+        call = Call(self.session, self.path, self.path_state)
+        if cancellable:
+            call.waits_for = self._waits_for
+        return call
+
+    def cancel_waits(self) -> int:
+        """End the waits of all threads and tasks of this client in the queue; return how many there were.
+
+        Raises:
+            ClientError: the process was forked; the waits belong to its parent.
+        """
+        self.session.check_not_forked(self.path)
+        return cancel_waits(self.session.calls, self.queue_key)
+
+    def is_held(self) -> Recipe[bool]:
+        """Return whether any process holds the lock."""
+        grants = self.path_state.grants
+        names = yield from list_queue(self.path, self.rule)
+        holding = [name for name in holders(names, self.rule) if self.rule.is_ours(name)]
+        self.path_state.note_holders(self.rule.role, holding, grants)
+        return bool(holding)
+
+    def contenders(self) -> Recipe[Line]:
+        """Return the holders and the waiters."""
+        hold, found = yield from contenders(self.path, self.rule)
+        line = [
+            Contender.of(self.path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
+        ]
+        return line[:hold], line[hold:]
+
+
+class LockCore(QueueCore):
+    """The machinery of a lock, over the holds that a `PathState` keeps. Any thread or task may release it.
+
+    Attributes:
+        identity: returns the caller: its thread, its greenlet or its task.
+        holds: the holds in the lock's role, by owner.
+        first_look: the first look at the path, for a condition's own lock.
+        not_held: `threading`'s words for the error of a release without a hold.
+    """
+
+    not_held = "release unlocked lock"
+    first_look: FirstLook | None = None
+
+    def __init__(self, path_state: PathState, rule: Rule, identity: Callable[[], int]) -> None:
+        super().__init__(path_state, rule)
+        self.identity = identity
+        self.holds = path_state.holds[rule.role]
+
+    # -- the holds -----------------------------------------------------------------------------------------------
+
+    def mine(self) -> Hold | None:
+        """Return the caller's hold, alive or lost."""
+        return self.path_state.own(self.rule.role, self.identity())
+
+    def newest(self) -> Hold | None:
+        """Return the newest hold of any thread of this process."""
+        return self.path_state.newest(self.rule.role)
+
+    def own(self) -> Hold | None:
+        """Return the hold that `release` and the extras apply to."""
+        return self.mine() or self.newest()
+
+    def all(self) -> list[Hold]:
+        """Return all holds of this process, alive or lost."""
+        return self.path_state.all(self.rule.role)
+
+    def check(self, hold: Hold, owed: int | None = None) -> None:
+        """Refuse to go on with a lost hold. A hold is also lost if its lease has ended by this client's clock.
+
+        Args:
+            hold: the hold.
+            owed: how many levels the caller has yet to settle if it is lost; all, unless given.
+
+        Raises:
+            LockLostError: the hold is lost.
+        """
+        self.session.check_lease()
+        if hold.ticket.state is State.LOST:
+            raise self.lost_error(hold, owed)
+
+    def lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:
+        """Return the error for a lost hold; see `check`."""
+        return lost_error(hold, owed)
+
+    def must_hold(self) -> Hold:
+        """Return the hold that the extras apply to.
+
+        Raises:
+            LockLostError: the hold is lost.
+            RuntimeError: there is none.
+        """
+        self.session.check_lease()
+        hold = self.own()
+        if hold is None:
+            raise RuntimeError(f"{self.path} is not held: acquire it first")
+        self.check(hold)
+        return hold
+
+    def why_not_held(self, why: str) -> str:
+        """Return why the caller has no hold to use, in `threading`'s words, and which other thread or task has one."""
+        other = self.newest()
+        if other is not None and other.alive and not ended(other.owner):
+            why = f"{why} (by this thread or task; {name(other.owner)!r} has acquired it)"
+        return f"{why}: {self.path}"
+
+    def loss(self) -> Loss:
+        """Return the loss of the current hold, or of the next one."""
+        with self.session.lock:
+            hold = self.own() or self.newest()
+            return self.path_state.next_loss[self.rule.role] if hold is None else hold.loss
+
+    def holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
+        """Return (path, task) for each task of this process that has a hold for which an acquire would wait."""
+        rule, holds = self.rule, self.path_state.holds
+        for role in list(holds):
+            # An acquire waits for a hold only if one of the two is exclusive.
+            if rule.alone in rule.role or rule.alone in role:
+                yield from ((self.path, task_of(hold.owner)) for hold in self.path_state.all(role) if hold.alive)
+
+    # -- to acquire ----------------------------------------------------------------------------------------------
+
+    def reenter_or_check(self) -> bool:
+        """Add a level to the caller's hold, if the lock is re-entrant and the caller holds it; return whether it did.
+
+        Raises:
+            LockLostError: the caller has a loss to settle.
+        """
+        hold = self.mine()
+        if hold is not None:
+            self.check(hold)
+        return False
+
+    def check_may_wait(self) -> None:
+        """Refuse a condition's wait if the lock, once released, could not be acquired again."""
+
+    def begin_acquire(
+        self, wait: bool, deadline: float | None, restores: int | None = None
+    ) -> tuple[Call, Steps[bool]]:
+        """Return the call that acquires a new hold for the caller, and its steps, which return whether it did.
+
+        The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
+        acquire or release of the same lock: the caller would wait for the call that it interrupted.
+
+        Args:
+            wait: whether to wait for the lock, or to make a single attempt.
+            deadline: when to give up; None waits forever.
+            restores: the depth of the hold that a condition's wait restores. `cancel_waits()` does not end this
+                acquire.
+        """
+        call = self.call(cancellable=wait and restores is None)
+        return call, self.acquire_steps(call, wait, deadline, self.identity(), restores or 1)
+
+    def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        """Acquire a new hold for `owner`, in this call; return whether it did."""
+        handoff = self.path_state.handoff
+        if handoff is None:
+            ticket = yield from call.run(self.recipe(wait, owner), deadline)
+        else:
+            ticket = yield from handoff.run(call, partial(self.recipe, wait, owner), deadline, wait)
+        if ticket is not None:
+            self.path_state.take(ticket, self.rule, owner, depth)
+        if handoff is not None:
+            handoff.leave(call)
+        if ticket is None:
+            return False
+        self.log_acquired(ticket)
+        return True
+
+    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+        """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
+        return (acquire if wait else try_acquire)(self.path, self.rule, node_data(owner), self.first_look)
+
+    def log_acquired(self, *tickets: Ticket) -> None:
+        """Log the tickets of a new hold, and that their numbers are about to run out."""
+        if tickets[0].late:
+            log.warning(
+                "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
+                self.path,
+            )
+        log.debug("acquired %s", tickets)
+
+    # -- to release ----------------------------------------------------------------------------------------------
+
+    def hold_to_release(self) -> Hold:
+        """Return the hold that `release` applies to.
+
+        Raises:
+            RuntimeError: there is none.
+            ClientError: the process was forked; the hold belongs to its parent.
+        """
+        self.session.sweep()
+        hold = self.own() or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
+        if hold is None:
+            self.session.check_not_forked(self.path)
+            raise RuntimeError(self.why_not_held(self.not_held))
+        return hold
+
+    def begin_release(self, hold: Hold) -> Call | None:
+        """Release one level, or settle one level of a lost hold; return the call for `released`, as `end_hold` does.
+
+        Raises:
+            LockLostError: the hold is lost.
+            RuntimeError: another thread is releasing it.
+        """
+        if self.session.exiting and hold.ticket.state is State.DISCARDED:
+            # The exit handler has deleted the node. Take no lock here: a thread that was stopped at exit may have it.
+            return None
+        try:
+            self.check(hold, hold.depth - 1)
+        except LockLostError:
+            if hold.depth > 1:
+                hold.depth -= 1
+            else:
+                self.path_state.drop(hold)
+            raise
+        if hold.depth > 1:
+            hold.depth -= 1
+            return None
+        return self.end_hold(hold)
+
+    def end_hold(self, hold: Hold) -> Call | None:
+        """End a hold at any depth: send its delete, or leave its node to the next thread.
+
+        Returns:
+            The call in which to wait until the node is gone; None if there is nothing to wait for.
+        """
+        session, owner = self.session, self.identity()
+        check_depth(FRAMES // 2)
+        call = Call(session, self.path, self.path_state)
+        try:
+            if not self.path_state.claim(hold, owner):
+                raise RuntimeError(f"release unlocked lock: {self.path}")
+            # The lock covers both steps. A signal handler in between may leave the node to another thread, which must
+            # not take it until this block has ended.
+            with session.lock:
+                if not self.path_state.hand_on(hold):
+                    if session.discard(hold.ticket):
+                        call.tickets.append(hold.ticket)
+                    self.path_state.drop(hold)
+        except BaseException:
+            if self.path_state.claim(hold, owner) and self.path_state.has(hold):
+                # If the hold is alive, an interrupt came before its delete; `drop` then sends the delete.
+                self.drop(hold)
+            raise
+        call.settled = True
+        if call.tickets:
+            return call
+        # The next thread of this process has the node, so no reply can tell anything about this hold.
+        log.debug("released %s", hold.ticket.node)
+        return None
+
+    def drop(self, hold: Hold) -> None:
+        """Forget a hold; send its delete first, if it is alive."""
+        with self.session.lock:
+            if hold.alive and self.path_state.has(hold):
+                self.session.discard(hold.ticket)
+            self.path_state.drop(hold)
+
+    def released(self, call: Call, hold: Hold) -> Steps[None]:
+        """Wait until the node of a released hold is gone.
+
+        Raises:
+            LockLostError: another client had deleted the node before, so others may have held the lock.
+            RefusedError: this client may not delete the node; the keeper goes on trying.
+        """
+        yield from call.gone(hold.ticket)
+        self.path_state.check_given_up(hold)
+        log.debug("released %s", hold.ticket.node)
+
+
+class ReentrantCore(LockCore):
+    """The machinery of a re-entrant lock: only the thread or task that acquired it may release it."""
+
+    not_held = "cannot release un-acquired lock"
+
+    own = LockCore.mine
+
+    def reenter_or_check(self) -> bool:
+        hold = self.own()
+        if hold is None:
+            return False
+        self.check(hold)
+        hold.depth += 1
+        return True
