@@ -77,6 +77,10 @@ class ClientState:
         """How long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection."""
         return self.timeout or UNANSWERED
 
+    def reply_limit(self) -> float:
+        """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
+        return self.now() + self.longest_reply
+
     @property
     def patience(self) -> float:
         """How long a call waits for a reply for which its caller's timeout leaves no time; a third of the session's."""
