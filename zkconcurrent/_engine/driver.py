@@ -203,8 +203,11 @@ class Call:
         delete is sent.
         """
         session = self.session
-        if not (session.link.connected and session.delete_first(self.path)):
+        if not session.link.connected:
             return
+        with session.lock:
+            if not session.deletes.send_all(self.path):
+                return
         reply = Reply(self.wake)
         session.link.sync(self.path, reply)
         bound = session.reply_limit()

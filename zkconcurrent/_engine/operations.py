@@ -54,27 +54,9 @@ from .._protocol.operations import (
 )
 from .._protocol.ticket import State, Ticket
 from .._runtime.waiting import Steps
+from . import requests
 from .patience import POLL_INTERVAL
-from .requests import (
-    Caller,
-    Wake,
-    Watcher,
-    container_failure,
-    no_chroot,
-    node,
-    node_with_zxid,
-    persistent_failure,
-    plainly,
-    send_children,
-    send_create,
-    send_exists,
-    send_get,
-    send_multi,
-    together_failure,
-    tree_failure,
-    true,
-    value,
-)
+from .requests import Caller, Wake, Watcher
 from .session import Session
 
 # A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
@@ -214,7 +196,7 @@ def _check_chroot(call: Caller, _: CheckChroot) -> Steps[None]:
     chroot = link.client.chroot
     if chroot != link.seen_chroot:
         if not (yield from _request(call, (Exists(""),)))[0]:
-            raise no_chroot(call)
+            raise requests.no_chroot(call)
         link.seen_chroot = chroot
 
 
@@ -256,6 +238,12 @@ def _detach(call: Caller, step: DetachTicket) -> Steps[None]:
     yield
 
 
+def _suspend(call: Caller, step: SuspendHold) -> Steps[bool]:
+    with call.session.lock:
+        return call.session.registry.suspend_hold(step.ticket)
+    yield
+
+
 def _at_once(act: Callable[[Session, Ticket], Any]) -> Callable[[Caller, Any], Steps[Any]]:
     """Return the steps of an operation that the session does at once with the ticket."""
 
@@ -280,11 +268,12 @@ def _wait_gone(call: Caller, step: WaitGone) -> Steps[list[Any] | None]:
     try:
         yield from call.await_session(ticket)
         reply = Reply(call.wake)
-        session.link.get(ahead, reply, session.on_event)
+        session.link.get(ahead, reply, session.listener.on_event)
         # The change was noted just before, so no call needs the watch that this read leaves.
         if not ticket.awaits:
-            session.note_left(ahead)
-        bound = call.session.reply_limit()
+            with session.lock:
+                session.registry.left.setdefault(ahead, False)
+        bound = session.reply_limit()
         while not (reply.done or ticket.changed):
             if not (yield from call.park(bound)):
                 # The request was lost inside kazoo: look again.
@@ -331,16 +320,20 @@ def _look_again(call: Caller, step: WaitGone, early: list[Reply]) -> None:
 def _watch(call: Caller, step: Watch) -> Steps[list[Any]]:
     call.patience.begin_wait(call.session.now())
     call.session.start_waiting(step.ticket, call.wake, *(read.path for read in step.reads))
-    replies = yield from _request(call, step.reads, call.session.on_event)
+    replies = yield from _request(call, step.reads, call.session.listener.on_event)
     listings = [(read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is Children]
     shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
-    step.ticket.shown = call.session.shared(step.ticket, shown) if shown else ()
+    if shown:
+        with call.session.lock:
+            shown = call.session.registry.shared(step.ticket, shown)
+    step.ticket.shown = shown
     return replies
 
 
 def _watch_tree(call: Caller, step: WatchRecursive) -> Steps[object]:
     call.patience.begin_wait(call.session.now())
-    call.session.watch_tree(step.ticket.path, step.changes)
+    with call.session.lock:
+        call.session.registry.trees[step.ticket.path] = step.changes
     return (yield from _request(call, (step,)))[0]
 
 
@@ -396,7 +389,7 @@ class Policy(NamedTuple):
     send: Callable[[Any, Any, Wake, Watcher | None], Reply] = None  # type: ignore[assignment]
     repeats: bool = False
     answers: Mapping[type[Exception], Any] = {}
-    result: Callable[[Any, Any], Any] = value
+    result: Callable[[Any, Any], Any] = requests.value
     failed: Callable[[Any, Any, Exception, Exception], Exception] | None = None
     reads: bool = False
     creates: bool = False
@@ -406,67 +399,71 @@ class Policy(NamedTuple):
 POLICIES: dict[type, Policy] = {
     tuple: Policy(_request),
     # Reads.
-    Get: Policy(send=send_get, repeats=True, answers={NoNode: None}, result=node, reads=True),
-    Children: Policy(send=send_children, repeats=True, answers={NoNode: NOWHERE}, reads=True),
-    Exists: Policy(send=send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
+    Get: Policy(send=requests.send_get, repeats=True, answers={NoNode: None}, result=requests.node, reads=True),
+    Children: Policy(send=requests.send_children, repeats=True, answers={NoNode: NOWHERE}, reads=True),
+    Exists: Policy(send=requests.send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
     GetWithZxid: Policy(
-        send=plainly(lambda link, step, reply: link.look(step.path, reply)),
+        send=requests.plainly(lambda link, step, reply: link.look(step.path, reply)),
         repeats=True,
-        result=node_with_zxid,
+        result=requests.node_with_zxid,
         reads=True,
     ),
     Sync: Policy(
-        send=plainly(lambda link, step, reply: link.sync(step.path, reply)), repeats=True, answers={NoNode: None}
+        send=requests.plainly(lambda link, step, reply: link.sync(step.path, reply)),
+        repeats=True,
+        answers={NoNode: None},
     ),
     CheckChroot: Policy(_check_chroot),
     # Writes. After a retry a False becomes None: the first attempt may have made, or deleted, the node.
-    CreateEphemeral: Policy(send=send_create, result=lambda step, _: step.ticket.name, creates=True),
+    CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name, creates=True),
     CreatePersistent: Policy(
-        send=plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
+        send=requests.plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
         repeats=True,
         answers={NodeExists: False},
-        result=true,
-        failed=persistent_failure,
+        result=requests.true,
+        failed=requests.persistent_failure,
     ),
     CreateTogether: Policy(
-        send=plainly(lambda link, step, reply: link.multi(step.operations, reply)),
+        send=requests.plainly(lambda link, step, reply: link.multi(step.operations, reply)),
         repeats=True,
         answers={NodeExists: False},
-        result=true,
-        failed=together_failure,
+        result=requests.true,
+        failed=requests.together_failure,
     ),
     EnsureContainer: Policy(
-        send=plainly(lambda link, step, reply: link.make_container(step.path, reply)),
+        send=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
         repeats=True,
         answers={NodeExists: None},
-        failed=container_failure,
+        failed=requests.container_failure,
     ),
     SetNode: Policy(
-        send=plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),
+        send=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),
         answers={NoNode: False, BadVersion: False},
-        result=true,
+        result=requests.true,
     ),
     Delete: Policy(
-        send=plainly(lambda link, step, reply: link.delete(step.path, reply, step.version)),
+        send=requests.plainly(lambda link, step, reply: link.delete(step.path, reply, step.version)),
         repeats=True,
         answers={NoNode: False},
-        result=true,
+        result=requests.true,
         deletes=True,
     ),
-    Multi: Policy(send=send_multi, failed=together_failure, creates=True),
+    Multi: Policy(send=requests.send_multi, failed=requests.together_failure, creates=True),
     # Waiting.
     WaitGone: Policy(_wait_gone),
     Watch: Policy(_watch),
     Wait: Policy(_wait),
     WatchRecursive: Policy(
-        _watch_tree, send=plainly(lambda link, step, reply: link.watch_tree(step.path, reply)), failed=tree_failure
+        _watch_tree,
+        send=requests.plainly(lambda link, step, reply: link.watch_tree(step.path, reply)),
+        failed=requests.tree_failure,
     ),
     WaitRecursive: Policy(_wait_tree),
     # Tickets.
     NewTicket: Policy(_new_ticket),
     Grant: Policy(_at_once(Session.grant)),
     ProveLease: Policy(_prove),
-    SuspendHold: Policy(_at_once(Session.suspend_hold)),
+    SuspendHold: Policy(_suspend),
     MarkDeleted: Policy(_at_once(Session.mark_deleted)),
     MarkMissing: Policy(_at_once(Session.mark_missing)),
     DetachTicket: Policy(_detach),

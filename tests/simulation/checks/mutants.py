@@ -179,11 +179,11 @@ MUTANTS = [
     # Waiting.
     bug(
         "the end of the node ahead is taken for a grant, without a new listing",
-        "_engine.session:Session.on_event",
-        "self.post(partial(self.registry.note_change, event.path))",
-        "for waiter in self.registry._awaiting.get(event.path, ()):\n"
+        "_engine.listener:Listener.on_event",
+        "self._client.post(partial(self._client.registry.note_change, event.path))",
+        "for waiter in self._client.registry._awaiting.get(event.path, ()):\n"
         "        waiter.handed_over = True\n"
-        "    self.post(partial(self.registry.note_change, event.path))",
+        "    self._client.post(partial(self._client.registry.note_change, event.path))",
     ),
     bug(
         "any wake-up is taken for a grant",
