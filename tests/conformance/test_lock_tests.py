@@ -21,7 +21,7 @@ import zkconcurrent
 from tests.conftest import Eventually
 from tests.helpers.contenders import waits
 from tests.helpers.lock_types import write_lock
-from zkconcurrent._engine import driver
+from zkconcurrent._engine import patience
 from zkconcurrent._threads.base.primitive import Primitive
 from zkconcurrent.testing import Server
 
@@ -50,7 +50,7 @@ class OnZooKeeper:
             patch.object(zkconcurrent.Event, "_until", patient),
             patch.object(zkconcurrent.Semaphore, "_until", patient),
             # The node that a timeout leaves would be in the way of the try that comes right after it.
-            patch.object(driver, "CLEAN_UP_PATIENCE", 5.0),
+            patch.object(patience, "CLEAN_UP_PATIENCE", 5.0),
         ):
             yield
         client.stop()

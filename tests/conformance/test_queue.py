@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from test import test_queue as theirs
 
 import zkconcurrent
-from zkconcurrent._engine import driver
+from zkconcurrent._engine import patience
 from zkconcurrent._threads.base.queue_base import QueueBase
 from zkconcurrent.testing import Server
 
@@ -87,7 +87,7 @@ class OnZooKeeper:
             Full=zkconcurrent.Full,
             ShutDown=zkconcurrent.ShutDown,
         )
-        with patch.object(driver, "CLEAN_UP_PATIENCE", 5.0):
+        with patch.object(patience, "CLEAN_UP_PATIENCE", 5.0):
             yield
         client.stop()
         client.close()

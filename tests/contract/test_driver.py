@@ -9,7 +9,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError, ThrottledOpError
 
 from tests.helpers.bench import Bench, Real, ask, perform, wait
-from zkconcurrent._engine import driver
+from zkconcurrent._engine import patience
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import ClientError
 from zkconcurrent._protocol.lease import NEVER
@@ -550,14 +550,14 @@ def test_a_thread_that_looks_before_its_node_is_known(
     bench: Bench, path: str, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Woken by something else while its answer is being taken, it goes on only when the node has its name."""
-    park = Call._park
+    park = Call.park
     parked: list[Call] = []
 
-    def note(self: Call, bound: float | None = None) -> bool:
+    def note(self: Call, bound: float) -> bool:
         parked.append(self)
         return park(self, bound)
 
-    monkeypatch.setattr(Call, "_park", note)
+    monkeypatch.setattr(Call, "park", note)
 
     def recipe(session: Any) -> Steps:
         yield EnsureContainer(path)
@@ -917,7 +917,7 @@ def test_a_wait_by_a_clock_that_is_set(bench: Bench, path: str) -> None:
 
 def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once its time is up, a recipe may ask what it needs to know, for a moment; then it is told again."""
-    monkeypatch.setattr(driver, "CLEAN_UP_PATIENCE", 5.0)  # long enough for a machine that is busy
+    monkeypatch.setattr(patience, "CLEAN_UP_PATIENCE", 5.0)  # long enough for a machine that is busy
 
     def begin() -> Steps:
         yield CreatePersistent(path, b"")

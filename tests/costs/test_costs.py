@@ -667,8 +667,8 @@ def test_calls_on_the_way(zk: KazooClient, zk_path: str, monkeypatch: pytest.Mon
     lock.release()
     ends = ["send", "_send_directly"]
     assert sent == [
-        ["acquire", "wait", "_create", "create", *ends],
-        ["acquire", "wait", "_children", "children", *ends],
+        ["acquire", "wait", "send_create", "create", *ends],
+        ["acquire", "wait", "send_children", "children", *ends],
     ]
 
 

@@ -500,8 +500,8 @@ def test_a_reconnect_while_a_delete_is_noted(
     lock = Lock(client, zk_path)
     lock.acquire()
     session = Session.of(client)
-    delete, begin, begun = session.link.delete, session._begin, list[Any]()
-    monkeypatch.setattr(session, "_begin", lambda lease: begun.append(begin(lease)))
+    delete, began, begun = session.link.delete, session.listener._began, list[Any]()
+    monkeypatch.setattr(session.listener, "_began", lambda lease: begun.append(began(lease)))
 
     def lost(_path: str, _reply: Any) -> None:
         """Lose the request; then a signal handler of this thread, as it waits for another lock, sees the reconnect."""

@@ -61,15 +61,15 @@ def test_a_try_right_after_the_start(zookeeper: Server, zk_path: str) -> None:
     for number in range(20):
         client = KazooClient(zookeeper.hosts)
         lock = Lock(client, f"{zk_path}/{number}")
-        session = lock._session
-        opened = session._opened
+        listener = lock._session.listener
+        opened = listener._opened
         gate = threading.Event()
 
         def late(lease: Lease | None, gate: threading.Event = gate, opened: Opened = opened) -> None:
             gate.wait(0.02)
             opened(lease)
 
-        session._opened = late  # type: ignore[method-assign]
+        listener._opened = late  # type: ignore[method-assign]
         client.start()
         try:
             assert lock.acquire(blocking=False)

@@ -37,7 +37,8 @@ from zkconcurrent import (
     Set,
     ZkConcurrentError,
 )
-from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.operations import POLICIES
+from zkconcurrent._protocol.operations import WaitRecursive
 from zkconcurrent._recipes.map import mirror as mirror_recipes
 from zkconcurrent.testing import Server
 
@@ -541,14 +542,14 @@ def test_dropped_as_its_copy_is_listed(
 ) -> None:
     """Fault 257: the thread that keeps the copy current learns of the end, though it is just about to sleep."""
     sleeps, dropped = threading.Event(), threading.Event()
-    wait_tree = Call._wait_tree
+    policy = POLICIES[WaitRecursive]
 
-    def wait_later(self: Call, step: Any) -> Any:
+    def wait_later(call: object, step: Any) -> Any:
         sleeps.set()
         assert dropped.wait(20)
-        return wait_tree(self, step)
+        return policy.steps(call, step)
 
-    monkeypatch.setattr(Call, "_wait_tree", wait_later)
+    monkeypatch.setitem(POLICIES, WaitRecursive, policy._replace(steps=wait_later))
     shared = kind(zk, zk_path)
     shared.ready()
     session, followers = shared._session, shared._path_state.followers

@@ -24,9 +24,9 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._arguments.limits import most_together
 from zkconcurrent._arguments.paths import LONGEST
-from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.operations import POLICIES
 from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._protocol.operations import Requeue
+from zkconcurrent._protocol.operations import ProveLease, Requeue
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.semaphore import Layout, take
@@ -715,8 +715,13 @@ def test_a_lease_that_runs_out_among_several() -> None:
 
 def test_many_permits_on_a_slow_link(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 221: a proof that comes after the first doubt is good for all permits of the call."""
-    proved, prove = [], Call._prove
-    monkeypatch.setattr(Call, "_prove", lambda call, step: proved.append(step) or prove(call, step))
+    proved, policy = [], POLICIES[ProveLease]
+
+    def prove(call: object, step: ProveLease) -> Any:
+        proved.append(step)
+        return policy.steps(call, step)
+
+    monkeypatch.setitem(POLICIES, ProveLease, policy._replace(steps=prove))
 
     def believed(lease: Lease, now: float, doubted: float = math.inf) -> bool:
         return doubted < lease.heard and now < lease.end

@@ -38,7 +38,7 @@ MUTANTS = [
     bug("a consumer sleeps until the last item is due", UNTIL_DUE, "due(sight.free[0])", "due(sight.free[-1])"),
     bug(
         "a consumer sleeps past an earlier item that came later",
-        "_engine.driver:Call._await_change",
+        "_engine.driver:Call.await_change",
         "while not ticket.changed:",
         "while not ticket.changed or left is not None:",
     ),
@@ -50,7 +50,7 @@ MUTANTS = [
     ),
     bug(
         "a consumer that sleeps does not look at the clock again",
-        "_engine.driver:Call._await_change",
+        "_engine.driver:Call.await_change",
         "min(pause, CLOCK_POLL_INTERVAL)",
         "pause",
     ),

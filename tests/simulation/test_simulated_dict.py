@@ -64,13 +64,13 @@ MUTANTS = [
     bug("an entry that the new listing lacks is kept", f"{MIRROR}:_list", "**dict.fromkeys(list(mirror.entries))", ""),
     bug(
         "a change before the wait is slept through",
-        "_engine.driver:Call._wait_tree",
+        "_engine.operations:_wait_tree",
         "if not step.changes and link.connected",
         "if link.connected",
     ),
     bug(
         "a new connection before the wait is slept through",
-        "_engine.driver:Call._wait_tree",
+        "_engine.operations:_wait_tree",
         "if not step.changes and link.connected and link.connection is step.connection:",
         "if not step.changes:",
     ),

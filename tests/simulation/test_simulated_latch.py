@@ -19,7 +19,7 @@ def test_whatever_strikes() -> None:
 DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))
 ANSWERED = "node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))"
 TOLD = (
-    "_engine.driver:Call._request",
+    "_engine.operations:_request",
     "if not POLICIES[type(steps[i])].repeats:",
     'if not POLICIES[type(steps[i])].repeats or "count-" in getattr(steps[i], "path", ""):',
 )

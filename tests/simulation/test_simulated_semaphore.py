@@ -120,13 +120,13 @@ MUTANTS = [
     ),
     bug(
         "a release adds twice after a lost answer",
-        "_engine.driver:Call._request",
-        "replies.append(_REQUESTS[type(steps[i])](self, steps[i], wake, watcher))",
+        "_engine.operations:_request",
+        "replies.append(POLICIES[type(steps[i])].send(call, steps[i], wake, watcher))",
         "step = steps[i]\n"
         "                if type(step) is CreatePersistent:\n"
-        "                    anew = f'permits/{next(self.session.registry._numbers):08x}'\n"
+        "                    anew = f'permits/{next(call.session.registry._numbers):08x}'\n"
         "                    step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))\n"
-        "                replies.append(_REQUESTS[type(step)](self, step, wake, watcher))",
+        "                replies.append(POLICIES[type(step)].send(call, step, wake, watcher))",
     ),
     bug(
         "of several permits, one is given back",
@@ -137,15 +137,15 @@ MUTANTS = [
     bug(
         "an interrupted call leaves permits behind",
         RUN,
-        "yield from self._discard(self.tickets[begun:])",
+        "yield from self.discard(self.tickets[begun:])",
         "pass",
         ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
     bug(
         "found: the patience of clean-ups adds up",
-        "_engine.driver:Call.gone",
-        "until = now if self._deadline is None else min(now, self._deadline)",
-        "until = now",
+        "_engine.patience:Patience.cleaned_up_by",
+        "(now if self.deadline is None else min(now, self.deadline))",
+        "now",
     ),
 ]
 

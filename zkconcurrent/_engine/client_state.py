@@ -39,6 +39,7 @@ class ClientState:
         identity: a function that returns the number of the calling thread, or greenlet.
         lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
             lock, and kazoo's threads do not wait for it.
+        forked: this is the unusable copy in a forked child.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         posted: the work of kazoo's threads, in order; the thread that has the lock does it.
         keepers_sleep: the event on which the keeper sleeps.
@@ -51,6 +52,7 @@ class ClientState:
         self.clock = clock
         self.now = now
         self.identity = link.identity
+        self.forked = False
         self.lock = link.handler.rlock_object()
         self.registry = Registry(str(uuid.uuid4())[:-13])
         self.timeout = 0.0
@@ -77,6 +79,10 @@ class ClientState:
     def longest_reply(self) -> float:
         """How long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection."""
         return self.timeout or UNANSWERED
+
+    def reply_limit(self) -> float:
+        """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
+        return self.now() + self.longest_reply
 
     @property
     def patience(self) -> float:

@@ -92,8 +92,8 @@ class Keeper:
             raise
 
     def stand_in(self) -> None:
-        """Do the due work while the keeper is stuck, if the calling thread has the lock."""
-        if self.stuck and self._client.lock.acquire(False):
+        """Do the due work of a keeper that is stuck, if the calling thread has the lock."""
+        if self._client.lock.acquire(False):
             try:
                 self._do_due_work()
             finally:

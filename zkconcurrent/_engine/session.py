@@ -2,7 +2,7 @@
 
 The registry has the state. This module runs the work around it:
 
-* a listener follows the state of kazoo's connection, and one watcher serves all watches;
+* the listener (`listener.py`) follows the state of kazoo's connection, and is the one watcher of all watches;
 * the keeper (`keeper.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out,
   repeats deletes until they are done or their session is over (`deletes.py`), and reports losses;
 * a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
@@ -21,22 +21,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import FORKED, TRY_OUT, CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
+from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat, boot_clock
 from .._kazoo.replies import failure
-from .._kazoo.transport import on_connection_thread
 from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.interpreter import check_interpreter
 from .._runtime.process_exit import end_with_process
-from .client_state import UNANSWERED, ClientState
+from .client_state import ClientState
 from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .keeper import IDLE_BEAT, Keeper
+from .listener import Listener
 from .loss_cause import complete, of_end, why_lost
 from .path_directory import PathDirectory, PathStateT
 from .registry import Registry
@@ -46,11 +45,6 @@ from .watches import Watches
 log = logging.getLogger("zkconcurrent")
 losses = logging.getLogger("zkconcurrent.losses")
 
-ADOPT_INTERVAL = 0.01  # seconds
-# A connection that can't be adopted is reported after the fourth part of a session timeout.
-UNSEEN = 4
-# The keeper looks once a second, so the hint comes within two seconds.
-HINT_AFTER = 0.9  # seconds
 EXIT_POLL_INTERVAL = 0.005  # seconds
 STOP_PATIENCE = 1.0  # seconds
 
@@ -84,6 +78,7 @@ class Session(ClientState):
     Attributes:
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
+        listener: follows the connection, and takes the watch events.
         spares: the receipts that no object uses.
         deletes: the background deletes.
         watches: removes the watches of waits that are over.
@@ -92,7 +87,6 @@ class Session(ClientState):
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
-        forked: this is the unusable copy in a forked child.
         exiting: the interpreter is exiting, and no call acquires any more.
     """
 
@@ -111,38 +105,23 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
-        self.forked = False
         self.exiting = False
+        self.listener = Listener(self, self._begin, self._ended, self.directory)
         self.deletes = Deletes(self)
-        self.watches = Watches(self, self.on_event)
+        self.watches = Watches(self, self.listener.on_event)
         self.heartbeat = Heartbeat(self)
         self.keeper = Keeper(self, self.do_due_work)
         # When the keeper is to take its next turn; later, if this process was paused.
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
-        # The paths for which `_on_kazoo_node` has left a warning.
-        self._shared_with_kazoo: set[str] = set()
-        # When this first found the client connected, with a session timeout that can't be read; None if it is not so.
-        self._unseen_since: float | None = None
-        # When this first found that the client has never been connected; infinity once that was logged.
-        self._tries_since: float | None = None
         self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
 
     def start(self) -> Session:
         """Begin to watch over the client. A second call changes nothing."""
-        client = self.link.client
-        # kazoo keeps its listeners in a set, so a second call adds none.
-        client.add_listener(self._on_state)
-        self.link.transport.on_close = self._on_close
-        self.link.transport.on_change = self._on_change
-        self.link.transport.on_data_watch = self._on_data_watch
-        self.link.transport.on_kazoo_node = self._on_kazoo_node
-        self.link.transport.quiet_listeners = {self._on_state}
-        if self.registry.session is None:
-            self._adopt()
-        end_with_process(id(client), self)
+        self.listener.begin()
+        end_with_process(id(self.link.client), self)
         self.keeper.begin()
         return self
 
@@ -197,10 +176,7 @@ class Session(ClientState):
         Raises:
             ClientError: the client is connected, and was started where the library did not see it.
         """
-        since = self._unseen_since
-        if since is None or self.registry.session is not None or not self.link.connected:
-            return
-        if self.now() - since > min(UNANSWERED, self.link.requested_timeout) / UNSEEN:
+        if self.listener.is_blind():
             raise ClientError(
                 path,
                 "the client is connected, but its session timeout can't be read, as the client was started before the "
@@ -235,56 +211,7 @@ class Session(ClientState):
         """Whether the service is out of reach at the moment."""
         return self._suspect or not self.link.connected
 
-    # -- called by kazoo's threads: never block ------------------------------------------------------------------------
-
-    def _on_state(self, state: str) -> bool | None:
-        if self.forked:
-            # kazoo removes a listener that returns True.
-            return True
-        if state == KazooState.CONNECTED:
-            self._opened(self.link.opened())
-        elif state == KazooState.LOST:
-            self._on_close()
-        self.wake_calls()
-        self.wake_keeper()
-        return None
-
-    def _on_close(self) -> None:
-        """Note that the session is over, or will be in a moment, as it is being closed."""
-        # The lease ends at once, before the posted work is done: other threads read it without the lock.
-        self.link.ended()
-        self.post(partial(self._ended, self.registry.lease))
-
-    def _adopt(self) -> None:
-        """Take over a connection that is older than the library, once its timeout is known."""
-        if not self.link.connected or self.registry.session is not None:
-            self._unseen_since = None
-            return
-        lease = self.link.adopt()
-        if lease is None and self._unseen_since is None:
-            self._unseen_since = self.now()
-        self._opened(lease)
-        self.wake_calls()
-
-    def _hint(self) -> None:
-        """Log, once, where a client that has never been connected finds no server."""
-        if self._tries_since == math.inf:
-            return
-        if self.link.stopped or self.link.was_connected:
-            self._tries_since = None
-        elif self._tries_since is None:
-            self._tries_since = self.now()
-        elif self.now() - self._tries_since > HINT_AFTER:
-            self._tries_since = math.inf
-            self.warn_later("no ZooKeeper server has replied yet: %s (%s)", self.link.failures(), TRY_OUT)
-
-    def _opened(self, lease: Lease | None) -> None:
-        if lease is None:
-            return
-        self.timeout = lease.timeout
-        if self.link.containers is None:
-            self.link.probe()
-        self.post(partial(self._begin, lease))
+    # -- the begin and the end of a session ----------------------------------------------------------------------------
 
     def _begin(self, lease: Lease) -> None:
         if self.link.session() not in (None, lease.session):
@@ -302,32 +229,6 @@ class Session(ClientState):
         self.registry.ended(self._why_lost(self.clock()))
         self.deletes.begin_anew()
         self._tell_losses()
-
-    @on_connection_thread
-    def on_event(self, event: Any) -> None:
-        """Take a watch event. All watches share this one watcher, so a node has it once at most."""
-        self.post(partial(self.registry.note_change, event.path))
-
-    def _on_change(self, path: str) -> None:
-        """Note that a node has changed, below a path whose tree may be watched."""
-        if self.registry.trees:
-            self.post(partial(self.registry.note_change_below, self.link.client.unchroot(path)))
-
-    def _on_data_watch(self, path: str) -> None:
-        """Note a watch on the data of a node, which may have replaced the watch of a tree."""
-        if self.registry.trees:
-            self.post(partial(self.registry.note_data_watch, self.link.client.unchroot(path)))
-
-    def _on_kazoo_node(self, path: str) -> None:
-        """Warn, once for each path, that a lock or semaphore of kazoo's is used at the path of one of ours."""
-        above = self.link.client.unchroot(path).rpartition("/")[0]
-        if above in self.directory and above not in self._shared_with_kazoo:
-            self._shared_with_kazoo.add(above)
-            self.warn_later(
-                "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other; use another "
-                "path for one of them, or zkconcurrent's class in place of the recipe in every process",
-                above,
-            )
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 
@@ -350,27 +251,12 @@ class Session(ClientState):
             self.registry.start_waiting(ticket, *nodes)
             ticket.wake = wake
 
-    def shared(self, ticket: Ticket, shown: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `shown`, or the equal tuple of another waiter; see `Registry.shared`."""
-        with self.lock:
-            return self.registry.shared(ticket, shown)
-
-    def watch_tree(self, path: str, changes: deque[str]) -> None:
-        """Have each node that changes below a path added to `changes`."""
-        with self.lock:
-            self.registry.trees[path] = changes
-
     def stop_watching_tree(self, path: str, changes: deque[str]) -> None:
-        """End what `watch_tree` began, unless another has begun the same since."""
+        """End what a `WatchRecursive` began, unless another has begun the same since."""
         with self.lock:
             if self.registry.trees.get(path) is changes:
                 del self.registry.trees[path]
                 self.registry.left[path] = True
-
-    def note_left(self, node: str) -> None:
-        """Note that a watch may be on a node for which no call waits any more."""
-        with self.lock:
-            self.registry.left.setdefault(node, False)
 
     def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """End what `start_waiting` began; `wake` is called from now on."""
@@ -424,11 +310,6 @@ class Session(ClientState):
         with self.lock:
             self.registry.mark_missing(ticket)
         self.wake_keeper()
-
-    def suspend_hold(self, ticket: Ticket) -> bool:
-        """Stop relying on a hold; see `Registry.suspend_hold`."""
-        with self.lock:
-            return self.registry.suspend_hold(ticket)
 
     def mark_deleted(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a ticket any more."""
@@ -491,11 +372,6 @@ class Session(ClientState):
                 self.registry.hand_over(ticket)
             return True
 
-    def delete_first(self, path: str) -> bool:
-        """Send the deletes at or below a path; return whether a name is not known yet. See `Deletes.send_all`."""
-        with self.lock:
-            return self.deletes.send_all(path)
-
     def is_discarded(self, ticket: Ticket) -> bool:
         """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
@@ -505,18 +381,16 @@ class Session(ClientState):
     def do_due_work(self) -> float:
         """Do the work that is due, with the lock held; return the seconds until more is due."""
         self.link.transport.nudge()
-        self._adopt()
-        self._hint()
+        self.listener.adopt()
+        self.listener.hint()
         self.run_posted()
         self.sweep()
         self.check_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
         pause = IDLE_BEAT
-        if self.link.connected and self.registry.session is None:
-            pause = ADOPT_INTERVAL
-            if self._unseen_since is not None:
-                pause = min(IDLE_BEAT, max(pause, (self.now() - self._unseen_since) / UNSEEN))
+        if (adoption := self.listener.adoption_due()) is not None:
+            pause = min(pause, adoption)
         elif self.link.connected:
             if self.registry.deletes:
                 self.deletes.repeat(now)

@@ -7,7 +7,7 @@ to back, and receives all results. A failed operation raises at the yield; if se
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .ticket import Ticket
@@ -383,79 +383,6 @@ class Discard(_OfTicket):
 
     __slots__ = ()
 
-
-def _reply(_step: object, value: Any) -> Any:
-    """Return the value of the reply."""
-    return value
-
-
-def _true(*_: object) -> bool:
-    """Return True."""
-    return True
-
-
-def _node(_step: object, value: tuple[bytes | None, Any]) -> Node:
-    """Return a node from its data and kazoo's stat."""
-    data, stat = value
-    # `cversion` counts the creates and the deletes of children.
-    created = (stat.cversion + stat.numChildren) // 2
-    times = stat.ctime / 1000.0, stat.mtime / 1000.0
-    return Node(
-        data or b"",
-        stat.czxid,
-        times[0],
-        stat.ephemeralOwner,
-        stat.version,
-        created,
-        times[1],
-        stat.mzxid,
-        stat.numChildren,
-    )
-
-
-class Policy(NamedTuple):
-    """The way in which the driver handles the outcome of a request.
-
-    Attributes:
-        repeats: the driver sends the request again after a lost connection; otherwise the recipe gets `ConnectionLost`.
-        answers: the failures that are results, with their values; all others are raised.
-        result: a function that makes the result from the operation and the reply's value.
-        reads: the request changes nothing.
-        creates: the request creates a node of its ticket, whose session must live.
-        deletes: the request deletes the node of its ticket, if it has one.
-    """
-
-    repeats: bool
-    answers: Mapping[type[Exception], Any] = {}
-    result: Callable[[Any, Any], Any] = _reply
-    reads: bool = False
-    creates: bool = False
-    deletes: bool = False
-
-
-POLICIES: Mapping[type, Policy] = {
-    CreateEphemeral: Policy(repeats=False, result=lambda step, _: step.ticket.name, creates=True),
-    Create: Policy(repeats=False),
-    Container: Policy(repeats=False),
-    Check: Policy(repeats=False),
-    Multi: Policy(repeats=False, creates=True),
-    SetNode: Policy(repeats=False, answers={NoNode: False, BadVersion: False}, result=_true),
-    # After a retry a False becomes None: our own first attempt may have made, or deleted, the node.
-    CreatePersistent: Policy(repeats=True, answers={NodeExists: False}, result=_true),
-    CreateTogether: Policy(repeats=True, answers={NodeExists: False}, result=_true),
-    Delete: Policy(repeats=True, answers={NoNode: False}, result=_true, deletes=True),
-    EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),
-    Children: Policy(repeats=True, answers={NoNode: NOWHERE}, reads=True),
-    Get: Policy(repeats=True, answers={NoNode: None}, result=_node, reads=True),
-    Exists: Policy(repeats=True, result=lambda _, stat: stat is not None, reads=True),
-    GetWithZxid: Policy(
-        repeats=True,
-        result=lambda step, value: (None if value[0] is None else _node(step, value[0]), value[1]),
-        reads=True,
-    ),
-    WatchRecursive: Policy(repeats=False),
-    Sync: Policy(repeats=True, answers={NoNode: None}),
-}
 
 Part: TypeAlias = CreateEphemeral | Create | Container | Delete | SetNode | Check
 Request: TypeAlias = (

@@ -144,7 +144,8 @@ class Membership:
     def _sleep(self, pause: float | None) -> Steps[None]:
         yield pause
         self._session.run_posted()
-        self._session.keeper.stand_in()
+        if self._session.keeper.stuck:
+            self._session.keeper.stand_in()
 
     def drop_tickets(self, _tickets: object) -> None:
         """Give the membership up, because the call of `join` was abandoned. Never waits."""

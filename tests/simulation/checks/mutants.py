@@ -8,7 +8,6 @@ import __future__
 
 import importlib
 import inspect
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -45,8 +44,7 @@ def seeded(mutant: Mutant) -> Iterator[None]:
         edits.setdefault(edit.where, []).append(edit)
     with ExitStack() as patches:
         for where, changes in edits.items():
-            for owner, name, changed in _changed(where, changes):
-                patches.enter_context(patch.object(owner, name, changed))
+            patches.enter_context(_changed(where, changes))
         yield
 
 
@@ -74,8 +72,9 @@ def find(mutant: Mutant, run: Callable[[int], Run]) -> None:
     found.note(bug, seed)
 
 
-def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield what is to be patched: the function's owner, its name and what it becomes."""
+@contextmanager
+def _changed(where: str, edits: list[Edit]) -> Iterator[None]:
+    """Have one function changed while the block runs."""
     module_name, _, qualified = where.partition(":")
     module = importlib.import_module(f"zkconcurrent.{module_name}")
     *classes, name = qualified.split(".")
@@ -90,11 +89,16 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
         source = source.replace(edit.old, edit.new)
     made: dict[str, Any] = {}
     exec(compile(source, f"<mutant of {where}>", "exec", __future__.annotations.compiler_flag), vars(module), made)
-    yield owner, name, made[name]
-    if owner is module:  # also where it was imported to
-        for other in list(sys.modules.values()):
-            if str(getattr(other, "__package__", "")).startswith("zkconcurrent") and vars(other).get(name) is original:
-                yield other, name, made[name]
+    if inspect.isfunction(original) and not original.__closure__:
+        # So the function changes wherever it is known: by a name in another module, or as an entry of a table.
+        code, original.__code__ = original.__code__, made[name].__code__
+        try:
+            yield
+        finally:
+            original.__code__ = code
+    else:
+        with patch.object(owner, name, made[name]):
+            yield
 
 
 def bug(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
@@ -106,7 +110,7 @@ MUTANTS = [
     # Queueing and its lost answers.
     bug(
         "blind retry of create",
-        "_engine.driver:Call._request",
+        "_engine.operations:_request",
         "if not POLICIES[type(steps[i])].repeats:",
         "if False:",
     ),
@@ -118,7 +122,7 @@ MUTANTS = [
         "",
         ("_recipes.lock:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
         (
-            "_engine.driver:Call._connected",
+            "_engine.driver:Call.await_session",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
             "            raise SessionExpired",
             "if ticket is not None and present is not None:\n            ticket.session = present",
@@ -148,13 +152,13 @@ MUTANTS = [
     bug(
         "no clean-up on timeout",
         "_engine.driver:Call.run",
-        "yield from self._discard(self.tickets[begun:])",
+        "yield from self.discard(self.tickets[begun:])",
         "pass",
     ),
     bug(
         "no clean-up on an interrupt",
         "_engine.driver:Call.run",
-        "yield from self._discard(self.tickets[begun:])",
+        "yield from self.discard(self.tickets[begun:])",
         "pass",
         ("_runtime.waiting:_end", "call.abandon()", "pass"),
     ),
@@ -175,15 +179,15 @@ MUTANTS = [
     # Waiting.
     bug(
         "the end of the node ahead is taken for a grant, without a new listing",
-        "_engine.session:Session.on_event",
-        "self.post(partial(self.registry.note_change, event.path))",
-        "for waiter in self.registry._awaiting.get(event.path, ()):\n"
+        "_engine.listener:Listener.on_event",
+        "self._client.post(partial(self._client.registry.note_change, event.path))",
+        "for waiter in self._client.registry._awaiting.get(event.path, ()):\n"
         "        waiter.handed_over = True\n"
-        "    self.post(partial(self.registry.note_change, event.path))",
+        "    self._client.post(partial(self._client.registry.note_change, event.path))",
     ),
     bug(
         "any wake-up is taken for a grant",
-        "_engine.driver:Call._wait_gone",
+        "_engine.operations:_wait_gone",
         "if ticket.handed_over:",
         "if True:",
     ),
@@ -201,18 +205,17 @@ MUTANTS = [
     ),
     bug(
         "the answer to a watching read is not looked at: the node ahead may be gone already",
-        "_engine.driver:Call._wait_gone",
+        "_engine.operations:_wait_gone",
         "if reply.error is not None:",
         "if False:",
     ),
     bug(
         "the timer starts anew at each wake-up",
-        "_engine.driver:Call._park",
-        "woken = yield None if until == math.inf else max(0.0, until - session.now())",
-        "began = session.now()\n"
-        "    woken = yield None if until == math.inf else max(0.0, until - session.now())\n"
-        "    if woken and self._cutoff is not None:\n"
-        "        self._cutoff += session.now() - began",
+        "_engine.driver:Call.park",
+        "woken = yield None if until == math.inf else max(0.0, until - now)",
+        "woken = yield None if until == math.inf else max(0.0, until - now)\n"
+        "    if woken and patience.cutoff is not None:\n"
+        "        patience.cutoff += session.now() - now",
     ),
     bug(
         "a queued node that is deleted is not missed",
@@ -335,7 +338,7 @@ MUTANTS = [
     ),
     bug(
         "found: a session that ends just before NewTicket",
-        "_engine.driver:Call._new_ticket",
+        "_engine.operations:_new_ticket",
         "with contextlib.suppress(SessionExpired):",
         "if True:",
     ),

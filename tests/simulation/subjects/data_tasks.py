@@ -35,7 +35,7 @@ from tests.simulation.world.world import Violation
 from zkconcurrent import aio
 from zkconcurrent._arguments.paths import ancestors
 from zkconcurrent._engine.client_state import UNANSWERED
-from zkconcurrent._engine.driver import POLL_INTERVAL
+from zkconcurrent._engine.patience import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.rules import MUTEX, blockers

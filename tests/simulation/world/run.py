@@ -20,6 +20,7 @@ from tests.simulation.world.schedule import LAST, LENGTHS, TIMEOUT, Deviation, S
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
 from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.operations import POLICIES
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Children, WaitGone
 from zkconcurrent._protocol.ticket import State
@@ -399,10 +400,9 @@ def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int
 @contextmanager
 def _heard(run: Run) -> Iterator[None]:
     """Have the world hear of operations and releases; note what a listing had seen, and no silent release of a loss."""
-    perform = Call._perform
     releases: dict[type[LockBase], Callable[[Any], None]] = {kind: kind.release for kind in (Lock, RLock)}
 
-    def performed(driver: Call, step: Any) -> Any:
+    def performed(perform: Callable[[Call, Any], Any], driver: Call, step: Any) -> Any:
         steps = step if type(step) is tuple else (step,)
         run.world.hear("+".join(type(each).__name__ for each in steps))
         if isinstance(step, WaitGone) and not step.asks and run.world.current is not None:
@@ -429,7 +429,8 @@ def _heard(run: Run) -> Iterator[None]:
         run.world.hear("")
 
     with ExitStack() as patches:
-        patches.enter_context(patch.object(Call, "_perform", performed))
+        heard = {kind: policy._replace(steps=partial(performed, policy.steps)) for kind, policy in POLICIES.items()}
+        patches.enter_context(patch.dict(POLICIES, heard))
         for kind in releases:
             patches.enter_context(patch.object(kind, "release", released))
         yield

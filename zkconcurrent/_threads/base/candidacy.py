@@ -22,9 +22,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from ..._engine.driver import POLL_INTERVAL, Call
+from ..._engine.driver import Call
 from ..._engine.holds import Hold, PathState
 from ..._engine.loss_cause import cause_of, why_lost
+from ..._engine.patience import POLL_INTERVAL
 from ..._engine.session import log
 from ..._errors import ClientError, LockLostError
 from ..._kazoo.link import KazooClient

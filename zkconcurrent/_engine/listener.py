@@ -1,0 +1,166 @@
+"""The listener: follows the state of one client's connection, and takes its watch events.
+
+kazoo's threads call it, so nothing here blocks: it ends the lease of a session that is over, and posts the rest of the
+work. A connection that is older than the library was never told to it: the keeper has the listener adopt that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container
+from functools import partial
+from typing import Any
+
+from .._kazoo.link import TRY_OUT, KazooState
+from .._kazoo.transport import on_connection_thread
+from .._protocol.lease import Lease
+from .client_state import UNANSWERED, ClientState
+
+ADOPT_INTERVAL = 0.01  # seconds
+# A connection that can't be adopted is reported after the fourth part of a session timeout.
+UNSEEN = 4
+# The keeper looks once a second, so the hint comes within two seconds.
+HINT_AFTER = 0.9  # seconds
+
+
+class Listener:
+    """The listener of one session.
+
+    Args:
+        client: the session.
+        began: called, with the session's lock held, with the lease of a session that has begun, or goes on.
+        ended: called, with the session's lock held, with the lease of a session that is over.
+        in_use: the paths of the client's primitives.
+    """
+
+    def __init__(
+        self,
+        client: ClientState,
+        began: Callable[[Lease], None],
+        ended: Callable[[Lease], None],
+        in_use: Container[str],
+    ) -> None:
+        self._client = client
+        self._began = began
+        self._ended = ended
+        self._in_use = in_use
+        # The paths for which `_on_kazoo_node` has left a warning.
+        self._shared_with_kazoo: set[str] = set()
+        # When this first found the client connected, with a session timeout that can't be read; None if it is not so.
+        self._unseen_since: float | None = None
+        # When this first found that the client has never been connected; infinity once that was logged.
+        self._tries_since: float | None = None
+
+    def begin(self) -> None:
+        """Begin to listen. A second call changes nothing."""
+        client, transport = self._client, self._client.link.transport
+        # kazoo keeps its listeners in a set, so a second call adds none.
+        client.link.client.add_listener(self._on_state)
+        transport.on_close = self._on_close
+        transport.on_change = self._on_change
+        transport.on_data_watch = self._on_data_watch
+        transport.on_kazoo_node = self._on_kazoo_node
+        transport.quiet_listeners = {self._on_state}
+        if client.registry.session is None:
+            self.adopt()
+
+    # -- called by kazoo's threads: never block ------------------------------------------------------------------------
+
+    def _on_state(self, state: str) -> bool | None:
+        client = self._client
+        if client.forked:
+            # kazoo removes a listener that returns True.
+            return True
+        if state == KazooState.CONNECTED:
+            self._opened(client.link.opened())
+        elif state == KazooState.LOST:
+            self._on_close()
+        client.wake_calls()
+        client.wake_keeper()
+        return None
+
+    def _on_close(self) -> None:
+        """Note that the session is over, or will be in a moment, as it is being closed."""
+        # The lease ends at once, before the posted work is done: other threads read it without the lock.
+        self._client.link.ended()
+        self._client.post(partial(self._ended, self._client.registry.lease))
+
+    def _opened(self, lease: Lease | None) -> None:
+        client = self._client
+        if lease is None:
+            return
+        client.timeout = lease.timeout
+        if client.link.containers is None:
+            client.link.probe()
+        client.post(partial(self._began, lease))
+
+    @on_connection_thread
+    def on_event(self, event: Any) -> None:
+        """Take a watch event. All watches share this one watcher, so a node has it once at most."""
+        self._client.post(partial(self._client.registry.note_change, event.path))
+
+    def _on_change(self, path: str) -> None:
+        """Note that a node has changed, below a path whose tree may be watched."""
+        client = self._client
+        if client.registry.trees:
+            client.post(partial(client.registry.note_change_below, client.link.client.unchroot(path)))
+
+    def _on_data_watch(self, path: str) -> None:
+        """Note a watch on the data of a node, which may have replaced the watch of a tree."""
+        client = self._client
+        if client.registry.trees:
+            client.post(partial(client.registry.note_data_watch, client.link.client.unchroot(path)))
+
+    def _on_kazoo_node(self, path: str) -> None:
+        """Warn, once for each path, that a lock or semaphore of kazoo's is used at the path of one of ours."""
+        above = self._client.link.client.unchroot(path).rpartition("/")[0]
+        if above in self._in_use and above not in self._shared_with_kazoo:
+            self._shared_with_kazoo.add(above)
+            self._client.warn_later(
+                "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other; use another "
+                "path for one of them, or zkconcurrent's class in place of the recipe in every process",
+                above,
+            )
+
+    # -- called by the keeper: a connection that nothing has told of ---------------------------------------------------
+
+    def adopt(self) -> None:
+        """Take over a connection that is older than the library, once its timeout is known."""
+        client = self._client
+        if not client.link.connected or client.registry.session is not None:
+            self._unseen_since = None
+            return
+        lease = client.link.adopt()
+        if lease is None and self._unseen_since is None:
+            self._unseen_since = client.now()
+        self._opened(lease)
+        client.wake_calls()
+
+    def hint(self) -> None:
+        """Log, once, where a client that has never been connected finds no server."""
+        client = self._client
+        if self._tries_since == math.inf:
+            return
+        if client.link.stopped or client.link.was_connected:
+            self._tries_since = None
+        elif self._tries_since is None:
+            self._tries_since = client.now()
+        elif client.now() - self._tries_since > HINT_AFTER:
+            self._tries_since = math.inf
+            client.warn_later("no ZooKeeper server has replied yet: %s (%s)", client.link.failures(), TRY_OUT)
+
+    def adoption_due(self) -> float | None:
+        """Return in how many seconds to `adopt` again; None if there is nothing to adopt."""
+        client = self._client
+        if not client.link.connected or client.registry.session is not None:
+            return None
+        if self._unseen_since is None:
+            return ADOPT_INTERVAL
+        return max(ADOPT_INTERVAL, (client.now() - self._unseen_since) / UNSEEN)
+
+    def is_blind(self) -> bool:
+        """Return whether the client has been connected for long, with a session timeout that can't be read."""
+        client, since = self._client, self._unseen_since
+        if since is None or client.registry.session is not None or not client.link.connected:
+            return False
+        return client.now() - since > min(UNANSWERED, client.link.requested_timeout) / UNSEEN

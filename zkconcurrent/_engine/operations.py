@@ -1,0 +1,471 @@
+"""Operations: how each is performed for the recipe that has yielded it. One table, `POLICIES`, tells of all.
+
+Most operations are a request, or several that are sent together: `_request` sends them, waits for the replies, and
+sends again what may be repeated. The others wait, or act on a ticket; each has its own steps here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from .._errors import RefusedError
+from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
+from .._protocol.lease import NEVER
+from .._protocol.operations import (
+    NOWHERE,
+    BadVersion,
+    Busy,
+    Check,
+    CheckChroot,
+    Children,
+    ConnectionLost,
+    CreateEphemeral,
+    CreatePersistent,
+    CreateTogether,
+    DeadlinePassed,
+    Delete,
+    DetachTicket,
+    Discard,
+    EnsureContainer,
+    Exists,
+    Get,
+    GetWithZxid,
+    Grant,
+    MarkDeleted,
+    MarkMissing,
+    Multi,
+    NewTicket,
+    NodeExists,
+    NoNode,
+    ProveLease,
+    SessionExpired,
+    SetNode,
+    SuspendHold,
+    Sync,
+    Wait,
+    WaitGone,
+    WaitRecursive,
+    Watch,
+    WatchRecursive,
+    makes_ephemerals,
+)
+from .._protocol.ticket import State, Ticket
+from .._runtime.waiting import Steps
+from . import requests
+from .patience import POLL_INTERVAL
+from .requests import Caller, Wake, Watcher
+from .session import Session
+
+# A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
+RENEWS_FROM = 0.3  # seconds
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+
+def _alone(call: Caller, step: Any) -> Steps[Any]:
+    return (yield from _request(call, (step,)))[0]
+
+
+def _request(
+    call: Caller,
+    steps: Sequence[Any],
+    watcher: Watcher | None = None,
+    replies: list[Reply] | None = None,
+) -> Steps[list[Any]]:
+    """Send requests together and wait for all replies. After a lost connection, repeat the repeatable ones.
+
+    What a busy server has not applied is repeated, whatever it is. A read behind a request that is repeated is
+    repeated too, as it may show an older state.
+
+    Args:
+        call: the call.
+        steps: the requests.
+        watcher: the watcher to leave on the nodes that they read.
+        replies: the replies to wait for, if the requests were sent already.
+    """
+    results: list[Any] = [None] * len(steps)
+    left = list(range(len(steps)))
+    again: list[int] = []
+    connection = call.session.link.connection
+    while left:
+        if not replies:
+            ticket = getattr(steps[left[0]], "ticket", None)
+            try:
+                yield from call.await_session(ticket)
+            except DeadlinePassed as passed:
+                passed.unsent = not again
+                raise
+            replies, connection = [], call.session.link.connection
+            for i in left:
+                # Replies come in the order of the requests: after the last one, all are there.
+                wake = call.wake if i == left[-1] else no_wakeup
+                replies.append(POLICIES[type(steps[i])].send(call, steps[i], wake, watcher))
+        last = replies[-1]
+        bound = 0.0 if last.done else call.session.reply_limit()
+        while not last.done:
+            if not (yield from call.park(bound)):
+                # The request was lost inside kazoo.
+                last.set_exception(kazoo_errors.ConnectionLoss())
+        if len(replies) > 1 and not all(reply.done for reply in replies):
+            # The other replies came before the last one, so kazoo's thread has posted what is to be done with them.
+            call.session.run_posted()
+        in_doubt, again = again, []
+        for i, reply in zip(left, replies, strict=True):
+            # A busy server may have refused an earlier request alone, so this read may show an older state.
+            if again and POLICIES[type(steps[i])].reads:
+                again.append(i)
+                continue
+            try:
+                results[i] = _result(call, steps[i], reply)
+            except Busy:
+                again.append(i)
+            except ConnectionLost:
+                if not POLICIES[type(steps[i])].repeats:
+                    raise
+                again.append(i)
+            except SessionExpired:
+                # Only the error of a leader, which has refused a `multi`, names the part that failed.
+                refused = getattr(reply.error, "part", None) is not None
+                if not refused or not makes_ephemerals(getattr(steps[i], "operations", ())):
+                    raise
+                yield from _check_session(call, steps[i].ticket)
+                if call.session.link.connection is connection:
+                    raise failure(kazoo_errors.EphemeralOnLocalSessionError(), call.path) from None
+                # The session lives: a former leader was about to end it, and did not.
+                again.append(i)
+            else:
+                if i in in_doubt and results[i] is False:
+                    results[i] = None
+        left, replies = again, None
+    return results
+
+
+def _check_session(call: Caller, ticket: Ticket) -> Steps[None]:
+    """Ask the leader for the session of a ticket, whose `multi` it has refused as if the session were over.
+
+    If the session lives, and the connection is still the same, it is a local one: only its own server knows it, and
+    that server may not upgrade it. A single create would get that error at once.
+
+    Raises:
+        SessionExpired: the session is over.
+    """
+    # Both replies show that the session lives.
+    with contextlib.suppress(NoNode, RefusedError):
+        yield from _request(call, (Multi(ticket, (Check(call.path),)),))
+
+
+def _result(call: Caller, step: Any, reply: Reply) -> Any:
+    """Return the result to send into the recipe, or raise the error to throw into it."""
+    if reply.error is not None:
+        return _failure_result(call, step, reply.error)
+    if not reply.done:
+        raise ConnectionLost
+    policy = POLICIES[type(step)]
+    if policy.creates and step.ticket.state is State.DISCARDED:
+        # The ticket's node was created in the next session, so `note_create_reply` has discarded the ticket.
+        raise SessionExpired
+    if policy.deletes and step.ticket is not None:
+        call.session.mark_deleted(step.ticket)
+    return policy.result(step, reply.value)
+
+
+def _failure_result(call: Caller, step: Any, error: Exception) -> Any:
+    failed, policy = failure(error, call.path), POLICIES[type(step)]
+    if policy.failed is not None:
+        failed = policy.failed(call, step, error, failed)
+    if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
+        # A request that is bound to no session continues in the next one.
+        failed = ConnectionLost()
+    if type(failed) in policy.answers:
+        if policy.deletes and step.ticket is not None:
+            call.session.mark_deleted(step.ticket)
+        return policy.answers[type(failed)]
+    try:
+        raise failed
+    finally:
+        # Otherwise the traceback and this frame would keep each other alive, and the caller's lock with them.
+        del failed
+
+
+def _check_chroot(call: Caller, _: CheckChroot) -> Steps[None]:
+    link = call.session.link
+    chroot = link.client.chroot
+    if chroot != link.seen_chroot:
+        if not (yield from _request(call, (Exists(""),)))[0]:
+            raise requests.no_chroot(call)
+        link.seen_chroot = chroot
+
+
+# -- tickets, and their leases ----------------------------------------------------------------------------------------
+
+
+def _new_ticket(call: Caller, step: NewTicket) -> Steps[Ticket]:
+    while True:
+        yield from call.await_session(None)
+        # If the session ended just now, the call waits for the next one.
+        with contextlib.suppress(SessionExpired):
+            return call.session.new_ticket(step.path, call.tickets)
+
+
+def _prove(call: Caller, step: ProveLease) -> Steps[None]:
+    session, ticket = call.session, step.ticket
+    if ticket.lease.heard == NEVER:
+        # An old connection that the library has just begun to use has proved nothing yet. A free lock or
+        # permit is not refused for that.
+        call.patience.await_proof(session.now() + ticket.lease.gap + session.patience)
+    # One later proof is good for all permits of the call.
+    for each in {ticket, *call.tickets}:
+        each.doubted = ticket.lease.heard
+    try:
+        ticket.proving = True
+        if not ticket.lease.renewed and ticket.lease.renewable - session.clock() > RENEWS_FROM:
+            session.link.transport.renew()
+        session.wake_keeper()
+        while not ticket.lease.believed(session.clock(), ticket.doubted):
+            yield from call.await_session(ticket)
+            yield from call.park(session.now() + POLL_INTERVAL)
+    finally:
+        ticket.proving = False
+
+
+def _detach(call: Caller, step: DetachTicket) -> Steps[None]:
+    call.tickets.remove(step.ticket)
+    return
+    yield
+
+
+def _suspend(call: Caller, step: SuspendHold) -> Steps[bool]:
+    with call.session.lock:
+        return call.session.registry.suspend_hold(step.ticket)
+    yield
+
+
+def _at_once(act: Callable[[Session, Ticket], Any]) -> Callable[[Caller, Any], Steps[Any]]:
+    """Return the steps of an operation that the session does at once with the ticket."""
+
+    def steps(call: Caller, step: Any) -> Steps[Any]:
+        return act(call.session, step.ticket)
+        yield
+
+    return steps
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def _wait_gone(call: Caller, step: WaitGone) -> Steps[list[Any] | None]:
+    if not step.asks:
+        call.patience.begin_wait(call.session.now())
+    session, ticket, ahead = call.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
+    early: list[Reply] = []
+    # A closure would take more memory for each of a crowd of waiters.
+    session.start_waiting(ticket, partial(_look_again, call, step, early), ahead)
+    ticket.shown = (ahead,)
+    try:
+        yield from call.await_session(ticket)
+        reply = Reply(call.wake)
+        session.link.get(ahead, reply, session.listener.on_event)
+        # The change was noted just before, so no call needs the watch that this read leaves.
+        if not ticket.awaits:
+            with session.lock:
+                session.registry.left.setdefault(ahead, False)
+        bound = session.reply_limit()
+        while not (reply.done or ticket.changed):
+            if not (yield from call.park(bound)):
+                # The request was lost inside kazoo: look again.
+                break
+        if reply.error is not None:
+            failed = failure(reply.error, call.path)
+            if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
+                raise failed
+        elif reply.done and not ticket.changed:
+            del reply
+            yield from call.await_change(ticket)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        session.stop_waiting(ticket, call.wake)
+        raise
+    # Otherwise the thread that noted the change has ended the wait.
+    if ticket.awaits:
+        session.stop_waiting(ticket, call.wake)
+    if ticket.handed_over:
+        return None
+    return (yield from _request(call, step.reads, replies=early))
+
+
+def _look_again(call: Caller, step: WaitGone, early: list[Reply]) -> None:
+    """End a wait whose node is gone, and send its reads; with the session's lock held.
+
+    On kazoo's thread, or on that of the holder ahead.
+    """
+    session, ticket = call.session, step.ticket
+    if early or ticket.handed_over or not session.link.connected:
+        call.wake()
+    else:
+        # After a long wait the lease may need a new proof, which this write gives before the replies to the reads.
+        if not ticket.lease.believed(session.clock() + session.timeout / 20):
+            session.link.check([ticket.node], HandledReply(lambda _: None))
+        wakes = [no_wakeup] * (len(step.reads) - 1) + [call.wake]
+        sent = [POLICIES[type(read)].send(call, read, wake, None) for read, wake in zip(step.reads, wakes, strict=True)]
+        early.extend(sent)
+    # R2: if an interrupt comes before this, the next event does all of it again.
+    session.stop_waiting(ticket, call.wake)
+
+
+def _watch(call: Caller, step: Watch) -> Steps[list[Any]]:
+    call.patience.begin_wait(call.session.now())
+    call.session.start_waiting(step.ticket, call.wake, *(read.path for read in step.reads))
+    replies = yield from _request(call, step.reads, call.session.listener.on_event)
+    listings = [(read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is Children]
+    shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
+    if shown:
+        with call.session.lock:
+            shown = call.session.registry.shared(step.ticket, shown)
+    step.ticket.shown = shown
+    return replies
+
+
+def _watch_tree(call: Caller, step: WatchRecursive) -> Steps[object]:
+    call.patience.begin_wait(call.session.now())
+    with call.session.lock:
+        call.session.registry.trees[step.ticket.path] = step.changes
+    return (yield from _request(call, (step,)))[0]
+
+
+def _wait_tree(call: Caller, step: WaitRecursive) -> Steps[bool]:
+    session, ticket, link = call.session, step.ticket, call.session.link
+    # Before the test of `changes`: from here on, the call misses no change.
+    session.start_waiting(ticket, call.wake, ticket.path)
+    try:
+        if not step.changes and link.connected and link.connection is step.connection:
+            yield from call.await_change(ticket)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        session.stop_waiting(ticket, call.wake)
+        raise
+    session.stop_waiting(ticket, call.wake)
+    return link.connected and link.connection is step.connection
+
+
+def _wait(call: Caller, step: Wait) -> Steps[None]:
+    try:
+        if not step.ticket.changed:
+            yield from call.await_change(step.ticket, step.left)
+    except GeneratorExit:
+        raise
+    except BaseException:
+        call.session.stop_waiting(step.ticket, call.wake)
+        raise
+    call.session.stop_waiting(step.ticket, call.wake)
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+class Policy(NamedTuple):
+    """How an operation is performed; of a request also how it is sent, and how its outcome is handled.
+
+    Attributes:
+        steps: makes the steps that perform it. Unless given, they send the request and wait for its reply.
+        send: sends the request; called with the call, the operation, what the reply is to wake, and the watcher to
+            leave. None if the operation is no request.
+        repeats: the request is sent again after a lost connection; otherwise the recipe gets `ConnectionLost`.
+        answers: the failures that are results, with their values; all others are raised.
+        result: a function that makes the result from the operation and the reply's value.
+        failed: a function that returns what a failure means, where that depends on more than its error; called with
+            the call, the operation, kazoo's error and the failure that it is otherwise.
+        reads: the request changes nothing.
+        creates: the request creates a node of its ticket, whose session must live.
+        deletes: the request deletes the node of its ticket, if it has one.
+    """
+
+    steps: Callable[[Any, Any], Steps[Any]] = _alone
+    send: Callable[[Any, Any, Wake, Watcher | None], Reply] = None  # type: ignore[assignment]
+    repeats: bool = False
+    answers: Mapping[type[Exception], Any] = {}
+    result: Callable[[Any, Any], Any] = requests.value
+    failed: Callable[[Any, Any, Exception, Exception], Exception] | None = None
+    reads: bool = False
+    creates: bool = False
+    deletes: bool = False
+
+
+POLICIES: dict[type, Policy] = {
+    tuple: Policy(_request),
+    # Reads.
+    Get: Policy(send=requests.send_get, repeats=True, answers={NoNode: None}, result=requests.node, reads=True),
+    Children: Policy(send=requests.send_children, repeats=True, answers={NoNode: NOWHERE}, reads=True),
+    Exists: Policy(send=requests.send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
+    GetWithZxid: Policy(
+        send=requests.plainly(lambda link, step, reply: link.look(step.path, reply)),
+        repeats=True,
+        result=requests.node_with_zxid,
+        reads=True,
+    ),
+    Sync: Policy(
+        send=requests.plainly(lambda link, step, reply: link.sync(step.path, reply)),
+        repeats=True,
+        answers={NoNode: None},
+    ),
+    CheckChroot: Policy(_check_chroot),
+    # Writes. After a retry a False becomes None: the first attempt may have made, or deleted, the node.
+    CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name, creates=True),
+    CreatePersistent: Policy(
+        send=requests.plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
+        repeats=True,
+        answers={NodeExists: False},
+        result=requests.true,
+        failed=requests.persistent_failure,
+    ),
+    CreateTogether: Policy(
+        send=requests.plainly(lambda link, step, reply: link.multi(step.operations, reply)),
+        repeats=True,
+        answers={NodeExists: False},
+        result=requests.true,
+        failed=requests.together_failure,
+    ),
+    EnsureContainer: Policy(
+        send=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
+        repeats=True,
+        answers={NodeExists: None},
+        failed=requests.container_failure,
+    ),
+    SetNode: Policy(
+        send=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),
+        answers={NoNode: False, BadVersion: False},
+        result=requests.true,
+    ),
+    Delete: Policy(
+        send=requests.plainly(lambda link, step, reply: link.delete(step.path, reply, step.version)),
+        repeats=True,
+        answers={NoNode: False},
+        result=requests.true,
+        deletes=True,
+    ),
+    Multi: Policy(send=requests.send_multi, failed=requests.together_failure, creates=True),
+    # Waiting.
+    WaitGone: Policy(_wait_gone),
+    Watch: Policy(_watch),
+    Wait: Policy(_wait),
+    WatchRecursive: Policy(
+        _watch_tree,
+        send=requests.plainly(lambda link, step, reply: link.watch_tree(step.path, reply)),
+        failed=requests.tree_failure,
+    ),
+    WaitRecursive: Policy(_wait_tree),
+    # Tickets.
+    NewTicket: Policy(_new_ticket),
+    Grant: Policy(_at_once(Session.grant)),
+    ProveLease: Policy(_prove),
+    SuspendHold: Policy(_suspend),
+    MarkDeleted: Policy(_at_once(Session.mark_deleted)),
+    MarkMissing: Policy(_at_once(Session.mark_missing)),
+    DetachTicket: Policy(_detach),
+    Discard: Policy(lambda call, step: call.discard([step.ticket])),
+}

@@ -1,0 +1,103 @@
+"""Patience: until when a recipe may wait, as plain arithmetic; the caller tells the time.
+
+A recipe has up to three ends:
+
+* The *deadline* bounds its waiting. Requests before the first wait get their replies even after the deadline, for a
+  while: so a try sees a free lock, however short its timeout.
+* Once the deadline has been raised, the recipe has a moment to clean up. At the *cutoff* it is raised again.
+* A recipe that must not outlast an *outage* ends when the service has been out of reach for so long.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .._protocol.operations import DeadlinePassed, OutOfReach
+
+# A wait for what nothing reports looks again so often.
+POLL_INTERVAL = 0.5  # seconds
+CLEAN_UP_PATIENCE = 0.1  # seconds
+# The call of a recipe that has an outage to bear sleeps a little longer than that, so that it is over when it looks.
+OUTAGE_MARGIN = 0.05  # seconds
+
+
+class Patience:
+    """Until when one recipe may wait.
+
+    Args:
+        deadline: when its waiting ends; None for never.
+        replies_by: until when the requests before its first wait get their replies, if that is after the deadline.
+
+    Attributes:
+        deadline: the deadline.
+        cutoff: when the recipe's time is up: at the deadline; once that has been raised, at the end of the clean-up.
+    """
+
+    __slots__ = ("_before_wait", "_down_since", "_replies_by", "cutoff", "deadline")
+
+    def __init__(self, deadline: float | None = None, replies_by: float = 0.0) -> None:
+        self.deadline = self.cutoff = deadline
+        self._before_wait = True
+        self._replies_by = replies_by
+        self._down_since: float | None = None
+
+    def await_replies(self, until: float) -> None:
+        """Let the next requests have their replies even after the deadline, as those before the first wait."""
+        self._before_wait = True
+        self._replies_by = until
+
+    def await_proof(self, until: float) -> None:
+        """Let the requests before the first wait have their replies until then, if that is later."""
+        self._replies_by = max(self._replies_by, until)
+
+    def begin_wait(self, now: float) -> None:
+        """Apply the deadline from here on: the recipe's next requests belong to its waiting.
+
+        Raises:
+            DeadlinePassed: the deadline has passed.
+        """
+        self._before_wait = False
+        if self.cutoff is not None and now >= self.cutoff:
+            raise DeadlinePassed
+
+    def begin_clean_up(self, now: float) -> None:
+        """Give the recipe, whose deadline was raised, a moment to clean up."""
+        self._before_wait = False
+        self.cutoff = now + CLEAN_UP_PATIENCE
+
+    def limit(self) -> float:
+        """Return when the deadline is to be raised in the recipe, if it sleeps for so long."""
+        if self.cutoff is None:
+            return math.inf
+        return max(self.cutoff, self._replies_by) if self._before_wait else self.cutoff
+
+    def reachable_by(self, now: float, connected: bool, outage: float) -> float:
+        """Return until when to wait for a lost connection to come back; the loss itself wakes the call.
+
+        Args:
+            now: the time.
+            connected: whether a server is connected.
+            outage: for how long none may be, in seconds.
+
+        Raises:
+            OutOfReach: none has been for longer.
+        """
+        if connected:
+            self._down_since = None
+            return math.inf
+        if self._down_since is None:
+            self._down_since = now
+        elif now - self._down_since > outage:
+            raise OutOfReach
+        return self._down_since + outage + OUTAGE_MARGIN
+
+    def cleaned_up_by(self, now: float, timeout: float, *, held: bool) -> float:
+        """Return until when to wait for the delete of a node, which the keeper would finish.
+
+        Args:
+            now: the time. If the deadline has passed, the wait counts from the deadline.
+            timeout: the session timeout, in seconds. The wait takes a sixth of it at most.
+            held: whether the node was that of a hold. If not, the wait also takes no more than `CLEAN_UP_PATIENCE`.
+        """
+        most = timeout / 6 if held else min(timeout / 6, CLEAN_UP_PATIENCE)
+        return most + (now if self.deadline is None else min(now, self.deadline))

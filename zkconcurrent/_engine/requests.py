@@ -1,0 +1,238 @@
+"""Requests: how each is sent, and what its reply, or its failure, means to the recipe.
+
+A reply that concerns the recipe alone is a `Reply`. The reply to a create also concerns its ticket, whether or not the
+recipe still waits for it: so it is a `HandledReply`, which outlives the call, and keeps the session alive and not the
+call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from .._errors import RefusedError
+from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
+from .._protocol.operations import (
+    Children,
+    Container,
+    Create,
+    CreateEphemeral,
+    CreatePersistent,
+    CreateTogether,
+    Delete,
+    EnsureContainer,
+    Exists,
+    Get,
+    Multi,
+    Node,
+    NodeExists,
+    NoNode,
+    WatchRecursive,
+)
+from .._protocol.ticket import Ticket
+from .._runtime.waiting import Steps
+from .patience import Patience
+from .session import Session
+
+Wake: TypeAlias = Callable[[], None]
+Watcher: TypeAlias = Callable[[Any], None]
+
+
+class Caller(Protocol):
+    """A `Call`, as the operations of its recipe see it.
+
+    Attributes:
+        session: the client's session.
+        path: the primitive's path.
+        tickets: the tickets that the call has begun.
+        wake: ends the call's sleep.
+        patience: until when the present recipe may wait.
+        refused: the container that the servers have refused to make.
+    """
+
+    session: Session
+    path: str
+    tickets: list[Ticket]
+    wake: Wake
+    patience: Patience
+    refused: str | None
+
+    def await_session(self, ticket: Ticket | None) -> Steps[None]:
+        """Wait until requests can be sent; see `Call.await_session`."""
+
+    def await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
+        """Wait for a change; see `Call.await_change`."""
+
+    def park(self, bound: float) -> Steps[bool]:
+        """Sleep; see `Call.park`."""
+
+    def discard(self, tickets: Sequence[Ticket]) -> Steps[None]:
+        """Delete the nodes of tickets; see `Call.discard`."""
+
+
+# -- how each is sent ------------------------------------------------------------------------------------------------
+
+
+# The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
+def send_get(call: Caller, step: Get, wake: Wake, watcher: Watcher | None) -> Reply:
+    """Read a node's data."""
+    reply = Reply(wake)
+    call.session.link.get(step.path, reply, watcher)
+    return reply
+
+
+def send_children(call: Caller, step: Children, wake: Wake, watcher: Watcher | None) -> Reply:
+    """List a node's children."""
+    reply = Reply(wake)
+    call.session.link.children(step.path, reply, watcher)
+    return reply
+
+
+def send_exists(call: Caller, step: Exists, wake: Wake, watcher: Watcher | None) -> Reply:
+    """Ask whether a node exists."""
+    reply = Reply(wake)
+    call.session.link.exists(step.path, reply, watcher)
+    return reply
+
+
+def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
+    """Return the function that sends any other request whose reply concerns the recipe alone.
+
+    Args:
+        send: sends the request; called with the link, the operation and the reply.
+    """
+
+    def request(call: Caller, step: Any, wake: Wake, _: object) -> Reply:
+        reply = Reply(wake)
+        send(call.session.link, step, reply)
+        return reply
+
+    return request
+
+
+def send_create(call: Caller, step: CreateEphemeral, wake: Wake, _: object) -> Reply:
+    """Create a ticket's node; the reply is noted in the ticket."""
+    session, ticket, before = call.session, step.ticket, step.ticket.sent
+
+    def made(reply: HandledReply) -> None:
+        session.note_create_reply(ticket, reply.value, reply.error, before)
+
+    ticket.sent = True
+    reply = HandledReply(made, wake, session.post)
+    session.link.create(step.path, step.data, reply)
+    return reply
+
+
+def send_multi(call: Caller, step: Multi, wake: Wake, _: object) -> Reply:
+    """Apply several operations at once; the reply is noted in their tickets."""
+    session, patience = call.session, call.patience
+    if step.awaits_reply_past_deadline and patience.deadline is not None:
+        patience.await_replies(patience.deadline + (session.patience if session.link.connected else 0.0))
+    operations: Sequence[Any] = step.operations
+    made: list[Ticket | None] = [part.ticket if type(part) is CreateEphemeral else None for part in operations]
+    ended: list[Ticket | None] = [part.ticket if type(part) is Delete else None for part in operations]
+    before = [ticket is not None and ticket.sent for ticket in made]
+
+    def done(reply: HandledReply) -> None:
+        nodes = reply.value or [None] * len(operations)
+        for ticket, node, sent in zip(made, nodes, before, strict=True):
+            if ticket is not None:
+                session.note_create_reply(ticket, node, reply.error, sent)
+        for ticket in ended:
+            if ticket is not None and reply.error is None:
+                session.mark_deleted(ticket)
+
+    for ticket in made:
+        if ticket is not None:
+            ticket.sent = True
+    reply = HandledReply(done, wake, session.post)
+    session.link.multi(operations, reply)
+    return reply
+
+
+# -- what a reply means ----------------------------------------------------------------------------------------------
+
+
+def value(_step: object, replied: Any) -> Any:
+    """Return the value of the reply."""
+    return replied
+
+
+def true(*_: object) -> bool:
+    """Return True."""
+    return True
+
+
+def node(_step: object, replied: tuple[bytes | None, Any]) -> Node:
+    """Return a node from its data and kazoo's stat."""
+    data, stat = replied
+    # `cversion` counts the creates and the deletes of children.
+    created = (stat.cversion + stat.numChildren) // 2
+    times = stat.ctime / 1000.0, stat.mtime / 1000.0
+    return Node(
+        data or b"",
+        stat.czxid,
+        times[0],
+        stat.ephemeralOwner,
+        stat.version,
+        created,
+        times[1],
+        stat.mzxid,
+        stat.numChildren,
+    )
+
+
+def node_with_zxid(step: object, replied: tuple[Any, int]) -> tuple[Node | None, int]:
+    """Return a node, or None if there is none, and the zxid as of which this is so."""
+    found, zxid = replied
+    return None if found is None else node(step, found), zxid
+
+
+# -- what a failure means, where that depends on more than its error -------------------------------------------------
+
+
+def container_failure(call: Caller, step: EnsureContainer, error: Exception, failed: Exception) -> Exception:
+    """Return why a container was not made, or NodeExists if that does not matter."""
+    if isinstance(error, kazoo_errors.NoAuthError) and step.path != call.path:
+        # The server refuses this even if the node exists: the next create shows whether it does.
+        call.refused = step.path
+        return NodeExists()
+    if isinstance(failed, NoNode):
+        if step.path.rpartition("/")[0] == call.refused:
+            return failure(kazoo_errors.NoAuthError(), call.path)
+        # The server has removed the empty parent just now: the create fails, and the recipe makes the parent again.
+        return NodeExists() if step.path.count("/") > 1 else no_chroot(call)
+    return failed
+
+
+def persistent_failure(call: Caller, step: CreatePersistent, _: Exception, failed: Exception) -> Exception:
+    """Return why a persistent node was not made."""
+    return no_chroot(call) if isinstance(failed, NoNode) and step.path.count("/") == 1 else failed
+
+
+def together_failure(call: Caller, step: Multi | CreateTogether, _: Exception, failed: Exception) -> Exception:
+    """Return why several operations were not applied."""
+    part = step.operations[failed.part or 0] if isinstance(failed, NoNode) else None
+    return no_chroot(call) if isinstance(part, Container | Create) and part.path.count("/") == 1 else failed
+
+
+def tree_failure(call: Caller, _step: WatchRecursive, error: Exception, failed: Exception) -> Exception:
+    """Return why a tree is not watched. The messages name the Dict and the Set, as nothing else watches a tree."""
+    if isinstance(error, kazoo_errors.UnimplementedError):
+        return RefusedError(call.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")
+    if isinstance(error, kazoo_errors.MarshallingError):
+        return RefusedError(
+            call.path,
+            "ZooKeeper refused the watch: a Dict or Set needs servers whose watchManagerName is not "
+            "WatchManagerOptimized",
+        )
+    return failed
+
+
+def no_chroot(call: Caller) -> RefusedError:
+    """Return the error of a client whose chroot does not exist."""
+    return RefusedError(
+        call.path,
+        f"the client's chroot {call.session.link.full('')!r} does not exist: create it, or open the client by "
+        "zkconcurrent.connect, which does",
+    )
