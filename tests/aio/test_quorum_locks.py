@@ -8,36 +8,11 @@ import gc
 import pytest
 from kazoo.client import KazooClient
 
+from tests.aio.calls import quorum
 from tests.aio.loops import cancelled, left, nodes, owning, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, aio
-
-
-def quorum(client: KazooClient, path: str) -> aio.QuorumLock:
-    """Make a QuorumLock of three locks."""
-    return aio.QuorumLock([aio.RLock(client, f"{path}/{name}") for name in "abc"])
-
-
-def test_true_means_held(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """A cancel that comes after acquire has returned True changes nothing."""
-    lock, other = quorum(zk, zk_path), quorum(far, zk_path)
-
-    async def main() -> None:
-        async def own() -> bool:
-            assert await lock.acquire()
-            asyncio.current_task().cancel()  # type: ignore[union-attr]
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            assert not await other.acquire(blocking=False)
-            await lock.release()
-            return True
-
-        assert await asyncio.create_task(own())
-        assert await other.acquire(timeout=10)
-        await other.release()
-
-    run(main())
 
 
 def test_cancelled_while_it_waits(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
@@ -124,7 +99,8 @@ def test_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
         async with lock.hold():
             assert not lock.lost.is_set()
         await until(lambda: not nodes(far, zk_path))
-        assert told == [lock, lock]
+        # A thread of its own tells, perhaps after the block has ended.
+        await until(lambda: told == [lock, lock])
 
     run(main())
 

@@ -27,6 +27,8 @@ KINDS = {
     lock_types.unfair_rlock: on_tasks.unfair_rlock,
     zkconcurrent.Semaphore: on_tasks.Semaphore,
     zkconcurrent.BoundedSemaphore: on_tasks.BoundedSemaphore,
+    zkconcurrent.MultiLock: on_tasks.MultiLock,
+    zkconcurrent.QuorumLock: on_tasks.QuorumLock,
 }
 ADDRESS = "has the address of the object in its repr"
 NUMBERS = "is about threads that have each other's number; a task is known by itself"

@@ -94,4 +94,4 @@ def test_loops_that_are_closed(
 
 def test_a_holder_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Clause 7, of a holder."""
-    test_ended_tasks.test_a_holder_whose_loop_is_closed("RLock", zk, far, zk_path, eventually)
+    test_ended_tasks.test_a_holder_whose_loop_is_closed("RLock", True, zk, far, zk_path, eventually)

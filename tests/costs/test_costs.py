@@ -40,7 +40,6 @@ from zkconcurrent import (
     Semaphore,
 )
 from zkconcurrent._engine import local_handoff
-from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.watches import LINGER
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
@@ -51,15 +50,6 @@ def proxy(proxy: Proxy) -> Proxy:
     """The shared one, with 50 ms of delay each way: no thread is kept from sending the next request for as long."""
     proxy.delay(0.05)
     return proxy
-
-
-@pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
-    """A client whose requests are counted; its probe for containers was before."""
-    client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
-    return client
 
 
 def warm(lock: AnyLock) -> None:

@@ -5,23 +5,11 @@ from __future__ import annotations
 import time
 import timeit
 
-import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Dict, Set
-from zkconcurrent._engine.session import Session
-
-
-@pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
-    """A client whose requests are counted, with 20 ms of delay each way; its probe for containers was before."""
-    proxy.delay(0.02)
-    client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
-    return client
 
 
 def test_reads(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:

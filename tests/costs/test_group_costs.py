@@ -16,22 +16,6 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
-@pytest.fixture
-def proxy(proxy: Proxy) -> Proxy:
-    """The shared one, with 20 ms of delay each way, so that pipelined requests are seen to be pipelined."""
-    proxy.delay(0.02)
-    return proxy
-
-
-@pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
-    """A client whose requests are counted; its probe for containers was before."""
-    client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
-    return client
-
-
 def test_a_group(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:

@@ -13,32 +13,15 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
-from zkconcurrent._engine.session import Session
 from zkconcurrent._recipes.queue import state
 from zkconcurrent._recipes.queue.order import frame
 from zkconcurrent._recipes.queue.put import LISTED
-
-
-@pytest.fixture
-def proxy(proxy: Proxy) -> Proxy:
-    """The shared one, with 20 ms of delay each way, so that pipelined requests are seen to be pipelined."""
-    proxy.delay(0.02)
-    return proxy
 
 
 @pytest.fixture(autouse=True)
 def _a_machine_of_any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No queue reads again what it has read ahead, however long the machine takes to use it."""
     monkeypatch.setattr(state, "READ_FOR", math.inf)
-
-
-@pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
-    """A client whose requests are counted; its probe for containers was before."""
-    client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
-    return client
 
 
 def warm(queue: Queue[bytes]) -> None:

@@ -5,31 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, AtomicLong, SharedValue
-from zkconcurrent._engine.session import Session
 from zkconcurrent._recipes.value import LOOK_AFTER
-
-
-@pytest.fixture
-def proxy(proxy: Proxy) -> Proxy:
-    """The shared one, with 20 ms of delay each way, so that pipelined requests are seen to be pipelined."""
-    proxy.delay(0.02)
-    return proxy
-
-
-@pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
-    """A client whose requests are counted; its probe for containers was before."""
-    client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
-    return client
 
 
 def test_a_number(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:

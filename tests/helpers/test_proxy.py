@@ -58,34 +58,6 @@ def heartbeat(client: KazooClient) -> None:
         answer.get(timeout=10)
 
 
-def test_counts_are_exact(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """Each request is counted once, under its opcode's name."""
-    with proxy.counting() as count:
-        client.create(f"{path}/a", b"1")
-        client.create(f"{path}/b", b"1", include_data=True)
-        client.get(f"{path}/a")
-        client.set(f"{path}/a", b"2")
-        client.exists(f"{path}/a")
-        client.exists(f"{path}/b")
-        client.get_children(path)
-        client.get_children(path, include_data=True)
-        transaction = client.transaction()
-        transaction.delete(f"{path}/a")
-        transaction.delete(f"{path}/b")
-        transaction.commit()
-    client.exists(path)
-    assert count.requests == {
-        "create": 1,
-        "create2": 1,
-        "getData": 1,
-        "setData": 1,
-        "exists": 2,
-        "getChildren": 2,
-        "multi": 1,
-    }
-    assert count.flights == 9
-
-
 def test_counts_of_each_session_add_up(proxy: Proxy, client: KazooClient, connect: Connect, path: str) -> None:
     """The proxy tells apart the requests of two clients by their sessions."""
     other = connect(proxy.hosts)
@@ -156,39 +128,6 @@ def test_flights_are_round_trips_waited_for(
     assert count.requests == {"create": 1, "getChildren": 1}
 
 
-def test_watch_events_are_counted(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
-    """Each watch event delivered counts once, by its kind."""
-    seen = threading.Semaphore(0)
-    with proxy.counting() as count:
-        client.get(path, watch=lambda _: seen.release())
-        client.get_children(path, watch=lambda _: seen.release())
-        zk.create(f"{path}/a")
-        zk.set(path, b"new")
-        assert seen.acquire(timeout=10)
-        assert seen.acquire(timeout=10)
-    assert count.events == {"changed": 1, "child": 1}
-
-
-def test_lost_answer_is_applied(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
-    """After lose_answer the client knows nothing and the node is there; the session lives on."""
-    session = client.client_id
-    with proxy.lose_answer("create") as lost, pytest.raises(ConnectionLoss):
-        client.create(f"{path}/a")
-    assert lost.wait().path == f"{path}/a"
-    assert zk.exists(f"{path}/a")
-    connected(client)
-    assert client.client_id == session
-
-
-def test_lost_request_is_not_applied(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
-    """After lose_request the client knows as little, and the node is not there."""
-    with proxy.lose_request("create") as lost, pytest.raises(ConnectionLoss):
-        client.create(f"{path}/a")
-    assert lost.wait().path == f"{path}/a"
-    connected(client)
-    assert zk.exists(f"{path}/a") is None
-
-
 @pytest.mark.parametrize("how", ["lose_answer", "lose_request"])
 def test_only_the_lost_request_and_what_follows_is_lost(
     proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, eventually: Eventually, how: str
@@ -222,15 +161,6 @@ def test_a_fault_waits_for_its_nth(proxy: Proxy, client: KazooClient, path: str)
         assert lost.injected.is_set()
         connected(client)
         client.get(path)
-
-
-def test_a_fault_called_off(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A fault that has not happened by the end of its block never does."""
-    with proxy.lose_answer("getData") as lost:
-        client.exists(path)
-    client.get(path)
-    with pytest.raises(TimeoutError, match="getData"):
-        lost.wait(timeout=0)
 
 
 def test_held_answer_waits_and_so_does_what_follows(

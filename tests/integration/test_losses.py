@@ -436,12 +436,13 @@ def test_a_session_that_expires_while_waiting(
     theirs.release()
 
 
+@pytest.mark.parametrize("kind", [Lock, Semaphore])
 def test_an_operator_deletes_a_waiters_node(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
     """Fault 20: a waiter whose node is deleted queues again."""
-    theirs = Lock(connect(timeout=4), zk_path)
-    with Lock(zk, zk_path) as _:
+    theirs = kind(connect(timeout=4), zk_path)
+    with kind(zk, zk_path):
         waiting = in_thread(theirs.acquire)
         (waiter,) = eventually(theirs.waiters)
         zk.delete(waiter.node)

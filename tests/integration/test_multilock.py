@@ -316,9 +316,10 @@ def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
     assert joint() is None  # by the count of its references
 
 
-def test_a_multilock_that_is_dropped(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """The last object of a held MultiLock warns for its locks when it goes, and their nodes are removed."""
-    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")], on_lost=print)
+@pytest.mark.parametrize("kind", [MultiLock, QuorumLock])
+def test_one_that_is_dropped(kind: Any, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """The last object of a held MultiLock or QuorumLock warns for its locks when it goes; their nodes are removed."""
+    lock = kind([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")], on_lost=print)
     lock.acquire()
     assert not lock.lost.is_set()
     with pytest.warns(ResourceWarning, match="garbage collected while held"):

@@ -439,17 +439,6 @@ def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: 
             eventually(lambda: not lock.suspect)
 
 
-def test_one_that_is_dropped(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """The last object of a held QuorumLock warns for its locks when it goes, and their nodes are removed."""
-    lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=print)
-    lock.acquire()
-    assert not lock.lost.is_set()
-    with pytest.warns(ResourceWarning, match="garbage collected while held"):
-        del lock
-    for name in "abc":
-        eventually(queued(zk, f"{zk_path}/{name}", 0))
-
-
 def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """A handler that would wait for the acquire that it has interrupted gets an error; one that tries once does not."""
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])

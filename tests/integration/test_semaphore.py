@@ -451,21 +451,6 @@ def test_a_session_that_expires_while_waiting(
     theirs.release(2)
 
 
-def test_an_operator_deletes_the_first_waiters_node(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
-    """Fault 20: a waiter for permits whose node is deleted queues again."""
-    theirs = Semaphore(connect(timeout=4), zk_path)
-    with Semaphore(zk, zk_path):
-        taking = in_thread(theirs.acquire)
-        (waiter,) = eventually(theirs.waiters)
-        zk.delete(waiter.node)
-        (again,) = eventually(theirs.waiters)
-        assert again.node != waiter.node
-    assert taking.result(20)
-    theirs.release()
-
-
 def test_who_holds_and_who_waits(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
