@@ -822,9 +822,9 @@ def test_interrupts_at_the_end_of_a_block(
 
     def drop(hold: Any) -> None:
         strike()
-        LockCore.drop(seat.core, hold)
+        LockCore.drop(seat._lock_core, hold)
 
-    monkeypatch.setattr(seat.core, "drop", drop)
+    monkeypatch.setattr(seat._lock_core, "drop", drop)
     with monkeypatch.context() as patch:
         patch.setattr(seat, "end_term", strike)
         with pytest.raises(TimeoutError), election.lead(20):

@@ -305,11 +305,6 @@ class LeaderLock(LockBase):
     def _new_core(self) -> LeaderCore:
         return LeaderCore(self._path_state, self._rule, self._identity, self._data)
 
-    @property
-    def core(self) -> LeaderCore:
-        """Its machinery."""
-        return self._lock_core
-
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Lead, on the calling thread; arguments and errors as `Lock.acquire`.
 
