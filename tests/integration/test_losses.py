@@ -120,7 +120,7 @@ def test_a_log_handler_that_blocks(zookeeper: Server, connect: Connect, zk_path:
             go.wait(20)
         return True
 
-    lock, log = Lock(client, zk_path, on_lost=lambda _: told.set()), logging.getLogger("zkconcurrent")
+    lock, log = Lock(client, zk_path, on_lost=lambda _: told.set()), logging.getLogger("zkconcurrent.losses")
     lock.acquire()
     log.addFilter(block)
     try:

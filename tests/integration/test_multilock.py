@@ -499,7 +499,7 @@ def test_all_or_none_with_errors(data: st.DataObject) -> None:
         patches.setattr(ReentrantCore, "acquire_steps", acquire)
         patches.setattr(ReentrantCore, "mine", lambda lock: holds[lock.path] if holds[lock.path].depth else None)
         patches.setattr(ReentrantCore, "check", lambda *_: None)
-        patches.setattr(Call, "_discard", lambda *_: iter(()))
+        patches.setattr(Call, "discard", lambda *_: iter(()))
         patches.setattr(Call, "abandon", abandon)
         try:
             got = MultiLock(locks).acquire()

@@ -393,10 +393,12 @@ class Link:
             name: the thread's, as stack dumps and debuggers show it: its work, and at which path.
             daemon: whether the interpreter does not wait for it at exit; it waits for no greenlet.
         """
-        if type(self.handler) is SequentialThreadingHandler:
-            threading.Thread(target=run, name=f"zkconcurrent {name}", daemon=daemon).start()
-        else:
+        if type(self.handler) is not SequentialThreadingHandler:
             self.handler.spawn(run)
+        elif daemon:
+            self.handler.spawn(_run_as, f"zkconcurrent {name}", run)
+        else:
+            threading.Thread(target=run, name=f"zkconcurrent {name}").start()
 
     @property
     def in_other_hub(self) -> bool:
@@ -704,6 +706,12 @@ _PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
     Delete: lambda _, path, step: DeleteRequest(path, step.version),
     Check: lambda _, path, step: CheckVersion(path, step.version),
 }
+
+
+def _run_as(name: str, run: Callable[[], object]) -> None:
+    """Run a function on the thread that the handler has started for it, under a name that says what it does."""
+    threading.current_thread().name = name
+    run()
 
 
 def _started(thread: threading.Thread) -> float:
