@@ -34,7 +34,7 @@ class State(enum.Enum):
 
 
 class LossRecord(NamedTuple):
-    """What is known of a loss.
+    """The record of a loss: its cause, and how long the hold had lasted.
 
     Attributes:
         cause: why the hold was lost.

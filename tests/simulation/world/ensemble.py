@@ -224,7 +224,7 @@ class Ensemble:
         self.wraps = self.ends = False
         self.worn = 0
         self.fresh: tuple[str, ...] = ("/receipts/",)
-        # What was altered at each empty change of the log.
+        # The nodes that were altered at each empty change of the log.
         self._altered: dict[int, Callable[[Tree], None]] = {}
 
     @property
