@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .changes import OPEN, Acl, Code, Ids, Refused
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
 
 
 def resolve(acl: Acl, ids: Ids | None) -> Acl:
@@ -61,7 +64,7 @@ def _matches(scheme: str, known: str, name: str) -> bool:
     return network is not None and address is not None and bool(address.network_address in network)
 
 
-def _network(name: str) -> Any:
+def _network(name: str) -> IPv4Network | IPv6Network | None:
     # It is seldom needed, and slow to import.
     import ipaddress
 

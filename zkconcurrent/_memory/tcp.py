@@ -16,11 +16,11 @@ from pathlib import Path
 
 from .changes import Change
 from .service import Limits, Service
-from .tree import APPLIERS, Tree
+from .tree import Tree
 from .wire import Connection
 from .words import Words
 
-_STEPS = tuple(APPLIERS)
+_STEPS = tuple(Tree.appliers)
 _NUMBERS = {step: number for number, step in enumerate(_STEPS)}
 _AT_ONCE = 1 << 16  # bytes to read
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .changes import (
     ADMIN,
@@ -192,7 +192,7 @@ class Tree:
         self.zxid = zxid
         applied = Applied([], [])
         for step in change:
-            applied.stats.append(APPLIERS[type(step)](self, step, zxid, applied.events))
+            applied.stats.append(self.appliers[type(step)](self, step, zxid, applied.events))
         return applied
 
     def _make(self, step: Made, zxid: int, events: list[Event]) -> Stat:
@@ -250,17 +250,16 @@ class Tree:
         for path in session.paths if session is not None else ():
             self._remove(Removed(path), zxid, events)
 
-
-# The steps in an order that stays, as a journal numbers them by it.
-APPLIERS: dict[type, Callable[..., Stat | None]] = {
-    Made: Tree._make,
-    Removed: Tree._remove,
-    Written: Tree._write,
-    Guarded: Tree._guard,
-    Checked: lambda *_: None,
-    Opened: Tree._open,
-    Closed: Tree._close,
-}
+    # The steps in an order that stays, as a journal numbers them by it.
+    appliers: ClassVar[dict[type, Callable[..., Stat | None]]] = {
+        Made: _make,
+        Removed: _remove,
+        Written: _write,
+        Guarded: _guard,
+        Checked: lambda *_: None,
+        Opened: _open,
+        Closed: _close,
+    }
 
 
 class _Draft:
@@ -280,8 +279,7 @@ class _Draft:
         """Check one more operation; return what it does."""
         if self._session and self._session not in self._tree.sessions:
             raise Refused(Code.SESSION_EXPIRED)
-        step: Step = _PLANNERS[type(operation)](self, operation)
-        return step
+        return self._planners[type(operation)](self, operation)
 
     def _find(self, path: str) -> Node:
         node = self._altered[path] if path in self._altered else self._tree.nodes.get(path)
@@ -361,14 +359,13 @@ class _Draft:
         demand(node.acl, self._ids, permission)
         return node
 
-
-_PLANNERS: dict[type, Callable[..., Any]] = {
-    Create: _Draft._create,
-    Delete: _Draft._delete,
-    SetData: _Draft._set_data,
-    SetAcl: _Draft._set_acl,
-    Check: _Draft._check,
-}
+    _planners: ClassVar[dict[type, Callable[..., Step]]] = {
+        Create: _create,
+        Delete: _delete,
+        SetData: _set_data,
+        SetAcl: _set_acl,
+        Check: _check,
+    }
 
 
 def _validate(path: str) -> None:

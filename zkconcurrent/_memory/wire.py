@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from .changes import ADMIN, CHANGED, CHILD, CREATED, DELETED, READ, Code, Refused
 from .fields import INT, LONG, Malformed, Reader, pack_buffer, pack_stat, pack_string, pack_strings
@@ -25,6 +25,9 @@ _LONGEST = 0xFFFFF
 _CONNECTED = 3  # the state in each event
 # It protects as well as ZooKeeper's own, which is public too.
 _SECRET = 0x5DEECE66D5DEECE6
+
+_PING, _AUTH, _SASL, _CLOSE = 11, 100, 102, -11
+_PING_XID = -2
 
 _HEADER = struct.Struct("!ii")
 _REPLY = struct.Struct("!iqi")
@@ -157,13 +160,13 @@ class Connection:
             self._send(_REPLY.pack(xid, 0, 0) + pack_buffer(None))
             return
         self._service.hear(self.session)
-        if opcode not in WRITES and opcode not in _HANDLERS:
+        if opcode not in WRITES and opcode not in self._handlers:
             self._send(_REPLY.pack(xid, -1, Code.UNIMPLEMENTED))
             self.end()
             return
         error, body = 0, b""
         try:
-            body = self._write(opcode, reader) if opcode in WRITES else _HANDLERS[opcode](self, reader)
+            body = self._write(opcode, reader) if opcode in WRITES else self._handlers[opcode](self, reader)
         except Refused as refusal:
             error = refusal.code
         except Malformed:
@@ -320,29 +323,26 @@ class Connection:
         else:
             self._service.watches.add(self, path, kind, ONCE)
 
-
-_PING, _AUTH, _SASL, _CLOSE = 11, 100, 102, -11
-_PING_XID = -2
-_HANDLERS: dict[int, Callable[[Connection, Reader], bytes]] = {
-    3: Connection._exists,
-    4: Connection._get_data,
-    6: Connection._get_acl,
-    8: Connection._get_children,
-    9: Connection._sync,
-    _PING: Connection._ping,
-    12: Connection._get_children2,
-    14: Connection._multi,
-    16: Connection._reconfigure,
-    17: Connection._check_watches,
-    18: Connection._remove_watches,
-    101: Connection._set_watches,
-    103: Connection._get_ephemerals,
-    104: Connection._count_descendants,
-    105: Connection._set_watches2,
-    106: Connection._add_watch,
-    107: Connection._who_am_i,
-    _CLOSE: Connection._close,
-}
+    _handlers: ClassVar[dict[int, Callable[[Connection, Reader], bytes]]] = {
+        3: _exists,
+        4: _get_data,
+        6: _get_acl,
+        8: _get_children,
+        9: _sync,
+        _PING: _ping,
+        12: _get_children2,
+        14: _multi,
+        16: _reconfigure,
+        17: _check_watches,
+        18: _remove_watches,
+        101: _set_watches,
+        103: _get_ephemerals,
+        104: _count_descendants,
+        105: _set_watches2,
+        106: _add_watch,
+        107: _who_am_i,
+        _CLOSE: _close,
+    }
 
 
 def _read_watch(reader: Reader) -> tuple[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from .changes import (
     CONTAINER,
@@ -32,12 +31,12 @@ _PART = struct.Struct("!i?i")
 _END = _PART.pack(-1, True, -1)
 
 
-def _read_create(reader: Reader) -> Create:
-    return Create(reader.path(), reader.buffer(), reader.acl(), reader.number())
+def _read_create(reader: Reader, *, container: bool = False) -> Create:
+    return Create(reader.path(), reader.buffer(), reader.acl(), reader.number(), container)
 
 
 def _read_container(reader: Reader) -> Create:
-    return _read_create(reader)._replace(container=True)
+    return _read_create(reader, container=True)
 
 
 def _read_delete(reader: Reader) -> Delete:
@@ -52,17 +51,22 @@ def _read_set_acl(reader: Reader) -> SetAcl:
     return SetAcl(reader.string() or "", reader.acl(), reader.number())
 
 
-def _answer_made(made: Any, stat: Stat | None) -> bytes:
-    return pack_string(made.path) + pack_stat(stat)
+def _answer_path(made: Step, _: Stat | None) -> bytes:
+    assert isinstance(made, Made)
+    return pack_string(made.path)
 
 
-def _answer_written(_: Any, stat: Stat | None) -> bytes:
+def _answer_made(made: Step, stat: Stat | None) -> bytes:
+    return _answer_path(made, stat) + pack_stat(stat)
+
+
+def _answer_written(_: Step, stat: Stat | None) -> bytes:
     return pack_stat(stat)
 
 
 # Of each single write, how it is read, and its reply: of what was done, and the node's stat after that.
-WRITES: dict[int, tuple[Callable[[Reader], Operation], Callable[[Any, Stat | None], bytes]]] = {
-    _CREATE: (_read_create, lambda made, _: pack_string(made.path)),
+WRITES: dict[int, tuple[Callable[[Reader], Operation], Callable[[Step, Stat | None], bytes]]] = {
+    _CREATE: (_read_create, _answer_path),
     _DELETE: (_read_delete, lambda *_: b""),
     _SET_DATA: (_read_set_data, _answer_written),
     7: (_read_set_acl, _answer_written),

@@ -13,14 +13,18 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from .identity import Task
+
+if TYPE_CHECKING:
+    import asyncio
 
 _AWAITS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
-def running_task() -> Any:
+def running_task() -> object:
     """Return the asyncio task that runs in this thread, or else the loop; None if there is no loop, or in a cell."""
     loop = _running_loop()
     return None if loop is None or _in_cell() else sys.modules["asyncio"].current_task(loop) or loop
@@ -52,7 +56,7 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
     )
 
 
-def _running_loop() -> Any:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     # No loop runs if asyncio was never imported.
     asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else getattr(asyncio, "_get_running_loop", _nothing)()
@@ -60,7 +64,7 @@ def _running_loop() -> Any:
 
 def _in_cell() -> bool:
     """Return whether the innermost coroutine that runs is a notebook kernel's: its caller is a plain cell's code."""
-    frame: Any = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_flags & _AWAITS:
         frame = frame.f_back
     return frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "ipykernel")

@@ -13,12 +13,12 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
 
-Task: TypeAlias = "asyncio.Task[Any]"
+Task: TypeAlias = "asyncio.Task[object]"
 """An owner that is a task. A program without event loops never imports asyncio."""
 
 # It is above all results of `get_ident`, and small enough to be hashed fast: each acquire looks a number up.
@@ -62,7 +62,7 @@ class _Number:
     def __init__(self, get_ident: Callable[[], int]) -> None:
         self._get_ident = get_ident
 
-    def __get__(self, owner: Any, kind: type) -> Any:
+    def __get__(self, owner: object, kind: type) -> object:
         if owner is None:
             return self
         mine = owner.__dict__
@@ -85,9 +85,9 @@ class _TaskLife(_Life):
     """The life of a task: it is over once the task is done; this object is garbage collected with the task."""
 
     __slots__ = ("gone", "held", "task")
-    gone: weakref.ref[Any]
+    gone: weakref.ref[Task]
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: Task) -> None:
         super().__init__(next(_numbers), 0)
         self.ident = self.number
         self.task = weakref.ref(task)
@@ -100,7 +100,8 @@ def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
     assert isinstance(life, _TaskLife)
     if life.held is None:
         life.held = weakref.WeakSet()
-        task: Any = life.task()
+        task = life.task()
+        assert task is not None
         end = partial(_end, life.held, owner, task.get_name())
         task.add_done_callback(end)
         life.gone = weakref.ref(task, end)
@@ -184,4 +185,4 @@ def ended(owner: int) -> bool:
 
 _numbers = itertools.count(_FIRST)
 _living: weakref.WeakValueDictionary[int, _Life] = weakref.WeakValueDictionary()
-_tasks: weakref.WeakKeyDictionary[Any, _TaskLife] = weakref.WeakKeyDictionary()
+_tasks: weakref.WeakKeyDictionary[Task, _TaskLife] = weakref.WeakKeyDictionary()

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from .._errors import ClientError
 
@@ -61,7 +61,7 @@ def _silence_daemon_threads() -> None:
     """Print no error of ours that ends a daemon thread from here on: the exit ends it anyway."""
     show = threading.excepthook
 
-    def show_others(args: Any) -> None:
+    def show_others(args: threading.ExceptHookArgs) -> None:
         if not (args.exc_type is ClientError and args.thread is not None and args.thread.daemon):
             show(args)
 

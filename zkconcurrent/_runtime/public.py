@@ -6,14 +6,13 @@ read the pickle.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
 def public(made: T) -> T:
     """Have a class or function of this library name the public package as its module."""
-    it: Any = made
-    if it.__module__.startswith("zkconcurrent."):
-        it.__module__ = it.__module__.partition("._")[0]
+    if made.__module__.startswith("zkconcurrent."):
+        made.__module__ = made.__module__.partition("._")[0]
     return made

@@ -34,6 +34,16 @@ LONGEST_SLEEP = 10.0  # seconds
 _RELEASE = operator.methodcaller("_release_save")
 
 
+class SleepEvent(Protocol):
+    """An event on which a thread or greenlet sleeps."""
+
+    def set(self) -> None: ...
+
+    def clear(self) -> object: ...
+
+    def wait(self, timeout: float, /) -> object: ...
+
+
 class Waiting(Protocol):
     """A call, as the loops see it.
 
@@ -76,13 +86,13 @@ class Waiting(Protocol):
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
 
 
-def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
+def wait(call: Waiting, steps: Steps[T], event: SleepEvent | None = None) -> T:
     """Run a call to its end, on the calling thread or greenlet.
 
     Args:
         call: the call.
         steps: its steps.
-        event: has `set`, `wait` and `clear`, and is used by this call alone; the link makes one, if not given.
+        event: this call alone uses it; the link makes one, if not given.
     """
     if not call.settled:
         check_depth(FRAMES)
@@ -112,7 +122,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         raise
 
 
-def _send_or_end(call: Waiting, steps: Steps[Any], woken: bool) -> float | None:
+def _send_or_end(call: Waiting, steps: Steps[object], woken: bool) -> float | None:
     """Resume a call; if it is to end, raise why in its steps."""
     error = None if call.why_end is None else call.why_end()
     if error is None:
@@ -131,7 +141,7 @@ def ends_by_itself(call: Waiting) -> None:
     call.why_end, call.waits_for = None, ()
 
 
-def _sleep(call: Waiting, event: Any, pause: float) -> bool:
+def _sleep(call: Waiting, event: SleepEvent, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
     A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
@@ -141,7 +151,7 @@ def _sleep(call: Waiting, event: Any, pause: float) -> bool:
     owned = [session.lock for session in call.sessions if session.has_lock()]
     if not owned:
         return bool(event.wait(pause))
-    lent: list[tuple[Any, Any]] = []
+    lent: list[tuple[Any, object]] = []
     try:
         # R4: this releases and records each lock in one step, so no interrupt can lose one.
         lent.extend(zip(owned, map(_RELEASE, owned), strict=True))
@@ -154,7 +164,7 @@ def _sleep(call: Waiting, event: Any, pause: float) -> bool:
             _take_back(lent)
 
 
-def _take_back(lent: Collection[tuple[Any, Any]]) -> None:
+def _take_back(lent: Collection[tuple[Any, object]]) -> None:
     for lock, state in lent:
         if not lock._is_owned():
             lock._acquire_restore(state)
@@ -266,7 +276,7 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
             raise
 
 
-def _end(call: Waiting, steps: Steps[Any]) -> None:
+def _end(call: Waiting, steps: Steps[object]) -> None:
     """End a call that did not reach its own end."""
     try:
         # The steps end now, and not only when the last traceback is garbage collected.

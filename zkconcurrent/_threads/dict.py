@@ -85,7 +85,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     def get(self, key: str, default: V, /) -> V: ...
     @overload
     def get(self, key: str, default: T, /) -> V | T: ...
-    def get(self, key: str, default: Any = None, /) -> Any:
+    def get(self, key: str, default: object = None, /) -> object:
         """Return the value of a key, or the default."""
         found = self._copy().get(key)
         return default if found is None else self._codec.decode(found.data)
@@ -149,11 +149,11 @@ class Dict(MapBase, MutableMapping[str, V]):
     def setdefault(self, key: str, default: V, /) -> V: ...
     @overload
     def setdefault(self: Dict[T | None], key: str, default: None = None, /) -> T | None: ...
-    def setdefault(self, key: str, default: Any = None, /) -> Any:
+    def setdefault(self, key: str, default: Any = None, /) -> object:
         """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
         key, data = self._check_key(key), self._encode(default)
 
-        def done(there: bytes | None) -> Any:
+        def done(there: bytes | None) -> object:
             return default if there is None else self._codec.decode(there)
 
         return self._write(lambda map_write: write.put_if_absent(map_write, key, data), done)
@@ -162,7 +162,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     def replace(self, key: str, value: V, /) -> bool: ...
     @overload
     def replace(self, key: str, old: V, new: V, /) -> bool: ...
-    def replace(self, key: str, old: Any, new: Any = _MISSING, /) -> bool:
+    def replace(self, key: str, old: V, new: V = _MISSING, /) -> bool:
         """Replace a key's value: `replace(key, value)` if it has any, `replace(key, old, new)` if it has `old`.
 
         Atomic: of several clients that replace the same value, one succeeds.
@@ -185,13 +185,13 @@ class Dict(MapBase, MutableMapping[str, V]):
     def pop(self, key: str, default: V, /) -> V: ...
     @overload
     def pop(self, key: str, default: T, /) -> V | T: ...
-    def pop(self, key: str, default: Any = _MISSING, /) -> Any:
+    def pop(self, key: str, default: object = _MISSING, /) -> object:
         """Remove a key and return its value, or the default if it is missing. Only one client gets the value.
 
         Raises:
             KeyError: the key is missing, and there is no default.
         """
-        value: Any = None
+        value: V | None = None
 
         def decoded(data: bytes) -> bool:
             nonlocal value
@@ -199,7 +199,7 @@ class Dict(MapBase, MutableMapping[str, V]):
             value = self._codec.decode(data)
             return True
 
-        def popped(found: bytes | None) -> Any:
+        def popped(found: bytes | None) -> object:
             if found is not None:
                 return value
             if default is _MISSING:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from types import TracebackType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from .._engine.holds import Hold
 from .._errors import LockLostError
@@ -18,6 +18,7 @@ from .._recipes.election import Leader
 from .._runtime.interrupts import insist
 from .._runtime.public import public
 from .base.candidacy import LeaderLock
+from .base.lock_base import TransactionT
 from .base.primitive import HOST, PickledByPath, kind_of, reports_loss
 
 P = ParamSpec("P")
@@ -101,7 +102,7 @@ class Term:
         check_data(data)
         return self._leader_lock.publish(self._hold, data)
 
-    def guard(self, transaction: Any) -> Any:
+    def guard(self, transaction: TransactionT) -> TransactionT:
         """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
 
         Raises:

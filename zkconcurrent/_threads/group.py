@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import NoReturn
 
 from .._arguments.paths import check_name
 from .._engine.driver import Call
@@ -207,7 +207,7 @@ class Membership:
             insist(self._give_up)
             raise
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle the membership {self.path!r}: join in the other process")
 
     def __repr__(self) -> str:

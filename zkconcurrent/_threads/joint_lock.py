@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -18,7 +18,7 @@ from .._runtime.waiting import Steps
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, LockBase
 from .base.lock_core import LockCore
-from .base.primitive import Named, check_on_lost, kind_of
+from .base.primitive import Named, OnLost, check_on_lost, kind_of
 from .base.side_by_side import Branch, together
 from .lock import Lock
 from .rlock import RLock
@@ -47,7 +47,7 @@ class CompositeLock(Named, Acquirable):
 
     _kind: str
 
-    def __init__(self, locks: Sequence[LockBase], on_lost: Callable[[Any], object] | None) -> None:
+    def __init__(self, locks: Sequence[LockBase], on_lost: OnLost | None) -> None:
         check_on_lost(on_lost)
         if not locks:
             raise ValueError(f"a {self._kind} needs at least one lock")
@@ -133,7 +133,7 @@ class CompositeLock(Named, Acquirable):
         """Return the arguments of the constructor but for the locks and `on_lost`."""
         return {}
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle this object by name, like its locks.
 
         Raises:
@@ -146,7 +146,7 @@ class CompositeLock(Named, Acquirable):
             )
         return partial(type(self), self._locks, **self._options()), ()
 
-    def __deepcopy__(self, memo: object = None) -> Any:
+    def __deepcopy__(self, memo: object = None) -> NoReturn:
         raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
 
     __copy__ = __deepcopy__

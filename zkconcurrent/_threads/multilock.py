@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -25,6 +24,7 @@ from .._runtime.identity import Task
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_base import LockBase
 from .base.lock_core import Contender, LockCore
+from .base.primitive import OnLost
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
@@ -64,9 +64,7 @@ class MultiLock(CompositeLock):
 
     _kind = "MultiLock"
 
-    def __init__(
-        self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: Callable[[Any], object] | None = None
-    ) -> None:
+    def __init__(self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: OnLost | None = None) -> None:
         flat: list[LockBase] = []
         for lock in listed(locks, self._kind):
             flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]

@@ -223,7 +223,7 @@ class PriorityQueue(Queue[T]):
             self._order = FLOAT
         super().__init__(client, path, maxsize, codec=codec, max_attempts=max_attempts)
 
-    def _prefix_of(self, item: Any) -> str:
+    def _prefix_of(self, item: T) -> str:
         return ranked_prefix(item, self._priority, floats=self._floats)
 
 

@@ -30,6 +30,7 @@ from .._runtime.identity import Task, ended, name
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_core import LockCore
+from .base.primitive import OnLost
 from .base.side_by_side import Branch, together
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, first_error, give_up, levels, listed, restore
 from .lock import Lock
@@ -91,7 +92,7 @@ class QuorumLock(CompositeLock):
         locks: Iterable[Lock | RLock],
         *,
         quorum: int | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: OnLost | None = None,
     ) -> None:
         super().__init__([self._checked(lock) for lock in listed(locks, self._kind)], on_lost)
         places = set()

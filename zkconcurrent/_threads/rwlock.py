@@ -13,9 +13,6 @@ refused at once, also in `Condition.wait()`, which asks for the write lock again
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Recipe
@@ -25,7 +22,7 @@ from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
 from .base.lock_core import ReentrantCore
-from .base.primitive import PickledByPath, kind_of, node_data
+from .base.primitive import OnLost, PickledByPath, kind_of, node_data
 from .rlock import RLock
 
 
@@ -66,7 +63,7 @@ class ReadWriteLock(PickledByPath):
         `InterProcessReadWriteLock`.
     """
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
+    def __init__(self, client: KazooClient, path: str, *, on_lost: OnLost | None = None) -> None:
         self._on_lost = on_lost
         self._read_lock = ReadLock(client, path, on_lost=on_lost)
         self._write_lock = WriteLock(client, path, on_lost=on_lost)

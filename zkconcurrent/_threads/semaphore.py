@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
 from .._engine.driver import Call
@@ -22,7 +22,7 @@ from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.waiting import Steps
 from .base.lock_base import LockBase
 from .base.lock_core import Contender, Line, LockCore
-from .base.primitive import discard_result, kind_of, node_data
+from .base.primitive import OnLost, discard_result, kind_of, node_data
 
 T = TypeVar("T")
 
@@ -205,9 +205,7 @@ class Semaphore(LockBase):
     _bounded = False
     _lock_core: PermitCore
 
-    def __init__(
-        self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
-    ) -> None:
+    def __init__(self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> None:
         if value is not None and (value := check_int("value", value)) < 0:
             raise ValueError("semaphore initial value must be >= 0")
         self._value = value

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableSet
-from typing import Any
+from typing import TypeVar
 
+from .._protocol.operations import Recipe
 from .._recipes.map import write
 from .base.map_base import MapBase
 from .base.primitive import discard_result
+
+T = TypeVar("T")
 
 
 class Set(MapBase, MutableSet[str]):
@@ -34,7 +37,7 @@ class Set(MapBase, MutableSet[str]):
     _kind = "Set"
 
     @classmethod
-    def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
+    def _from_iterable(cls, it: Iterable[T]) -> set[T]:
         return set(it)
 
     def __contains__(self, element: object) -> bool:
@@ -52,7 +55,7 @@ class Set(MapBase, MutableSet[str]):
         With `ephemeral`, the element then ends with this client's session, even if another client had added it.
         """
         key = self._check_key(value)
-        add: Any = write.put if self._layout.ephemeral else write.put_if_absent
+        add: Callable[..., Recipe[object]] = write.put if self._layout.ephemeral else write.put_if_absent
         return self._write(lambda map_write: add(map_write, key, b""), discard_result)
 
     def discard(self, value: str) -> None:

@@ -208,7 +208,7 @@ class SharedValue(BaseValue, Generic[T]):
         while (seen := self._next(seen, timeout)) is not None:
             yield self._decode(seen)
 
-    def _next(self, seen: Seen | None, timeout: float | None) -> Any:
+    def _next(self, seen: Seen | None, timeout: float | None) -> Seen | None:
         return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
 
     def _encode(self, value: T) -> bytes:

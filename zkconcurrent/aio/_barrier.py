@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
@@ -89,7 +89,7 @@ class Barrier(PrimitiveTwin):
     def n_waiting(self) -> int:
         """The number of parties that wait, as last seen; updated from the server at most once a second."""
         self._refresh("n_waiting", lambda: self._core.n_waiting)
-        view: Any = self._core._view
+        view = self._core._view
         return 0 if view.state is None or view.state.broken else int(view.waiting)
 
     @property

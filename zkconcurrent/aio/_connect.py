@@ -86,7 +86,7 @@ def _stop(client: Client) -> None:
     client.__exit__(None, None, None)
 
 
-def _in_thread(function: Callable[..., None], *args: Any) -> asyncio.Future[None]:
+def _in_thread(function: Callable[..., None], *args: object) -> asyncio.Future[None]:
     """Begin to run a function on a thread. Unlike with `to_thread`, no cancellation keeps it from running."""
     future = asyncio.get_running_loop().run_in_executor(None, function, *args)
     # The error counts as retrieved, even if no task waits any more.

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
 from .._kazoo.link import KazooClient
+from .._recipes.map.mirror import Mirror
 from .._threads import dict as _dict
 from .._threads import set as _set
 from .._threads.base import map_base
@@ -22,7 +23,7 @@ _MISSING: Any = object()
 class _Plain(AnyTask):
     """Reads never wait: they use the last known copy."""
 
-    _mirror: Any
+    _mirror: Mirror
     _path: str
 
     def _await_copy(self) -> None:
@@ -100,7 +101,7 @@ class Dict(_MapBase, Mapping[str, V]):
     def get(self, key: str, default: V, /) -> V: ...
     @overload
     def get(self, key: str, default: T, /) -> V | T: ...
-    def get(self, key: str, default: Any = None, /) -> Any:
+    def get(self, key: str, default: object = None, /) -> object:
         """Return the value of a key, or the default."""
         return self._core.get(key, default)
 
@@ -156,7 +157,7 @@ class Set(_MapBase, AbstractSet[str]):
         super().__init__(_SetCore(client, path, ephemeral=ephemeral))
 
     @classmethod
-    def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
+    def _from_iterable(cls, it: Iterable[T]) -> set[T]:
         return set(it)
 
     add: Final = awaited(_set.Set.add)

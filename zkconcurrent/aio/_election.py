@@ -11,6 +11,7 @@ from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import public
 from .._threads.base.candidacy import LeaderLock
+from .._threads.base.lock_base import TransactionT
 from .._threads.base.primitive import kind_of
 from .._threads.election import Candidate, candidate_id, check_callable, check_data, term_state
 from ._losses import Holding, Lost
@@ -51,7 +52,7 @@ class Term:
         seat: Any = self._seat
         await seat.publish(self._hold, data)
 
-    def guard(self, transaction: Any) -> Any:
+    def guard(self, transaction: TransactionT) -> TransactionT:
         """Make a kazoo `TransactionRequest` commit only while this term lasts; see `zkconcurrent.Term.guard`."""
         return self._seat.guard_term(transaction, self._hold)
 

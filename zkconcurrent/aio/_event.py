@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from .._kazoo.link import KazooClient
 from .._recipes.event import Flag, turn
@@ -15,7 +15,7 @@ from ._twin import PrimitiveTwin, awaited
 class _EventCore(Tasks, _event.Event):
     """`zkconcurrent.Event`, for tasks."""
 
-    def _begin_turn(self, wanted: bool) -> Any:
+    def _begin_turn(self, wanted: bool) -> object:
         """Note the flag as it will be; return the call that changes it. Its reply may come after the next change."""
         self._session.check_usable(self._path)
         self._path_state.note(Flag(0, wanted))

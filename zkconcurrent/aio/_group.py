@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
@@ -51,8 +51,8 @@ class Membership(Twin):
 
     leave: Final = awaited(_group.Membership.leave)
 
-    def __reduce__(self) -> Any:
-        return self._core.__reduce__()
+    def __reduce__(self) -> NoReturn:
+        self._core.__reduce__()
 
     def __repr__(self) -> str:
         return self._core._describe(kind_of(self))
@@ -66,7 +66,7 @@ class Joining:
         self._core = core
         self._begun = begun
 
-    def __await__(self) -> Generator[Any, Any, Membership]:
+    def __await__(self) -> Generator[object, object, Membership]:
         yield from self._begun.__await__()
         return Membership(self._core)
 

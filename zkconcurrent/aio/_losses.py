@@ -17,6 +17,7 @@ from .._runtime.public import public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
 from .._threads.base.lock_core import LockCore
+from .._threads.base.primitive import OnLost
 
 # The frames that the end of an `async with` block needs.
 DEPTH_OF_END = 8
@@ -123,7 +124,7 @@ class Holding:
         self._timeout = timeout
         self._blocking = blocking
         self._cancel_on_loss = cancel_on_loss
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[object] | None = None
         self._listener: _LossCallback | None = None
         self._cancelled = False
         self._before = 0
@@ -169,7 +170,7 @@ class Holding:
         return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
 
 
-def on_loop(lock: Any, on_lost: Callable[[Any], object] | None) -> Callable[[object], None] | None:
+def on_loop(lock: Any, on_lost: OnLost | None) -> Callable[[object], None] | None:
     """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
     if on_lost is None or not callable(on_lost):
         return on_lost
@@ -184,7 +185,7 @@ def on_loop(lock: Any, on_lost: Callable[[Any], object] | None) -> Callable[[obj
     return told
 
 
-def _call(on_lost: Callable[[Any], object], lock: Any) -> None:
+def _call(on_lost: OnLost, lock: object) -> None:
     result = on_lost(lock)
     if isinstance(result, Awaitable):
         task = asyncio.ensure_future(result)
@@ -192,4 +193,4 @@ def _call(on_lost: Callable[[Any], object], lock: Any) -> None:
         task.add_done_callback(_running.discard)
 
 
-_running: set[asyncio.Future[Any]] = set()
+_running: set[asyncio.Future[object]] = set()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from .._threads import multilock as _multilock
-from .._threads.base.primitive import kind_of
+from .._threads.base.primitive import OnLost, kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import of_tasks
@@ -24,7 +24,7 @@ class MultiLock(CompositeLock):
             all were released; may be async.
     """
 
-    def __init__(self, locks: Iterable[Any], *, on_lost: Callable[[Any], object] | None = None) -> None:
+    def __init__(self, locks: Iterable[LockBase | MultiLock], *, on_lost: OnLost | None = None) -> None:
         given = listed(locks, "MultiLock")
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):

@@ -40,21 +40,21 @@ class _Errors(AnyTask):
     _full: type[Exception] = QueueFull
     _shut_down: type[Exception] = QueueShutDown
 
-    def _await_item_call(self, item_call: ItemCall, call: Call, steps: Steps[Any]) -> Any:
+    def _await_item_call(self, item_call: ItemCall, call: Call, steps: Steps[T]) -> Pending[T]:
         return _PendingErrand(call, steps, self._path_state, item_call)
 
 
-class _PendingErrand(Pending[Any]):
+class _PendingErrand(Pending[T]):
     """A call that has not begun. If it is cancelled, the task waits until the item under way is put back."""
 
     __slots__ = ("item_call", "state")
 
-    def __init__(self, call: Call, steps: Steps[Any], state: _queue_base.QueueState, item_call: ItemCall) -> None:
+    def __init__(self, call: Call, steps: Steps[T], state: _queue_base.QueueState, item_call: ItemCall) -> None:
         super().__init__(call, steps)
         self.state = state
         self.item_call = item_call
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[object, object, T]:
         try:
             return (yield from super().__await__())
         except GeneratorExit:

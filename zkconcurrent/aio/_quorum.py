@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from .._threads import quorum as _quorum
-from .._threads.base.primitive import kind_of
+from .._threads.base.primitive import OnLost, kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import of_tasks
@@ -30,7 +29,7 @@ class QuorumLock(CompositeLock):
         locks: Iterable[LockBase],
         *,
         quorum: int | None = None,
-        on_lost: Callable[[Any], object] | None = None,
+        on_lost: OnLost | None = None,
     ) -> None:
         self._given = tuple(listed(locks, "QuorumLock"))
         for lock in self._given:

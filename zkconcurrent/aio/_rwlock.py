@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
+from .._threads.base.primitive import OnLost
 from ._losses import on_loop
 from ._tasks import Tasks, of_tasks
 from ._twin import LockBase, PrimitiveTwin
@@ -41,7 +39,7 @@ class ReadWriteLock(PrimitiveTwin):
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
     """
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
+    def __init__(self, client: KazooClient, path: str, *, on_lost: OnLost | None = None) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
         ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=on_loop(self._read_lock, on_lost)))
         WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=on_loop(self._write_lock, on_lost)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from .._kazoo.link import KazooClient
 from .._threads import semaphore as _semaphore
+from .._threads.base.primitive import OnLost
 from ._losses import on_loop
 from ._tasks import AnyTask, Completion, Pending, ReleaseCompletion, of_tasks
 from ._twin import LockBase, awaited, resolve
@@ -28,9 +28,7 @@ class Semaphore(LockBase):
     _lock_core: _semaphore.PermitCore
     _kind = of_tasks(_semaphore.Semaphore, AnyTask)
 
-    def __init__(
-        self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
-    ) -> None:
+    def __init__(self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> None:
         super().__init__(self._kind(client, path, value, on_lost=on_loop(self, on_lost)))
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None, permits: int = 1) -> bool:

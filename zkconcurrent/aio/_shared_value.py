@@ -22,8 +22,7 @@ class PerLoop(Tasks):
     """The tasks of each loop make their changes together, so that a stuck loop delays only its own tasks."""
 
     def _turn(self) -> Combiner:
-        turns: Any = self._path_state.loops
-        turn: Combiner = turns.setdefault(asyncio.get_running_loop(), Combiner())
+        turn: Combiner = self._path_state.loops.setdefault(asyncio.get_running_loop(), Combiner())
         return turn
 
 

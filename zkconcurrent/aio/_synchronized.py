@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from .._kazoo.link import KazooClient
 from .._local.aio import LocalNamespace
@@ -16,7 +16,7 @@ from ._namespace import Namespace, SharedNamespace
 from ._rlock import RLock
 
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
-ReleasesAtEnd: TypeAlias = "AbstractAsyncContextManager[Any, Any]"
+ReleasesAtEnd: TypeAlias = "AbstractAsyncContextManager[object, bool | None]"
 
 
 @public
@@ -76,7 +76,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         await self._entered.__aexit__(kind, error, traceback)
 
 
-async def _await(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> Any:
+async def _await(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> object:
     """Await a coroutine with the lock held."""
     async with lock:
         return await function(*args, **kwargs)
@@ -89,7 +89,7 @@ def _coroutine(calls: DecoratedCalls) -> Function:
     return call
 
 
-def _iterate(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> Any:
+def _iterate(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> object:
     """Begin an async generator, which holds the lock while it runs, from its beginning to its end."""
     generator = function(*args, **kwargs)
     return _relay(lambda: (lock, generator))()
@@ -100,11 +100,11 @@ def _async_generator(calls: DecoratedCalls) -> Function:
 
 
 def _relay(
-    begin: Callable[..., tuple[ReleasesAtEnd, AsyncGenerator[Any, Any]]],
-) -> Callable[..., AsyncGenerator[Any, Any]]:
+    begin: Callable[..., tuple[ReleasesAtEnd, AsyncGenerator[object, object]]],
+) -> Callable[..., AsyncGenerator[object, object]]:
     """Return a function that runs an async generator with a lock held; there is no `yield from` for it."""
 
-    async def call(*args: object, **kwargs: object) -> AsyncGenerator[Any, Any]:
+    async def call(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
         lock, generator = begin(*args, **kwargs)
         async with lock:
             try:

@@ -41,7 +41,7 @@ class Pending(Generic[T]):
         self.call: Waiting = call
         self.steps: Steps[T] = steps
 
-    def __await__(self) -> Generator[Any, Any, T]:
+    def __await__(self) -> Generator[object, object, T]:
         return wait_async(self.call, self.steps).__await__()
 
 
@@ -126,7 +126,7 @@ class Completion:
         for wake in (*wakers, *self._calls):
             wake()
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> Generator[object, object, None]:
         return self._wait().__await__()
 
     async def _wait(self) -> None:
@@ -191,7 +191,7 @@ class Background:
     """
 
     def __init__(self) -> None:
-        self._left: deque[tuple[Session, Pending[Any], Completion]] = deque()
+        self._left: deque[tuple[Session, Pending[object], Completion]] = deque()
         self._worker = Worker(self._left)
 
     @classmethod
@@ -199,7 +199,7 @@ class Background:
         """Return the session's `Background`."""
         return _backgrounds.setdefault(session, cls())
 
-    def run(self, session: Session, pending: Pending[Any]) -> Completion:
+    def run(self, session: Session, pending: Pending[object]) -> Completion:
         """Queue a call; start the thread if it does not run."""
         completion = Completion()
         self._left.append(begun := (session, pending, completion))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
 from inspect import signature
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from .._engine.session import Session
 from .._errors import LockLostError
@@ -31,6 +31,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=Callable[..., object])
 
 # Seconds between two refreshes of a query that is called often.
 REFRESH = 1.0
@@ -43,11 +44,11 @@ async def resolve(result: T | Pending[T]) -> T:
 
 def awaited(
     method: Callable[Concatenate[S, P], R], doc: str | None = None
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+) -> Callable[Concatenate[Twin, P], Coroutine[Any, Any, R]]:
     """Declare the method of a twin that awaits this method of its core; `doc` replaces a docstring for threads."""
     name = method.__name__
 
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: Twin, /, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = await getattr(self._core, name)(*args, **kwargs)
         return result
 
@@ -56,11 +57,11 @@ def awaited(
 
 def backgrounded(
     method: Callable[Concatenate[S, P], object], doc: str | None = None
-) -> Callable[Concatenate[Any, P], Completion]:
+) -> Callable[Concatenate[PrimitiveTwin, P], Completion]:
     """Declare the plain method of a twin that has this method of its core run in the background."""
     name = method.__name__
 
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
+    def call(self: PrimitiveTwin, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
         completion: Completion = self._in_background(getattr(self._core, name)(*args, **kwargs))
         return completion
 
@@ -70,23 +71,22 @@ def backgrounded(
     return described
 
 
-def forwarded(method: Callable[Concatenate[S, P], R], doc: str | None = None) -> Callable[Concatenate[Any, P], R]:
+def forwarded(method: Callable[Concatenate[S, P], R], doc: str | None = None) -> Callable[Concatenate[Twin, P], R]:
     """Declare the plain method of a twin that calls this method of its core."""
     name = method.__name__
 
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Twin, /, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R = getattr(self._core, name)(*args, **kwargs)
         return result
 
     return _described(call, method, doc)
 
 
-def _described(call: T, method: Callable[..., object], doc: str | None) -> T:
-    it: Any = call
+def _described(call: C, method: Callable[..., object], doc: str | None) -> C:
     # Without its attributes: one may say that the method is abstract.
-    update_wrapper(it, method, updated=())
-    it.__module__ = "zkconcurrent.aio"
-    it.__doc__ = doc or method.__doc__
+    update_wrapper(call, method, updated=())
+    call.__module__ = "zkconcurrent.aio"
+    call.__doc__ = doc or method.__doc__
     return call
 
 
@@ -122,7 +122,7 @@ class PrimitiveTwin(Twin):
     def _session(self) -> Session:
         return self._core._session  # type: ignore[no-any-return]
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
             "object there, with the same path"
@@ -366,7 +366,7 @@ class CompositeLock(Acquirable):
         """Whether it is held while a service is out of reach; for a `QuorumLock`, so many that no quorum is left."""
         return bool(self._core.suspect)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
             "the same paths"

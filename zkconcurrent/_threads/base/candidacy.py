@@ -20,7 +20,7 @@ import copy
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import NoReturn, TypeVar
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, PathState
@@ -35,8 +35,8 @@ from ..._protocol.ticket import State, Ticket
 from ..._recipes.election import Leader, follow, look, publish
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._runtime.live_set import LiveSet
-from ..._runtime.waiting import Steps, wait
-from .lock_base import LockBase
+from ..._runtime.waiting import SleepEvent, Steps, wait
+from .lock_base import LockBase, TransactionT
 from .lock_core import LockCore
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Candidacy:
     def __init__(self, seat: LeaderCore) -> None:
         # R4: the thread that runs takes the seat by one `pop`.
         self._seats = [seat]
-        self._event: Any = None
+        self._event: SleepEvent | None = None
         self.hold: Hold | None = None
         self.withdrawn = False
         self.begun = False
@@ -296,7 +296,7 @@ class LeaderLock(LockBase):
         self._data = data
         super().__init__(client, path)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
 
     def _new_state(self) -> ElectionState:
@@ -356,7 +356,7 @@ class LeaderLock(LockBase):
         call.why_end = partial(core.why_over, hold)
         return self._await(call, core.publish(call, hold, data))
 
-    def guard_term(self, transaction: Any, hold: Hold) -> Any:
+    def guard_term(self, transaction: TransactionT, hold: Hold) -> TransactionT:
         """Make a transaction commit only while a term lasts; see `Term.guard`."""
         return self._guard(transaction, lambda: self._lock_core.check_term(hold))
 

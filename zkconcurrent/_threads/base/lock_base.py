@@ -6,7 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Protocol, TypeVar
 
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
@@ -17,7 +17,19 @@ from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
 from .lock_core import Contender, LockCore, QueueCore
-from .primitive import BlockingCalls, Primitive, check_on_lost, kind_of, not_held, reports_loss
+from .primitive import BlockingCalls, OnLost, Primitive, check_on_lost, kind_of, not_held, reports_loss
+
+
+class Transaction(Protocol):
+    """A kazoo `TransactionRequest`."""
+
+    @property
+    def client(self) -> KazooClient: ...
+
+    def check(self, path: str, version: int, /) -> object: ...
+
+
+TransactionT = TypeVar("TransactionT", bound=Transaction)
 
 
 class Acquirable(BlockingCalls, ABC):
@@ -27,7 +39,7 @@ class Acquirable(BlockingCalls, ABC):
         _on_lost: the user's function to call at each loss.
     """
 
-    _on_lost: Callable[[Any], object] | None
+    _on_lost: OnLost | None
 
     @abstractmethod
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -165,9 +177,7 @@ class LockBase(QueuedPrimitive, Acquirable):
     _lock_core: LockCore
     _core_type = LockCore
 
-    def __init__(
-        self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Any], object] | None = None
-    ) -> None:
+    def __init__(self, client: KazooClient, path: str, *, fair: bool = True, on_lost: OnLost | None = None) -> None:
         check_on_lost(on_lost)
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
@@ -257,7 +267,7 @@ class LockBase(QueuedPrimitive, Acquirable):
         hold = core.own() or core.newest()
         return hold is not None and hold.alive and self._session.suspect
 
-    def guard(self, transaction: Any) -> Any:
+    def guard(self, transaction: TransactionT) -> TransactionT:
         """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
 
         Raises:
@@ -267,7 +277,7 @@ class LockBase(QueuedPrimitive, Acquirable):
         """
         return self._guard(transaction, self._lock_core.must_hold)
 
-    def _guard(self, transaction: Any, held: Callable[[], Hold]) -> Any:
+    def _guard(self, transaction: TransactionT, held: Callable[[], Hold]) -> TransactionT:
         if transaction.client.chroot != self._client.chroot:
             raise ValueError(f"the transaction's client must have the lock's chroot: {self._client.chroot!r}")
         transaction.check(held().ticket.node, -1)  # exists, in any version

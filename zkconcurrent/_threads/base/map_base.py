@@ -192,7 +192,7 @@ class _Followers:
 _followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDictionary()
 
 
-def _drop(mirror: Mirror, dropped: Any) -> None:
+def _drop(mirror: Mirror, dropped: deque[LeftTickets]) -> None:
     """Finalize: only queue the work, as a finalizer may run anywhere."""
     dropped.append(LeftTickets([], [writer.ticket for writer in mirror.writers]))
     mirror.close()
@@ -325,7 +325,7 @@ class MapBase(Primitive):
 
         return self._await(call, steps())
 
-    def _check_key(self, key: Any) -> str:
+    def _check_key(self, key: object) -> str:
         """Return the key, if an entry can have it.
 
         Raises:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache, update_wrapper
 from inspect import signature
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
@@ -32,6 +32,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 HOST = socket.gethostname()
 _UNKNOWN = object()
+# A user's function that is called at each loss, with the lock; users give theirs the type of the lock that has it.
+OnLost: TypeAlias = Callable[[Any], object]
 
 
 class BlockingCalls:
@@ -78,17 +80,17 @@ class Named:
     Python's errors about the arguments of its constructor use that name, also if a base class defines the constructor.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         public(cls)
         inherited: Any = cls.__init__
         if "__init__" not in vars(cls) and isinstance(inherited, FunctionType):
-            own: Any = FunctionType(
+            own = FunctionType(
                 inherited.__code__, inherited.__globals__, "__init__", inherited.__defaults__, inherited.__closure__
             )
             update_wrapper(own, inherited, updated=())
             # `own` is a copy of the function, not a wrapper around it.
-            del own.__wrapped__
+            del own.__dict__["__wrapped__"]
             own.__kwdefaults__ = inherited.__kwdefaults__
             own.__qualname__ = f"{cls.__qualname__}.__init__"
             made: Any = cls
@@ -97,7 +99,7 @@ class Named:
     # Type checkers judge the arguments by `__init__`.
     if not TYPE_CHECKING:
 
-        def __new__(cls, *args: Any, **options: Any) -> Any:  # noqa: ARG004
+        def __new__(cls, *args: object, **options: object) -> object:  # noqa: ARG004
             """Refuse a path, or an address, in the place of the client: Python's error would name another argument."""
             if args and isinstance(args[0], str):
                 code = getattr(cls.__init__, "__code__", None)
@@ -117,7 +119,7 @@ class PickledByPath(Named):
     underscore.
     """
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         found: Any = self
         try:
             client, name = opens_by_name(found.client)
@@ -141,29 +143,33 @@ class PickledByPath(Named):
             "the object there, with the same path"
         )
 
-    def __deepcopy__(self, memo: object = None) -> Any:
+    def __deepcopy__(self, memo: object = None) -> NoReturn:
         # A copy would use another client, so a thread that holds this object would wait for itself at the copy.
         raise TypeError(f"cannot copy {self!r}: make another object, with the same client and path")
 
     __copy__ = __deepcopy__
 
 
-def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iterable[Any]]:
+def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iterable[object]]:
     """Return the function that opens such a client in another process, and its arguments.
 
     Raises:
         ValueError: another process could not, or should not, open it; the error says why.
     """
-    found: Any = getattr(client, "by_name", None)
+    found: Callable[[], tuple[Callable[..., KazooClient], Iterable[object]]] | None = getattr(client, "by_name", None)
     if found is None:
         raise ValueError("its client was not opened by connect()")
-    return found()  # type: ignore[no-any-return]
+    return found()
 
 
 @public
 def _made_again(
-    kind: Any, opens: Callable[..., KazooClient], name: Iterable[Any], takes: Iterable[str], given: dict[str, Any]
-) -> Any:
+    kind: Callable[..., object],
+    opens: Callable[..., KazooClient],
+    name: Iterable[object],
+    takes: Iterable[str],
+    given: dict[str, object],
+) -> object:
     """Make the unpickled object: `takes` names the arguments that get the client, `given` has all others."""
     return kind(**dict.fromkeys(takes, opens(*name)), **given)
 
@@ -310,7 +316,7 @@ def reports_loss(kind: type[BaseException] | None) -> bool:
     return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
 
 
-def check_delay(delay: Any) -> float:
+def check_delay(delay: object) -> float:
     """Return a delay in seconds as a float; a negative one becomes 0.
 
     Raises:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_max_attempts
@@ -53,7 +53,7 @@ else:
         """Raised when put/get with shut-down queue."""
 
 
-class QueueState(SettlingState):
+class QueueState(SettlingState[ItemCall]):
     """The state of a queue that all objects of one client and path share.
 
     Attributes:
@@ -477,7 +477,7 @@ class Claim(Generic[T]):
             of._path_state.leave(self._giving_back)
             self._taken = None  # R2
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"cannot pickle the claim of {self._queue.path!r}: pickle the queue, and claim in the other process"
         )

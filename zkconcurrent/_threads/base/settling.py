@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..._engine.driver import Call
 from ..._engine.holds import PathState
@@ -17,11 +17,13 @@ from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
-from ..._recipes.receipts import Receipt, ReceiptPool
+from ..._recipes.receipts import PendingWrite, Receipt, ReceiptPool
 from ..._runtime.worker import Worker
 
+W = TypeVar("W", bound=PendingWrite)
 
-class SettlingState(PathState):
+
+class SettlingState(PathState, Generic[W]):
     """The state of a path whose calls may leave a change to be settled: a `PendingWrite` whose `left` is true.
 
     Attributes:
@@ -31,7 +33,7 @@ class SettlingState(PathState):
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
         self.settler: int | None = None
-        self._left: deque[Any] = deque()
+        self._left: deque[W] = deque()
         self._worker = Worker(self._left)
 
     def _drop_with(self, pool: ReceiptPool) -> None:
@@ -51,14 +53,14 @@ class SettlingState(PathState):
         _leave(self._pool.idle, self._pool.spares)
 
     @abstractmethod
-    def _settling_of(self, pending_write: Any) -> Recipe[bool]:
+    def _settling_of(self, pending_write: W) -> Recipe[bool]:
         """Return the recipe that settles it."""
 
-    def _finish(self, pending_write: Any) -> None:
+    def _finish(self, pending_write: W) -> None:
         """Note that it is settled."""
         pending_write.finish()
 
-    def _settle_later(self, pending_write: Any) -> None:
+    def _settle_later(self, pending_write: W) -> None:
         if pending_write not in self._left:
             self._left.append(pending_write)
         # Start the thread in any case: an interrupt may have come after an earlier append, and before its start.
@@ -88,7 +90,7 @@ class SettlingState(PathState):
             self._left.popleft()
         self.settler = None
 
-    def _settle(self, pending_write: Any) -> bool:
+    def _settle(self, pending_write: W) -> bool:
         """Settle a write; False if ZooKeeper is out of reach."""
         session = self.session
         call = Call(session, self.path)
@@ -101,7 +103,7 @@ class SettlingState(PathState):
 class SettleOnAbandon:
     """Leaves an abandoned call's change to be settled. Those of one path are equal; see `check_not_interrupted`."""
 
-    def __init__(self, state: SettlingState, leave: Callable[[], object]) -> None:
+    def __init__(self, state: SettlingState[Any], leave: Callable[[], object]) -> None:
         self._state = state
         self._leave = leave
 

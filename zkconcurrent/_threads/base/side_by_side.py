@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ..._errors import ZkConcurrentError
 from ..._runtime.waiting import Steps
@@ -50,7 +50,7 @@ class Branch(Generic[T]):
 
 
 def together(
-    branches: Sequence[Branch[Any]], now: Callable[[], float], ends: Callable[[], float] = lambda: math.inf
+    branches: Sequence[Branch[T]], now: Callable[[], float], ends: Callable[[], float] = lambda: math.inf
 ) -> Steps[None]:
     """Run steps side by side until all have ended, or until the time `ends()`; close those that have not ended.
 

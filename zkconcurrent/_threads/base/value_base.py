@@ -52,7 +52,7 @@ class Combiner:
         self.batch: ValueBatch | None = None
 
 
-class ValueState(SettlingState):
+class ValueState(SettlingState[ValueBatch]):
     """The state of a value that all objects of one client and path share.
 
     Attributes:
@@ -66,7 +66,7 @@ class ValueState(SettlingState):
         super().__init__(session, at.path, kind)
         self.register = ValueView(at)
         self.turn = Combiner()
-        self.loops: weakref.WeakKeyDictionary[Any, Combiner] = weakref.WeakKeyDictionary()
+        self.loops: weakref.WeakKeyDictionary[object, Combiner] = weakref.WeakKeyDictionary()
         self.updating: set[int] = set()
         self._drop_with(self.register)
 
@@ -235,7 +235,7 @@ class BaseValue(Primitive):
         """Make a change; return its result."""
         return self._changing(decide, alone=False)
 
-    def _updating(self, decide: Decide[R], func: Callable[[Any], Any]) -> R:
+    def _updating(self, decide: Decide[R], func: Callable[..., object]) -> R:
         """Make a change that calls the user's function, on the caller's thread."""
         check_callable("func", func)
         me, updating = self._identity(), self._path_state.updating
