@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NoReturn
 
@@ -46,11 +46,14 @@ class Membership:
         data: its data.
     """
 
-    def __init__(self, group: Group, name: str, data: bytes, patience: float) -> None:
-        self._group = group
-        self._session = session = group._session
-        self._state = group._path_state
-        self._member = Member(group.path, name, data, session.now, patience)
+    def __init__(
+        self, state: GroupState, run: Callable[[Call, Steps[None]], None], name: str, data: bytes, patience: float
+    ) -> None:
+        self._state = state
+        self._session = session = state.session
+        # Runs a call in the way of the group: for tasks, the call is pending.
+        self._run = run
+        self._member = Member(state.path, name, data, session.now, patience)
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
         # The membership's thread exists, or is about to be started.
@@ -93,9 +96,10 @@ class Membership:
         Raises:
             ClientError: the process was forked; the membership belongs to its parent.
         """
-        self._session.check_not_forked(self._group.path)
-        call = Call(self._session, self._group.path)
-        return self._group._await(call, self._leaving(call))
+        path = self._state.path
+        self._session.check_not_forked(path)
+        call = Call(self._session, path)
+        return self._run(call, self._leaving(call))
 
     def _leaving(self, call: Call) -> Steps[None]:
         session = self._session
@@ -110,15 +114,11 @@ class Membership:
 
     def _joining(self, call: Call) -> Steps[Membership]:
         """Begin the membership, and wait until the node exists."""
-        path, state, session = self._group.path, self._state, self._session
+        state, session = self._state, self._session
+        path = state.path
         session.check_usable(path)
         while (other := state.members.setdefault(self.id, self)) is not self:
-            if other._member.wanted:
-                raise ValueError(f"this client is a member {self.id!r} of the group {path!r} already: give another id")
-            other._callers[id(call)] = call
-            # R3: this call may be that of a signal handler that has interrupted the leave of the other membership.
-            other._give_up()
-            if not other._over:
+            if not other._make_way(call):
                 yield from self._sleep(None)  # until it has left
         self._callers[id(call)] = call
         try:
@@ -140,6 +140,17 @@ class Membership:
         if not self._member.joined:
             raise self._error or ClientError(path, "the membership ended before join() returned; join again")
         return self
+
+    def _make_way(self, call: Call) -> bool:
+        """Have another membership with this id, whose call this is, woken at the end; return whether that has come."""
+        if self._member.wanted:
+            raise ValueError(
+                f"this client is a member {self.id!r} of the group {self._state.path!r} already: give another id"
+            )
+        self._callers[id(call)] = call
+        # R3: that call may be of a signal handler that has interrupted the leave of this membership.
+        self._give_up()
+        return self._over
 
     def _sleep(self, pause: float | None) -> Steps[None]:
         yield pause
@@ -299,7 +310,7 @@ class Group(Primitive):
         name = check_id(self._path, name)
         check_wait(wait)
         said = check_data(data) if data is not None else node_data(self._identity())
-        return Membership(self, name, said, wait)
+        return Membership(self._path_state, self._await, name, said, wait)
 
     def members(self) -> dict[str, bytes]:
         """Return the data of all members by their ids, in the order of joining; asks the leader."""

@@ -99,7 +99,7 @@ async def finish(client: Client) -> None:
     session = Session.of(client)
     # Calls in the background run one after the other.
     last = in_background(session, Pending(Call(session, ""), _nothing()))
-    ending = asyncio.ensure_future(last._wait())
+    ending = asyncio.ensure_future(last)
     await asyncio.wait([ending], timeout=session.timeout / 3)
     ending.cancel()
 

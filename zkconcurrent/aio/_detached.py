@@ -38,6 +38,11 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
                 return False
         return (yield from super()._acquire_steps(call, wait, deadline))
 
+    def note(self, release: Completion) -> None:
+        """Note that a release runs in the background."""
+        self.releases.add(release)
+        self._held = None
+
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
         """Wait for a release, as for the first replies even past the deadline; return whether it has ended."""
         session = self._session
@@ -93,8 +98,7 @@ class DetachedLock(PrimitiveTwin):
         `zkconcurrent.DetachedLock.release`. A later `acquire` also waits until the node is gone, before it queues.
         """
         released = self._in_background(self._core.release())
-        self._core.releases.add(released)
-        self._core._held = None
+        self._core.note(released)
         return released
 
     force_release: Final = awaited(_detached.DetachedLock.force_release)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import Final
 
@@ -11,7 +10,7 @@ from .._kazoo.link import KazooClient
 from .._runtime.identity import release_at_end
 from .._threads import double_barrier as _double_barrier
 from .._threads.base.primitive import reports_loss
-from ._tasks import Tasks
+from ._tasks import Tasks, is_thrown_away
 from ._twin import PrimitiveTwin, awaited
 
 
@@ -77,8 +76,8 @@ class DoubleBarrier(PrimitiveTwin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is GeneratorExit or asyncio._get_running_loop() is None:
-            # The loop is gone, and this task with it: see `end_owner`.
+        if is_thrown_away(kind):
+            # See `end_owner`.
             return
         try:
             await self.leave(None if kind is None else 0.0)

@@ -15,7 +15,12 @@ from ._twin import PrimitiveTwin, awaited
 class _EventCore(Tasks, _event.Event):
     """`zkconcurrent.Event`, for tasks."""
 
-    def _begin_turn(self, wanted: bool) -> object:
+    def seen(self) -> bool:
+        """Return whether the flag is set, as last seen."""
+        seen = self._path_state.last_seen
+        return isinstance(seen, Flag) and seen.is_set
+
+    def begin_turn(self, wanted: bool) -> object:
         """Note the flag as it will be; return the call that changes it. Its reply may come after the next change."""
         self._session.check_usable(self._path)
         self._path_state.note(Flag(0, wanted))
@@ -36,18 +41,17 @@ class Event(PrimitiveTwin):
     def is_set(self) -> bool:
         """Return whether the flag is set, as last seen; updated from the server at most once a second."""
         self._refresh("is_set", self._core.is_set)
-        seen = self._core._path_state.last_seen
-        return isinstance(seen, Flag) and seen.is_set
+        return bool(self._core.seen())
 
     fetch: Final = awaited(_event.Event.is_set)
 
     def set(self) -> Completion:
         """Set the flag and wake all waiters."""
-        return self._in_background(self._core._begin_turn(True))
+        return self._in_background(self._core.begin_turn(True))
 
     def clear(self) -> Completion:
         """Clear the flag."""
-        return self._in_background(self._core._begin_turn(False))
+        return self._in_background(self._core.begin_turn(False))
 
     wait: Final = awaited(_event.Event.wait)
     destroy: Final = awaited(_event.Event.destroy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -13,7 +12,7 @@ from .._runtime.public import public
 from .._threads import group as _group
 from .._threads.base.primitive import check_timeout, kind_of
 from ._losses import Lost
-from ._tasks import Pending, of_tasks
+from ._tasks import Pending, is_thrown_away, of_tasks
 from ._twin import PrimitiveTwin, Twin, awaited
 
 _Core = of_tasks(_group.Group)
@@ -76,8 +75,7 @@ class Joining:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # The loop is gone, and this task with it.
-        if kind is GeneratorExit or asyncio._get_running_loop() is None:
+        if is_thrown_away(kind):
             self._core._give_up()
         else:
             await Membership(self._core).leave()

@@ -17,7 +17,7 @@ from .._runtime.waiting import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
 from .._threads.base.primitive import kind_of
-from ._tasks import AnyTask, Pending, of_tasks
+from ._tasks import AnyTask, Pending, is_thrown_away, of_tasks
 from ._twin import PrimitiveTwin, awaited, backgrounded
 
 T = TypeVar("T")
@@ -324,8 +324,7 @@ class Claim(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # The loop is gone, and this task with it.
-        if kind is GeneratorExit or asyncio._get_running_loop() is None:
+        if is_thrown_away(kind):
             self._core._forsake()
         else:
             await self._core._exit(acknowledges=kind is None)

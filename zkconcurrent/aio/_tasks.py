@@ -90,6 +90,11 @@ def forsake(core: LockCore) -> bool:
     return bool(tickets)
 
 
+def is_thrown_away(kind: type[BaseException] | None) -> bool:
+    """Return whether a block ends with this error because its loop is gone, and its task with it."""
+    return kind is GeneratorExit or asyncio._get_running_loop() is None
+
+
 def of_tasks(kind: type[T], mixin: type[Tasks] = Tasks) -> type[T]:
     """Return the class of a primitive for threads whose owners are tasks; texts name it like its twin."""
     return cast("type[T]", type(kind.__name__, (mixin, kind), {"__module__": "zkconcurrent.aio"}))

@@ -302,6 +302,11 @@ class LeaderLock(LockBase):
     def _new_state(self) -> ElectionState:
         return ElectionState(self._session, self._path, self._kind)
 
+    @property
+    def core(self) -> LeaderCore:
+        """The machinery, for the terms."""
+        return self._lock_core
+
     def _new_core(self) -> LeaderCore:
         return LeaderCore(self._path_state, self._rule, self._identity, self._data)
 
