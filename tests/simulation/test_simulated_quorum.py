@@ -63,7 +63,7 @@ MUTANTS = [
         "longest *= 4",
     ),
     # Losses.
-    bug("no loss is told", f"{LOCK}._take", "quorum.listen(self, self._all)", "pass"),
+    bug("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
     bug(
         "the loss of one lock is told as that of all",
         "_threads.quorum:_QuorumLosses.tell",

@@ -218,7 +218,7 @@ class QuorumLock(CompositeLock):
 
     def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
-        quorum = _Quorum(owner, self._next)
+        quorum = _Quorum(owner, self._all, self._next)
         tries = [_Try(core, calls, quorum) for core in self._cores]
         try:
             yield from together(tries, self._session.now, self._ending(tries, until))
@@ -276,7 +276,7 @@ class QuorumLock(CompositeLock):
                 self._forget(each)
             quorum.loss, self._next = self._next, Loss(self._session.link.user_event)
             self._held[quorum.owner] = (*self._all_mine(), quorum)
-        quorum.listen(self, self._all)
+        quorum.listen(self)
 
     def _forget(self, quorum: _Quorum) -> None:
         quorum.end()
@@ -437,8 +437,9 @@ class _Quorum:
         loss: the loss of the quorum.
     """
 
-    def __init__(self, owner: int, loss: Loss) -> None:
+    def __init__(self, owner: int, guard: _All, loss: Loss) -> None:
         self.owner = owner
+        self._guard = guard
         self.parts: list[tuple[LockCore, Hold]] = []
         self.left: HoldDepths | None = None
         self.loss = loss
@@ -456,9 +457,9 @@ class _Quorum:
         causes = "; ".join(f"{path}: {why}" for path, why in lost.items())
         return lost_error(first, owed, LossCause.PARTS_LOST, f"no quorum of its locks is left: {causes}")
 
-    def listen(self, lock: QuorumLock, guard: _All) -> None:
+    def listen(self, lock: QuorumLock) -> None:
         """Listen to the loss of each hold; a loss that has come already counts, too."""
-        self._listener = _QuorumLosses(lock, guard, [hold.ticket for _, hold in self.parts], self.loss)
+        self._listener = _QuorumLosses(lock, self._guard, [hold.ticket for _, hold in self.parts], self.loss)
         listen(self._listener, ((core.session, hold.loss) for core, hold in self.parts))
 
     def end(self) -> None:
