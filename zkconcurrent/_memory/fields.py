@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
-from typing import Any
 
 from .changes import Acl, Stat
 
@@ -24,7 +23,7 @@ class Reader:
         self._data = data
         self._offset = offset
 
-    def fields(self, form: struct.Struct) -> tuple[Any, ...]:
+    def fields(self, form: struct.Struct) -> tuple[int, ...]:
         try:
             values = form.unpack_from(self._data, self._offset)
         except struct.error:
@@ -33,8 +32,7 @@ class Reader:
         return values
 
     def number(self) -> int:
-        value: int = self.fields(INT)[0]
-        return value
+        return self.fields(INT)[0]
 
     def flag(self) -> bool:
         if self._offset >= len(self._data):

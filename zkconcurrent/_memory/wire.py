@@ -298,7 +298,7 @@ class Connection:
 
     def _set_watches(self, reader: Reader, *, with_persistent: bool = False) -> bytes:
         """Leave the watches again that an earlier connection had left, and tell what it has missed."""
-        seen: int = reader.fields(LONG)[0]
+        seen = reader.fields(LONG)[0]
         data, exist, children = reader.paths(), reader.paths(), reader.paths()
         nodes, watches = self._tree.nodes, self._service.watches
         for path in data:

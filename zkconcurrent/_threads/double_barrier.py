@@ -7,7 +7,6 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 from .._arguments.limits import check_positive
 from .._engine.driver import Call
@@ -49,7 +48,7 @@ class DoubleBarrierState(PathState):
         self.inside.clear()
 
 
-def _drop_collected(dropped: Any, path: str, inside: dict[int, Ticket]) -> None:
+def _drop_collected(dropped: deque[LeftTickets], path: str, inside: dict[int, Ticket]) -> None:
     """Finalize the state: only queue the work, as a finalizer may run anywhere."""
     if inside:
         dropped.append(LeftTickets([], list(inside.values())))

@@ -300,17 +300,21 @@ class Group(Primitive):
             RefusedError: ZooKeeper does not let this client create the node, or the data is too large.
             ClientError: the client can't be used here.
         """
-        membership = self._new_membership(data, id, wait)
+        _, call, steps = self._begin_join(data, id, wait)
         if wait:
             self._check_may_block()
-        call = Call(self._session, self._path, membership)
-        return self._await(call, membership._joining(call))
+        return self._await(call, steps)
 
-    def _new_membership(self, data: bytes | None, name: str | None, wait: float) -> Membership:
+    def _begin_join(
+        self, data: bytes | None, name: str | None, wait: float
+    ) -> tuple[Membership, Call, Steps[Membership]]:
+        """Return a new membership, and the call that begins it."""
         name = check_id(self._path, name)
         check_wait(wait)
         said = check_data(data) if data is not None else node_data(self._identity())
-        return Membership(self._path_state, self._await, name, said, wait)
+        membership = Membership(self._path_state, self._await, name, said, wait)
+        call = Call(self._session, self._path, membership)
+        return membership, call, membership._joining(call)
 
     def members(self) -> dict[str, bytes]:
         """Return the data of all members by their ids, in the order of joining; asks the leader."""

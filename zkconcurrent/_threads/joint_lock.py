@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -129,7 +129,7 @@ class CompositeLock(Named, Acquirable):
         sessions = {id(core.session): core.session for core in self._cores}.values()
         return cancel_waits((call for session in sessions for call in session.calls), self)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, int]:
         """Return the arguments of the constructor but for the locks and `on_lost`."""
         return {}
 
@@ -144,7 +144,8 @@ class CompositeLock(Named, Acquirable):
                 f"cannot pickle {self!r}: it has on_lost, which is called in this process; make the object in the "
                 "other process, of its locks"
             )
-        return partial(type(self), self._locks, **self._options()), ()
+        make: Callable[..., object] = type(self)
+        return partial(make, self._locks, **self._options()), ()
 
     def __deepcopy__(self, memo: object = None) -> NoReturn:
         raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")

@@ -16,7 +16,6 @@ import operator
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 from weakref import ref
 
 from .._engine.calls import Calls
@@ -402,7 +401,7 @@ class QuorumLock(CompositeLock):
         quorum = self._mine()
         return 0 if quorum is None or self._is_lost(quorum) else len(self._all_mine())
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, int]:
         return {"quorum": self._quorum}
 
     def _is_held(self) -> bool:

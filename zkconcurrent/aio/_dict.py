@@ -17,7 +17,7 @@ from ._twin import PrimitiveTwin, awaited, forwarded
 
 T = TypeVar("T")
 V = TypeVar("V")
-_MISSING: Any = object()
+_MISSING = object()
 
 
 class _Plain(AnyTask):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
 from .._threads import group as _group
@@ -118,10 +117,8 @@ class Group(PrimitiveTwin):
             TypeError: the data is not bytes, or the id is not a string.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
         """
-        core: Any = self._core
-        membership = core._new_membership(data, id, wait)
-        call = Call(core._session, core._path, membership)
-        return Joining(membership, Pending(call, membership._joining(call)))
+        membership, call, steps = self._core._begin_join(data, id, wait)
+        return Joining(membership, Pending(call, steps))
 
     members: Final = awaited(_group.Group.members)
 

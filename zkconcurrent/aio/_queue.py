@@ -18,7 +18,7 @@ from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
 from .._threads.base.primitive import kind_of
 from ._tasks import AnyTask, Pending, is_thrown_away, of_tasks
-from ._twin import PrimitiveTwin, awaited, backgrounded
+from ._twin import PrimitiveTwin, awaited, backgrounded, resolve
 
 T = TypeVar("T")
 
@@ -317,7 +317,7 @@ class Claim(Generic[T]):
             raise _queue_base.outside(self, name)
 
     async def __aenter__(self) -> Claim[T]:
-        claim: _queue_base.Claim[T] = await self._core._enter()
+        claim = await resolve(self._core._enter())
         self.item, self.attempts, self.token = claim.item, claim.attempts, claim.token
         return self
 

@@ -41,9 +41,11 @@ class ReadWriteLock(PrimitiveTwin):
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: OnLost | None = None) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
-        ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=on_loop(self._read_lock, on_lost)))
-        WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=on_loop(self._write_lock, on_lost)))
-        super().__init__(_ReadWriteLockCore(self._read_lock._core, self._write_lock._core))
+        reads = _ReadLockCore(client, path, on_lost=on_loop(self._read_lock, on_lost))
+        writes = _WriteLockCore(client, path, on_lost=on_loop(self._write_lock, on_lost))
+        ReadLock.__init__(self._read_lock, reads)
+        WriteLock.__init__(self._write_lock, writes)
+        super().__init__(_ReadWriteLockCore(reads, writes))
 
     @property
     def read_lock(self) -> ReadLock:

@@ -103,7 +103,7 @@ class Twin(Named):
 class PrimitiveTwin(Twin):
     """The twin of a primitive with one client and one path."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: object) -> None:
         super().__init__(core)
         # When the last query of each kind began.
         self._queries: dict[str, tuple[float, Completion]] = {}
@@ -153,7 +153,7 @@ class Acquirable(Twin, ABC):
     # Only the task that acquired it may release it.
     _owned = True
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: object) -> None:
         super().__init__(core)
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -406,8 +406,7 @@ class Claim(Generic[T]):
             raise outside(self, name)
 
     def __enter__(self) -> Claim[T]:
-        claim: Claim[T] = self._enter()
-        return claim
+        return self._enter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -421,7 +420,7 @@ class Claim(Generic[T]):
             insist(self._forsake)
             raise
 
-    def _enter(self) -> Any:
+    def _enter(self) -> Claim[T]:
         if self._taken is not None:
             raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ..._engine.driver import Call
 from ..._engine.holds import PathState
@@ -103,8 +103,8 @@ class SettlingState(PathState, Generic[W]):
 class SettleOnAbandon:
     """Leaves an abandoned call's change to be settled. Those of one path are equal; see `check_not_interrupted`."""
 
-    def __init__(self, state: SettlingState[Any], leave: Callable[[], object]) -> None:
-        self._state = state
+    def __init__(self, state: SettlingState[W], leave: Callable[[], object]) -> None:
+        self._state: object = state
         self._leave = leave
 
     def __eq__(self, other: object) -> bool:
