@@ -71,7 +71,7 @@ class Term:
             RuntimeError: the term has ended.
             ClientError: the process was forked; the term belongs to its parent.
         """
-        return self._leader_lock.core.check_term(self._hold).ticket.token
+        return self._leader_lock.token(self._hold)
 
     @property
     def lost(self) -> threading.Event:
@@ -80,11 +80,7 @@ class Term:
         Raises:
             ClientError: the process was forked; the term belongs to its parent.
         """
-        core = self._leader_lock.core
-        core.session.check_not_forked(core.path)
-        core.session.check_lease()
-        with core.session.lock:
-            return self._hold.loss.event
+        return self._leader_lock.event_of(self._hold)
 
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
@@ -128,16 +124,16 @@ class Leading:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
         seat = self._leader_lock
-        before = seat.core.mine()
+        before = seat.mine()
         try:
             if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
                 raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s")
-            hold = self._hold = seat.core.mine()
+            hold = self._hold = seat.mine()
             assert hold is not None
             return Term(seat, hold)
         except BaseException:
             # If an interrupt struck after the grant, the block does not run, and the term must end.
-            insist(lambda: self._drop(seat.core.mine(), before))
+            insist(lambda: self._drop(seat.mine(), before))
             raise
 
     def __exit__(
@@ -145,7 +141,7 @@ class Leading:
     ) -> None:
         try:
             assert self._hold is not None
-            if not self._leader_lock.core.session.forked:  # the term is the parent's
+            if not self._leader_lock.forked:  # the term is the parent's
                 self._leader_lock.end_term(self._hold)
         except LockLostError:
             if reports_loss(kind):
@@ -157,7 +153,7 @@ class Leading:
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            self._leader_lock.core.drop(hold)
+            self._leader_lock.drop(hold)
 
 
 class Election(PickledByPath):

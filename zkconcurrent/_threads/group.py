@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import NoReturn
 
@@ -46,13 +46,11 @@ class Membership:
         data: its data.
     """
 
-    def __init__(
-        self, state: GroupState, run: Callable[[Call, Steps[None]], None], name: str, data: bytes, patience: float
-    ) -> None:
-        self._state = state
+    def __init__(self, group: Group, name: str, data: bytes, patience: float) -> None:
+        self._state = state = group._path_state
         self._session = session = state.session
-        # Runs a call in the way of the group: for tasks, the call is pending.
-        self._run = run
+        # It runs a call; for tasks, it makes a pending one.
+        self._await = group._await
         self._member = Member(state.path, name, data, session.now, patience)
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
@@ -99,7 +97,7 @@ class Membership:
         path = self._state.path
         self._session.check_not_forked(path)
         call = Call(self._session, path)
-        return self._run(call, self._leaving(call))
+        return self._await(call, self._leaving(call))
 
     def _leaving(self, call: Call) -> Steps[None]:
         session = self._session
@@ -312,7 +310,7 @@ class Group(Primitive):
         name = check_id(self._path, name)
         check_wait(wait)
         said = check_data(data) if data is not None else node_data(self._identity())
-        membership = Membership(self._path_state, self._await, name, said, wait)
+        membership = Membership(self, name, said, wait)
         call = Call(self._session, self._path, membership)
         return membership, call, membership._joining(call)
 

@@ -36,12 +36,12 @@ class Term:
     @property
     def token(self) -> int:
         """The fencing token; see `zkconcurrent.Term.token`."""
-        return self._seat.core.check_term(self._hold).ticket.token
+        return self._seat.token(self._hold)
 
     @property
     def lost(self) -> Lost:
         """The loss of the term, or its end by `withdraw()`: read it or await it."""
-        core = self._seat.core
+        core = self._seat._lock_core
         core.session.check_not_forked(core.path)
         return Lost([(core.session, lambda: self._hold.loss)])
 
@@ -74,7 +74,7 @@ class Leading:
             await self._holding.__aenter__()
         except TimeoutError:
             raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s") from None
-        hold = seat.core.mine()
+        hold = seat.mine()
         assert hold is not None
         return Term(seat, hold)
 

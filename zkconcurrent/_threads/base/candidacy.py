@@ -17,6 +17,7 @@ other threads may work for it, and the next candidate may lead as soon as the de
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -302,11 +303,6 @@ class LeaderLock(LockBase):
     def _new_state(self) -> ElectionState:
         return ElectionState(self._session, self._path, self._kind)
 
-    @property
-    def core(self) -> LeaderCore:
-        """The machinery, for the terms."""
-        return self._lock_core
-
     def _new_core(self) -> LeaderCore:
         return LeaderCore(self._path_state, self._rule, self._identity, self._data)
 
@@ -360,6 +356,31 @@ class LeaderLock(LockBase):
         call = Call(self._session, self._path)
         call.why_end = partial(core.why_over, hold)
         return self._await(call, core.publish(call, hold, data))
+
+    @property
+    def forked(self) -> bool:
+        """Whether the terms are those of a parent process."""
+        return self._session.forked
+
+    def mine(self) -> Hold | None:
+        """Return the caller's hold, if there is one."""
+        return self._lock_core.mine()
+
+    def drop(self, hold: Hold) -> None:
+        """End a term whose block was interrupted; never waits."""
+        self._lock_core.drop(hold)
+
+    def token(self, hold: Hold) -> int:
+        """Return the token of a term; see `Term.token`."""
+        return self._lock_core.check_term(hold).ticket.token
+
+    def event_of(self, hold: Hold) -> threading.Event:
+        """Return the event of a term's loss; see `Term.lost`."""
+        session = self._session
+        session.check_not_forked(self._path)
+        session.check_lease()
+        with session.lock:
+            return hold.loss.event
 
     def guard_term(self, transaction: TransactionT, hold: Hold) -> TransactionT:
         """Make a transaction commit only while a term lasts; see `Term.guard`."""
