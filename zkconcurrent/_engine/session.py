@@ -232,7 +232,7 @@ class Session(ClientState):
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 
-    def new_ticket(self, path: str, begun: list[Ticket]) -> Ticket:
+    def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool) -> Ticket:
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
 
         Raises:
@@ -241,7 +241,7 @@ class Session(ClientState):
         """
         with self.lock:
             self.check_not_exiting(path)
-            return self.registry.begin(path, begun)
+            return self.registry.begin(path, begun, marked=marked)
 
     def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
         """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""

@@ -14,7 +14,8 @@ from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.waiting import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
-from .base.primitive import kind_of, node_data
+from .base.node_data import node_data
+from .base.primitive import kind_of
 
 # The data of each node has the owner's name.
 LONGEST_OWNER = 1000  # characters

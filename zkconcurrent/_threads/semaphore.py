@@ -22,7 +22,8 @@ from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.waiting import Steps
 from .base.lock_base import LockBase
 from .base.lock_core import Contender, Line, LockCore
-from .base.primitive import discard_result, kind_of, node_data
+from .base.node_data import node_data, waiter_data
+from .base.primitive import discard_result, kind_of
 
 T = TypeVar("T")
 
@@ -84,8 +85,11 @@ class PermitCore(LockCore):
             if size:
                 self._refuse_or_warn(permits, wait, size)
 
+        data = node_data(owner)
+        timeout = None if deadline is None else deadline - self.session.now()
+        queued = waiter_data(owner, self.path_state, timeout) if wait else data
         recipe = acquire(
-            self.layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline, too_few=too_few
+            self.layout, permits, data, queued=queued, wait=wait, near_deadline=near_deadline, too_few=too_few
         )
         taken = yield from call.run(recipe, deadline)
         if taken is None:

@@ -230,7 +230,7 @@ class LeaderCore(LockCore):
         super().__init__(path_state, rule, identity)
         self.data = data
 
-    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
+    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:  # noqa: ARG002
         return (acquire if wait else try_acquire)(self.path, self.rule, self.data)
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:
