@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, PathState, lost_error, owned_by
+from ..._engine.long_waits import LongWait
+from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.session import log
-from ..._errors import DeadlockError, LockLostError
-from ..._protocol.operations import MALFORMED, Node, Recipe
+from ..._errors import DeadlockError, LockLostError, ZkConcurrentError
+from ..._protocol.operations import MALFORMED, Get, Node, Recipe
 from ..._protocol.rules import Rule, holders
 from ..._protocol.ticket import State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
-from ..._runtime.identity import Task, ended, name, task_of
+from ..._runtime.identity import Task, ended, label, name, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps
@@ -68,6 +70,12 @@ class Contender(NamedTuple):
     timeout: float | None = None
     holds: tuple[tuple[str, str], ...] = ()
     more: int = 0
+
+    def whole_name(self) -> str:
+        """Return the words by which messages name it."""
+        if self.pid is None:
+            return repr(self.host or self.node)
+        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}"
 
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
@@ -142,6 +150,51 @@ class QueueCore:
         """
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
+
+    def begin_wait(self, call: Call, owner: int) -> None:
+        """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
+        call.long_wait = LongWait(self, owner, self.session.now())
+
+    def end_wait(self, call: Call, acquired: bool) -> None:
+        """Note that the wait of a call is over."""
+        if (wait := call.long_wait) is not None:
+            call.long_wait = None
+            self.session.long_waits.ended(wait, self.path, "acquired" if acquired else "given up")
+
+    def report_wait(self, owners: Sequence[int], waited: float) -> None:
+        """Log who holds what calls of these owners wait for, the longest for `waited` seconds."""
+        call = Call(self.session, self.path)
+        by = None
+        try:
+            found = call.wait(call.run(self.head(), self.session.now()))
+        except ZkConcurrentError as error:
+            state = f"the holder is unknown: {error}"
+        else:
+            state = "ZooKeeper is out of reach"
+            if found is not None:
+                queued, first = found
+                state = f"{queued} nodes are queued"
+                if first is not None:
+                    by = first.by
+                    state = f"held by {first.whole_name()} since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
+                    if any(by == label(owner) for owner in owners):
+                        state += "; this thread waits for itself, unless another one releases the lock"
+        long_waits.warning(
+            "%d threads or tasks wait for the %s at %s, the longest for %.0f s: %s",
+            len(owners),
+            self.path_state.kind,
+            self.path,
+            waited,
+            state,
+            extra={"zk_path": self.path, "zk_waited": waited, "zk_by": by},
+        )
+
+    def head(self) -> Recipe[tuple[int, Contender | None]]:
+        """Return how many nodes are queued, and the first holder."""
+        names = yield from list_queue(self.path, self.rule)
+        first = next(iter(holders(names, self.rule)), None)
+        node = None if first is None else (yield Get(f"{self.path}/{first}"))
+        return len(names), None if first is None or node is None else Contender.of(self.path, first, node)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -292,6 +345,7 @@ class LockCore(QueueCore):
         """
         if wait:
             self.refuse_own_hold(owner, deadline)
+            self.begin_wait(call, owner)
         handoff = self.path_state.handoff
         if handoff is None:
             ticket = yield from call.run(self.recipe(wait, owner, deadline), deadline)
@@ -301,6 +355,7 @@ class LockCore(QueueCore):
             self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned)
         if handoff is not None:
             handoff.leave(call)
+        self.end_wait(call, ticket is not None)
         if ticket is None:
             return False
         self.log_acquired(ticket)
