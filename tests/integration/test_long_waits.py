@@ -90,8 +90,9 @@ def test_reports_become_rare(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
 ) -> None:
     """Each report waits for twice the time."""
+    lock = Lock(zk, zk_path)
     with Lock(connect(), zk_path):
-        waiting = in_thread(Lock(zk, zk_path).acquire)
+        waiting = in_thread(lambda: lock.acquire() and lock.release())
         eventually(lambda: len(reports()) == 3)
         waited = [vars(record)["zk_waited"] for record in reports()]
     waiting.result(10)

@@ -21,7 +21,7 @@ LONG = 30.0  # seconds
 SELDOM = 3600.0  # seconds
 
 
-class Queue(Protocol):
+class WaitedFor(Protocol):
     """A queue that calls wait in."""
 
     @property
@@ -43,7 +43,7 @@ class LongWait:
 
     __slots__ = ("owner", "queue", "since")
 
-    def __init__(self, queue: Queue, owner: int, since: float) -> None:
+    def __init__(self, queue: WaitedFor, owner: int, since: float) -> None:
         self.queue = queue
         self.owner = owner
         self.since = since
