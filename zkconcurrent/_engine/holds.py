@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -76,9 +76,11 @@ class OwnedHold(NamedTuple):
     role: str
 
 
-def owned_by(owner: int) -> list[OwnedHold]:
+def owned_by(owner: int) -> Collection[OwnedHold]:
     """Return the holds of this process that only `owner` ends."""
     holds: dict[str, OwnedHold] = holds_of(owner)
+    if not holds:
+        return ()
     for prefix, each in list(holds.items()):
         # It was lost, or its primitive was garbage collected.
         if each.ticket.state is not State.HELD:

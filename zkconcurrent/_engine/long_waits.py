@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from .client_state import ClientState
 from .keeper import Keeper
@@ -32,21 +32,11 @@ class WaitedFor(Protocol):
         """Log that calls of these owners wait here, the longest for `waited` seconds. This may take a while."""
 
 
-class LongWait:
-    """The wait of one call in a queue.
+LongWait: TypeAlias = "tuple[WaitedFor, int, float]"
+"""The wait of one call: the queue; the thread or task that waits; and since when, by the clock of deadlines.
 
-    Attributes:
-        queue: the queue.
-        owner: the thread or task that waits.
-        since: when the wait began, by the clock of deadlines.
-    """
-
-    __slots__ = ("owner", "queue", "since")
-
-    def __init__(self, queue: WaitedFor, owner: int, since: float) -> None:
-        self.queue = queue
-        self.owner = owner
-        self.since = since
+Each acquire makes one, so it is no class, which would take longer.
+"""
 
 
 class LongWaits:
@@ -60,16 +50,10 @@ class LongWaits:
 
     def ended(self, wait: LongWait, path: str, outcome: str) -> None:
         """Log the end of a wait that was reported."""
-        if wait.queue.queue_key in self._due:
-            waited = self._client.now() - wait.since
-            if waited >= LONG:
-                log.warning(
-                    "%s after a wait of %.0f s [%s]",
-                    outcome,
-                    waited,
-                    path,
-                    extra={"zk_path": path, "zk_waited": waited},
-                )
+        queue, _, since = wait
+        if queue.queue_key in self._due and (waited := self._client.now() - since) >= LONG:
+            fields = {"zk_path": path, "zk_waited": waited}
+            log.warning("%s after a wait of %.0f s [%s]", outcome, waited, path, extra=fields)
 
     def look(self) -> None:
         """Have the reports made that are due. For the keeper, with the session's lock held."""
@@ -77,14 +61,14 @@ class LongWaits:
         long: dict[Hashable, list[LongWait]] = {}
         for call in self._client.calls:
             wait: LongWait | None = call.long_wait
-            if wait is not None and now - wait.since >= LONG:
-                long.setdefault(wait.queue.queue_key, []).append(wait)
+            if wait is not None and now - wait[2] >= LONG:
+                long.setdefault(wait[0].queue_key, []).append(wait)
         self._due = {key: self._due.get(key, LONG) for key in long}
         reports: list[Callable[[], None]] = []
         for key, waits in long.items():
-            waited = now - min(wait.since for wait in waits)
+            waited = now - min(since for _, _, since in waits)
             if waited >= self._due[key]:
-                reports.append(partial(waits[0].queue.report_wait, [wait.owner for wait in waits], waited))
+                reports.append(partial(waits[0][0].report_wait, [owner for _, owner, _ in waits], waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)
         if reports and log.isEnabledFor(logging.WARNING):

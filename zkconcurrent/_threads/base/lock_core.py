@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeAlias
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, PathState, lost_error, owned_by
-from ..._engine.long_waits import LongWait
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.session import log
@@ -25,7 +24,7 @@ from ..._protocol.rules import Rule, holders
 from ..._protocol.ticket import State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
-from ..._runtime.identity import Task, ended, label, name, task_of
+from ..._runtime.identity import Task, ended, holds_of, label, name, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps
@@ -153,7 +152,7 @@ class QueueCore:
 
     def begin_wait(self, call: Call, owner: int) -> None:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
-        call.long_wait = LongWait(self, owner, self.session.now())
+        call.long_wait = self, owner, self.session.now()
 
     def end_wait(self, call: Call, acquired: bool) -> None:
         """Note that the wait of a call is over."""
@@ -344,7 +343,8 @@ class LockCore(QueueCore):
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
         if wait:
-            self.refuse_own_hold(owner, deadline)
+            if holds_of(owner):
+                self.refuse_own_hold(owner, deadline)
             self.begin_wait(call, owner)
         handoff = self.path_state.handoff
         if handoff is None:
