@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ._connect import Client as Client
     from ._connect import connect as connect
     from ._errors import ClientError as ClientError
+    from ._errors import DeadlockError as DeadlockError
     from ._errors import ForeignNodeError as ForeignNodeError
     from ._errors import LockLostError as LockLostError
     from ._errors import LossCause as LossCause
@@ -77,8 +78,8 @@ else:
         "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
         "_arguments.locklike": "LockLike",
         "_connect": "Client connect",
-        "_errors": "ClientError ForeignNodeError LockLostError LossCause OutcomeUnknownError RefusedError "
-        "SequenceExhaustedError WaitCancelledError ZkConcurrentError",
+        "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
+        "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
         "_local.namespace": "LocalNamespace",
         "_namespace": "Namespace SharedNamespace namespace",
         "_synchronized": "synchronized",

@@ -69,6 +69,10 @@ class LockLostError(ZkConcurrentError, RuntimeError):
         self.token = token
 
 
+class DeadlockError(ZkConcurrentError, RuntimeError):
+    """The call would wait for a hold that only the caller can end, so it would wait for ever; nothing has changed."""
+
+
 class ClientError(ZkConcurrentError, RuntimeError):
     """The client can't be used here, and waiting will not help.
 

@@ -237,9 +237,9 @@ def counting(client: KazooClient) -> Iterator[Counts]:
     transport = session.link.transport
     new_ticket, send = session.new_ticket, transport.send
 
-    def new_ticket_counted(*args: Any) -> Any:
+    def new_ticket_counted(*args: Any, **options: Any) -> Any:
         counts.tickets += 1
-        return new_ticket(*args)
+        return new_ticket(*args, **options)
 
     def send_counted(*args: Any) -> None:
         counts.requests += 1

@@ -34,5 +34,9 @@ def test_a_program(how: str, zookeeper: Server, zk_path: str, tmp_path: Path) ->
         timeout=240,
         check=False,
     )
+    if how == "forkserver" and sys.version_info >= (3, 14):
+        # There the fork server imports the main program, so the workers inherit its client, and say so.
+        assert "the client was opened before fork()" in done.stderr, done.stdout + done.stderr
+        return
     assert done.stdout.split()[1:] == ["0", "True"], done.stdout + done.stderr
     assert done.returncode == 0

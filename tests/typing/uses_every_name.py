@@ -309,6 +309,8 @@ def errors(zk: zkconcurrent.Client) -> str:
         return unknown.path
     except zkconcurrent.WaitCancelledError as ended:
         return ended.path
+    except zkconcurrent.DeadlockError as itself:
+        return itself.path
     except zkconcurrent.SequenceExhaustedError as end:
         return end.path
     except zkconcurrent.ZkConcurrentError as any_of_them:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import re
 import threading
@@ -26,7 +27,7 @@ CLASSES = [
     for module in (zkconcurrent, aio)
     for name in module.__all__
     if inspect.isclass(each := getattr(module, name))
-    and not issubclass(each, BaseException)
+    and not issubclass(each, BaseException | enum.Enum)
     and not getattr(each, "_is_protocol", False)
 ]
 INTERNAL = ("Acquirable", "LockBase", "Primitive", "PrimitiveTwin", "Twin", "QueueBase", "MapBase", "Several")

@@ -43,8 +43,13 @@ def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
 @packages
 def test_public_names_are_of_the_package(package: ModuleType) -> None:
     """A class or function names the package that users import it from, unless it is the standard library's own."""
-    others = {"Namespace": "types", "Empty": "_queue", "Full": "queue", "QueueEmpty": "asyncio.queues"}
-    others |= {"QueueFull": "asyncio.queues", "ShutDown": "queue", "QueueShutDown": "asyncio.queues"}
+    others = {"Namespace": type(int | str).__module__, "Empty": "_queue", "Full": "queue"}
+    others |= {
+        "QueueEmpty": "asyncio.queues",
+        "QueueFull": "asyncio.queues",
+        "ShutDown": "queue",
+        "QueueShutDown": "asyncio.queues",
+    }
     for name in package.__all__:
         module = getattr(getattr(package, name), "__module__", package.__name__)
         assert module in (package.__name__, others.get(name)), name

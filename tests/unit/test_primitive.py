@@ -7,7 +7,7 @@ import threading
 
 from tests.conftest import InThread
 from zkconcurrent._runtime.identity import identity
-from zkconcurrent._threads.base.primitive import node_data
+from zkconcurrent._threads.base.node_data import node_data
 
 
 def test_no_lock_of_threadings_is_taken(in_thread: InThread) -> None:

@@ -33,6 +33,7 @@ from .._protocol.ticket import State, Ticket
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
+from .long_waits import LongWait
 from .operations import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
@@ -69,6 +70,7 @@ class Call:
             time.
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
+        long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
         waits_for: see `Waiting`.
         why_end: see `Waiting`.
     """
@@ -83,6 +85,7 @@ class Call:
     part_of: Callable[[], Waiting | None] | None = None
     patience = _UNLIMITED
     refused: str | None = None
+    long_wait: LongWait | None = None
     _leaves_clean_up = False
 
     def __init__(

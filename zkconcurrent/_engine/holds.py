@@ -10,17 +10,17 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .._errors import LockLostError, LossCause
 from .._protocol.operations import NoNode
 from .._protocol.rules import Rule
 from .._protocol.ticket import State, Ticket
 from .._runtime.event_loop import running_task, warn
-from .._runtime.identity import ended, is_task
+from .._runtime.identity import ended, holds_of, is_task
 from .loss import Loss, LossObserver
 from .loss_cause import cause_of, why_lost
 from .session import LeftTickets, Session
@@ -56,6 +56,36 @@ class Hold:
     def alive(self) -> bool:
         """Whether it is still held, as far as this process knows."""
         return self.ticket.state is State.HELD
+
+
+Location: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
+"""The full path of a node, chroot included, and the servers: the same for all clients of a service."""
+
+
+class OwnedHold(NamedTuple):
+    """What is known of a hold that only its owner ends, in whichever client of this process.
+
+    Attributes:
+        ticket: its ticket.
+        location: the full path of its queue, and the servers.
+        role: the role of its node.
+    """
+
+    ticket: Ticket
+    location: Location
+    role: str
+
+
+def owned_by(owner: int) -> Collection[OwnedHold]:
+    """Return the holds of this process that only `owner` ends."""
+    holds: dict[str, OwnedHold] = holds_of(owner)
+    if not holds:
+        return ()
+    for prefix, each in list(holds.items()):
+        # It was lost, or its primitive was garbage collected.
+        if each.ticket.state is not State.HELD:
+            holds.pop(prefix, None)
+    return list(holds.values())
 
 
 class TaskHold(Hold):
@@ -137,6 +167,11 @@ class PathState:
         self._observer = weakref.WeakMethod(self.tell_lost)
         weakref.finalize(self, _drop_collected, session.dropped, path, self.holds).atexit = False
 
+    @cached_property
+    def location(self) -> Location:
+        """Where the path is, for comparisons with other clients of this process."""
+        return self.session.link.location(self.path)
+
     def leave_receipts(self) -> None:
         """Leave this path's receipts, if no call uses them, to be deleted: the client is about to end."""
 
@@ -162,8 +197,8 @@ class PathState:
         """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
-    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1) -> Hold:
-        """Make the granted ticket a hold of `owner`."""
+    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool = False) -> Hold:
+        """Make the granted ticket a hold of `owner`; `owned`: only this owner will end it."""
         role = rule.role
         with self.session.lock:
             if rule.exclusive:
@@ -179,6 +214,8 @@ class PathState:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
             ticket.observer = self._observer
             self.holds[role][owner] = hold
+            if owned:
+                holds_of(owner)[ticket.prefix] = OwnedHold(ticket, self.location, role)
             self.next_loss.pop(role, None)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
@@ -265,6 +302,7 @@ class PathState:
         """Forget a hold that was released or settled."""
         with self.session.lock:
             holds = self.holds[hold.role]
+            holds_of(hold.owner).pop(hold.ticket.prefix, None)
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     # R4: a signal handler has acquired in between, and this puts its hold back.

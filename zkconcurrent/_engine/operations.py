@@ -208,7 +208,7 @@ def _new_ticket(call: Caller, step: NewTicket) -> Steps[Ticket]:
         yield from call.await_session(None)
         # If the session ended just now, the call waits for the next one.
         with contextlib.suppress(SessionExpired):
-            return call.session.new_ticket(step.path, call.tickets)
+            return call.session.new_ticket(step.path, call.tickets, marked=step.marked)
 
 
 def _prove(call: Caller, step: ProveLease) -> Steps[None]:

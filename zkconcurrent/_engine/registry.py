@@ -12,7 +12,7 @@ from collections.abc import Collection
 from .._errors import LossCause
 from .._protocol.lease import Lease
 from .._protocol.operations import SessionExpired
-from .._protocol.ticket import PREFIX_LENGTH, LossRecord, State, Ticket
+from .._protocol.ticket import MARK, PREFIX_LENGTH, LossRecord, State, Ticket
 
 MOST_LEFT = 100
 EXPIRED = LossRecord(LossCause.SESSION_EXPIRED)
@@ -86,11 +86,12 @@ class Registry:
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
-    def begin(self, path: str, begun: list[Ticket]) -> Ticket:
+    def begin(self, path: str, begun: list[Ticket], *, marked: bool = False) -> Ticket:
         """Return a new ticket of the present session, and add it to the tickets of its call."""
         if self.session is None:
             raise SessionExpired
-        ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.lease)
+        number = next(self._numbers) | marked * MARK
+        ticket = Ticket(path, f"_c_{self.seed}-{number:012x}-", self.lease)
         # R1: a call that is interrupted after this can discard the ticket.
         begun.append(ticket)
         self.tickets[ticket.prefix] = ticket

@@ -36,6 +36,7 @@ from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .keeper import IDLE_BEAT, Keeper
 from .listener import Listener
+from .long_waits import LongWaits
 from .loss_cause import complete, of_end, why_lost
 from .path_directory import PathDirectory, PathStateT
 from .registry import Registry
@@ -84,6 +85,7 @@ class Session(ClientState):
         watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
         keeper: the keeper.
+        long_waits: the waits that the log tells of.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
@@ -111,6 +113,7 @@ class Session(ClientState):
         self.watches = Watches(self, self.listener.on_event)
         self.heartbeat = Heartbeat(self)
         self.keeper = Keeper(self, self.do_due_work)
+        self.long_waits = LongWaits(self, self.keeper)
         # When the keeper is to take its next turn; later, if this process was paused.
         self.next_turn = math.inf
         self._suspect = False
@@ -232,7 +235,7 @@ class Session(ClientState):
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 
-    def new_ticket(self, path: str, begun: list[Ticket]) -> Ticket:
+    def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool) -> Ticket:
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
 
         Raises:
@@ -241,7 +244,7 @@ class Session(ClientState):
         """
         with self.lock:
             self.check_not_exiting(path)
-            return self.registry.begin(path, begun)
+            return self.registry.begin(path, begun, marked=marked)
 
     def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
         """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""
@@ -403,6 +406,7 @@ class Session(ClientState):
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now))
+        self.long_waits.look()
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now

@@ -107,9 +107,13 @@ MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Rec
 
 
 class NewTicket(NamedTuple):
-    """Wait for a connection; return a new `Ticket` of the current session."""
+    """Wait for a connection; return a new `Ticket` of the current session.
+
+    `marked`: the data of its node tell of its owner's holds; see `ticket.MARK`.
+    """
 
     path: str
+    marked: bool = False
 
 
 class CreateEphemeral(NamedTuple):

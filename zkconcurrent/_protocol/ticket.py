@@ -21,6 +21,11 @@ from .._errors import LossCause
 from .lease import Lease
 from .rules import Rule, check_sequence
 
+HOLDS = b'"holds": '
+"""How the data of a node name the holds of its owner. In a text of JSON, such as a path, the quotes are escaped."""
+MARK = 8 << 44
+"""Marks a ticket's number if the data of its node tell of holds, so that a listing alone shows which to read."""
+
 PREFIX_LENGTH = len("_c_") + 36 + len("-")  # a UUID between Curator's marks
 
 

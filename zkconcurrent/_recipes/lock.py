@@ -41,7 +41,7 @@ from .._protocol.operations import (
     WaitGone,
 )
 from .._protocol.rules import Rule, blockers, check_queue, holders, line_up
-from .._protocol.ticket import Ticket
+from .._protocol.ticket import HOLDS, Ticket
 from .nodes import FirstLook, missing
 
 
@@ -57,7 +57,7 @@ def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield NewTicket(path, HOLDS in data)
         listing = Children(path, ticket)
         try:
             names = yield from join(ticket, rule, data, first=first)

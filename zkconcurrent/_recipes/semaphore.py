@@ -73,7 +73,7 @@ from .._protocol.operations import (
     Watch,
 )
 from .._protocol.rules import MUTEX, PERMIT, blockers, check_queue, line_up
-from .._protocol.ticket import State, Ticket
+from .._protocol.ticket import HOLDS, State, Ticket
 from .lock import find
 from .nodes import FirstLook, foreign_data, lay_out
 
@@ -128,6 +128,7 @@ def acquire(
     permits: int,
     data: bytes,
     *,
+    queued: bytes | None = None,
     wait: bool,
     near_deadline: bool = False,
     too_few: Callable[[int], object] = lambda _: None,
@@ -143,7 +144,8 @@ def acquire(
     Args:
         at: the semaphore.
         permits: how many permits to take.
-        data: the content of our nodes.
+        data: the content of our leases.
+        queued: the content of our node in the queue; as that of the leases, unless given.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
@@ -158,10 +160,10 @@ def acquire(
             too_few(sight.size)
         if not (yield from is_room(at, line_up(sight.queue, MUTEX), sight.free, permits)):
             return None
-    said = json.dumps({**json.loads(data), "permits": permits, "try": not wait}).encode()
+    said = json.dumps({**json.loads(queued or data), "permits": permits, "try": not wait}).encode()
     asks, first = near_deadline or not wait, wait
     while True:
-        ticket: Ticket = yield NewTicket(at.locks)
+        ticket: Ticket = yield NewTicket(at.locks, HOLDS in said)
         leases: list[Ticket] = []
         try:
             sight = yield from join(ticket, at, said)

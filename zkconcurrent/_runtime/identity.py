@@ -7,13 +7,14 @@ ended. If that number identified the owner of a hold, the new thread would get t
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,13 +27,20 @@ _FIRST = 1 << 50
 
 
 class _Life:
-    """The life of a thread: this object is garbage collected when the thread ends."""
+    """The life of a thread: this object is garbage collected when the thread ends.
 
-    __slots__ = ("__weakref__", "ident", "number")
+    Attributes:
+        number: the number of the owner.
+        ident: its `get_ident()`.
+        holds: what it holds in this process; see `holds_of`.
+    """
+
+    __slots__ = ("__weakref__", "holds", "ident", "number")
 
     def __init__(self, number: int, ident: int) -> None:
         self.number = number
         self.ident = ident
+        self.holds: dict[str, Any] = {}
 
 
 def identity(handler: str = "") -> Callable[[], int]:
@@ -172,6 +180,17 @@ def ident(owner: int) -> int:
     return owner if owner < _FIRST else 0 if life is None else life.ident
 
 
+def holds_of(owner: int) -> dict[str, Any]:
+    """Return what `holds.OwnedHold` tells of the holds that only `owner` ends, by the prefixes of their nodes."""
+    life = _living.get(owner)
+    return {} if life is None else life.holds
+
+
+def label(owner: int) -> str:
+    """Return the owner's name in the data of its nodes: no other owner of any process has the same."""
+    return f"{_process}-{owner - _FIRST if owner >= _FIRST else owner}"
+
+
 def ended(owner: int) -> bool:
     """Return whether the owner has ended, so that it can settle nothing any more."""
     if owner < _FIRST:
@@ -186,3 +205,17 @@ def ended(owner: int) -> bool:
 _numbers = itertools.count(_FIRST)
 _living: weakref.WeakValueDictionary[int, _Life] = weakref.WeakValueDictionary()
 _tasks: weakref.WeakKeyDictionary[Task, _TaskLife] = weakref.WeakKeyDictionary()
+# Random digits that name this process; a forked child has others.
+_process = os.urandom(4).hex()
+
+
+def _after_fork_in_child() -> None:
+    """Forget what the parent's owners hold, and its name."""
+    global _process
+    _process = os.urandom(4).hex()
+    for life in list(_living.values()):
+        life.holds = {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -29,7 +29,8 @@ from .._recipes.barrier import (
 )
 from .._runtime import waiting
 from .._runtime.waiting import Steps
-from .base.primitive import Primitive, discard_result, kind_of, node_data
+from .base.node_data import node_data
+from .base.primitive import Primitive, discard_result, kind_of
 
 WITHDRAWAL_POLL_INTERVAL = 0.01  # seconds
 

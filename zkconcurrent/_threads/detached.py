@@ -14,7 +14,8 @@ from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.waiting import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
-from .base.primitive import kind_of, node_data
+from .base.node_data import node_data
+from .base.primitive import kind_of
 
 # The data of each node has the owner's name.
 LONGEST_OWNER = 1000  # characters
@@ -106,7 +107,10 @@ class DetachedLock(QueuedPrimitive, Acquirable):
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
         mine = None if self._held is None else self._held.name
+        if wait:
+            self._lock_core.begin_wait(call, self._identity())
         held = yield from call.run(acquire(self._path, self._owner, str(uuid.uuid4()), data, wait, mine), deadline)
+        self._lock_core.end_wait(call, held is not None)
         if held is None:
             return False
         self._held = held

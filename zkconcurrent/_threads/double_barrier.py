@@ -19,7 +19,8 @@ from .._protocol.ticket import State, Ticket
 from .._recipes.double_barrier import destroy, enter, leave, withdraw
 from .._runtime.interrupts import TRIES
 from .._runtime.waiting import Steps, outlast
-from .base.primitive import Primitive, kind_of, node_data, reports_loss
+from .base.node_data import node_data
+from .base.primitive import Primitive, kind_of, reports_loss
 
 
 class DoubleBarrierState(PathState):

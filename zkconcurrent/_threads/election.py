@@ -19,7 +19,8 @@ from .._runtime.interrupts import insist
 from .._runtime.public import public
 from .base.candidacy import LeaderLock
 from .base.lock_base import TransactionT
-from .base.primitive import HOST, PickledByPath, kind_of, reports_loss
+from .base.node_data import HOST
+from .base.primitive import PickledByPath, kind_of, reports_loss
 
 P = ParamSpec("P")
 T = TypeVar("T")

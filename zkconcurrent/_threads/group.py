@@ -18,7 +18,8 @@ from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
 from .._runtime.public import public
 from .._runtime.waiting import Steps, wait
-from .base.primitive import Primitive, check_timeout, kind_of, node_data
+from .base.node_data import node_data
+from .base.primitive import Primitive, check_timeout, kind_of
 
 
 class GroupState(PathState):

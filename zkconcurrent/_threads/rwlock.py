@@ -14,6 +14,7 @@ refused at once, also in `Condition.wait()`, which asks for the write lock again
 from __future__ import annotations
 
 from .._engine.driver import Call
+from .._errors import DeadlockError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Recipe
 from .._protocol.rules import READ, WRITE
@@ -22,7 +23,8 @@ from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
 from .base.lock_core import ReentrantCore
-from .base.primitive import OnLost, PickledByPath, kind_of, node_data
+from .base.node_data import node_data
+from .base.primitive import OnLost, PickledByPath, kind_of
 from .rlock import RLock
 
 
@@ -107,10 +109,10 @@ class ReadCore(ReentrantCore):
             self.check(writing)
         return False
 
-    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
         writing = self.path_state.own(WRITE.role, owner)
         if writing is None:
-            return super().recipe(wait, owner)
+            return super().recipe(wait, owner, deadline)
         self.check(writing)
         return downgrade(writing.ticket, READ, node_data(owner))
 
@@ -130,15 +132,16 @@ class WriteCore(ReentrantCore):
 
         Raises:
             LockLostError: this thread held the read lock, and has not settled its loss.
-            RuntimeError: this thread holds the read lock.
+            DeadlockError: this thread holds the read lock.
         """
         reading = self.path_state.own(READ.role, self.identity())
         if reading is None:
             return
         self.check(reading)
-        raise RuntimeError(
-            f"the caller holds the read lock of {self.path}, and the write lock would wait for all readers, this one "
-            f"included: {remedy}"
+        raise DeadlockError(
+            self.path,
+            "the caller holds the read lock, and the write lock would wait for all readers, this one included: "
+            + remedy,
         )
 
 
@@ -158,7 +161,7 @@ class ReadLock(RLock):
 class WriteLock(RLock):
     """The lock of a `ReadWriteLock` that one thread of one process holds alone.
 
-    It has the whole interface of `RLock`. A thread that holds only the read lock gets a RuntimeError from `acquire` at
+    It has the whole interface of `RLock`. A thread that holds only the read lock gets a DeadlockError from `acquire` at
     once: it would wait for itself, and two readers that both want to write would wait for each other. `locked()`
     reports a writer. `owner()` and `waiters()` report contenders in both roles, as for `ReadLock`.
     """

@@ -13,7 +13,7 @@ from .._engine.holds import Hold, PathState, lost_error
 from .._engine.session import log
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._protocol.operations import Recipe
+from .._protocol.operations import Children, Get, Recipe, Sync
 from .._protocol.rules import MUTEX, PERMIT
 from .._recipes.destroy import Users, destroy, users
 from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
@@ -22,7 +22,8 @@ from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.waiting import Steps
 from .base.lock_base import LockBase
 from .base.lock_core import Contender, Line, LockCore
-from .base.primitive import OnLost, discard_result, kind_of, node_data
+from .base.node_data import node_data, waiter_data
+from .base.primitive import OnLost, discard_result, kind_of
 
 T = TypeVar("T")
 
@@ -84,10 +85,16 @@ class PermitCore(LockCore):
             if size:
                 self._refuse_or_warn(permits, wait, size)
 
+        data = node_data(owner)
+        timeout = None if deadline is None else deadline - self.session.now()
+        queued = waiter_data(owner, self.path_state, timeout) if wait else data
         recipe = acquire(
-            self.layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline, too_few=too_few
+            self.layout, permits, data, queued=queued, wait=wait, near_deadline=near_deadline, too_few=too_few
         )
+        if wait:
+            self.begin_wait(call, owner)
         taken = yield from call.run(recipe, deadline)
+        self.end_wait(call, taken is not None)
         if taken is None:
             return False
         leases, size = taken
@@ -154,6 +161,13 @@ class PermitCore(LockCore):
             self.path_state.note((yield from call.run(adding)))
 
     # -- to look -------------------------------------------------------------------------------------------------
+
+    def head(self) -> Recipe[tuple[int, Contender | None]]:
+        leases, queue = f"{self.path}/leases", f"{self.path}/locks"
+        _, held, queued = yield Sync(self.path), Children(leases), Children(queue)
+        first = min(held, key=PERMIT.key, default=None)
+        node = None if first is None else (yield Get(f"{leases}/{first}"))
+        return len(queued), None if first is None or node is None else Contender.of(leases, first, node)
 
     def contenders(self) -> Recipe[Line]:
         leases, queue = yield from users(self.path, (self.layout.leases, self.layout.locks))

@@ -38,7 +38,7 @@ from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.event import Flag
 from zkconcurrent._threads import condition as _condition
-from zkconcurrent._threads.base.primitive import node_data
+from zkconcurrent._threads.base.node_data import node_data
 from zkconcurrent.aio import _tasks
 
 LOCK, RLOCK, UNFAIR, RW = "/app/l", "/app/r", "/app/u", "/app/w"

@@ -438,12 +438,15 @@ def _heard(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Show no warnings of the library, and collect no garbage: a dropped object must go at once, or not."""
-    log = logging.getLogger("zkconcurrent")
+    """Show no warnings of the library, and collect no garbage: a dropped object must go at once, or not.
+
+    Long waits are not reported, as a report would read from the servers.
+    """
+    log, waits = logging.getLogger("zkconcurrent"), logging.getLogger("zkconcurrent.waits")
     collects = gc.isenabled()
     gc.disable()
     try:
-        with warnings.catch_warnings(), patch.object(log, "disabled", True):
+        with warnings.catch_warnings(), patch.object(log, "disabled", True), patch.object(waits, "disabled", True):
             warnings.simplefilter("ignore", ResourceWarning)
             yield
     finally:

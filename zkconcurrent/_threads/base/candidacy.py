@@ -231,7 +231,10 @@ class LeaderCore(LockCore):
         super().__init__(path_state, rule, identity)
         self.data = data
 
-    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
+    def begin_wait(self, call: Call, owner: int) -> None:
+        """Do nothing: a candidate waits as long as another leads."""
+
+    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:  # noqa: ARG002
         return (acquire if wait else try_acquire)(self.path, self.rule, self.data)
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:

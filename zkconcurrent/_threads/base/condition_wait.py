@@ -13,7 +13,7 @@ from ..._recipes.nodes import FirstLook
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.waiting import Steps, outlast
 from .lock_core import LockCore
-from .primitive import node_data
+from .node_data import node_data
 
 # An interrupted wait waits for so long while ZooKeeper is out of reach.
 MAX_OUTAGE = 1 / 3  # of the session timeout

@@ -7,27 +7,31 @@ election use cores, too. A core never waits: it returns the call to wait for, wi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ..._engine.driver import Call
-from ..._engine.holds import Hold, PathState, lost_error
+from ..._engine.holds import Hold, PathState, lost_error, owned_by
+from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.session import log
-from ..._errors import LockLostError
-from ..._protocol.operations import MALFORMED, Node, Recipe
+from ..._errors import DeadlockError, LockLostError, ZkConcurrentError
+from ..._protocol.operations import MALFORMED, Get, Node, Recipe
 from ..._protocol.rules import Rule, holders
 from ..._protocol.ticket import State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
-from ..._runtime.identity import Task, ended, name, task_of
+from ..._runtime.identity import Task, ended, holds_of, label, name, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps
 from .cancel import cancel_waits
-from .primitive import node_data
+from .node_data import node_data, waiter_data
+
+deadlocks = logging.getLogger("zkconcurrent.deadlocks")
 
 
 @public
@@ -45,6 +49,11 @@ class Contender(NamedTuple):
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
         owner: the owner's name, if it holds or waits for a `DetachedLock`.
+        by: the thread or task that created the node, in letters that no other one of any process has.
+        timeout: for how many seconds it waits at most; None: for ever, or the node's data do not tell.
+        holds: what its thread held when it queued, as far as no other thread can release it: the full paths, with the
+            unique part of each node's name.
+        more: how many such holds `holds` leaves out.
     """
 
     host: str | None
@@ -56,6 +65,16 @@ class Contender(NamedTuple):
     token: int
     position: int = 0
     owner: str | None = None
+    by: str | None = None
+    timeout: float | None = None
+    holds: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+
+    def whole_name(self) -> str:
+        """Return the words by which messages name it."""
+        if self.pid is None:
+            return repr(self.host or self.node)
+        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}"
 
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
@@ -66,13 +85,29 @@ class Contender(NamedTuple):
         try:
             said = json.loads(node.data)
             host, pid, thread = said["host"], said["pid"], said["thread"]
-            owner = said.get("owner")
+            owner, by, timeout, more = map(said.get, ("owner", "by", "timeout", "more"))
+            holds = tuple((path, node) for path, node in said.get("holds", ()))
         except MALFORMED:
             host, pid, thread, owner = node.data.decode("utf-8", "replace") or None, None, None, None
+            by, timeout, holds, more = None, None, (), 0
         held = read(name, node)
         token = node.czxid if held is None else held.token
         since = datetime.fromtimestamp(node.ctime, timezone.utc)
-        return cls(host, pid, thread, node.session, since, f"{path}/{name}", token, position, owner)
+        return cls(
+            host,
+            pid,
+            thread,
+            node.session,
+            since,
+            f"{path}/{name}",
+            token,
+            position,
+            owner,
+            by,
+            timeout,
+            holds,
+            more or 0,
+        )
 
 
 Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
@@ -115,6 +150,51 @@ class QueueCore:
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
 
+    def begin_wait(self, call: Call, owner: int) -> None:
+        """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
+        call.long_wait = self, owner, self.session.now()
+
+    def end_wait(self, call: Call, acquired: bool) -> None:
+        """Note that the wait of a call is over."""
+        if (wait := call.long_wait) is not None:
+            call.long_wait = None
+            self.session.long_waits.ended(wait, self.path, "acquired" if acquired else "given up")
+
+    def report_wait(self, owners: Sequence[int], waited: float) -> None:
+        """Log who holds what calls of these owners wait for, the longest for `waited` seconds."""
+        call = Call(self.session, self.path)
+        by = None
+        try:
+            found = call.wait(call.run(self.head(), self.session.now()))
+        except ZkConcurrentError as error:
+            state = f"the holder is unknown: {error}"
+        else:
+            state = "ZooKeeper is out of reach"
+            if found is not None:
+                queued, first = found
+                state = f"{queued} nodes are queued"
+                if first is not None:
+                    by = first.by
+                    state = f"held by {first.whole_name()} since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
+                    if any(by == label(owner) for owner in owners):
+                        state += "; this thread waits for itself, unless another one releases the lock"
+        long_waits.warning(
+            "%d threads or tasks wait for the %s at %s, the longest for %.0f s: %s",
+            len(owners),
+            self.path_state.kind,
+            self.path,
+            waited,
+            state,
+            extra={"zk_path": self.path, "zk_waited": waited, "zk_by": by},
+        )
+
+    def head(self) -> Recipe[tuple[int, Contender | None]]:
+        """Return how many nodes are queued, and the first holder."""
+        names = yield from list_queue(self.path, self.rule)
+        first = next(iter(holders(names, self.rule)), None)
+        node = None if first is None else (yield Get(f"{self.path}/{first}"))
+        return len(names), None if first is None or node is None else Contender.of(self.path, first, node)
+
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
         grants = self.path_state.grants
@@ -140,9 +220,11 @@ class LockCore(QueueCore):
         holds: the holds in the lock's role, by owner.
         first_look: the first look at the path, for a condition's own lock.
         not_held: `threading`'s words for the error of a release without a hold.
+        owned: only the owner of a hold can end it.
     """
 
     not_held = "release unlocked lock"
+    owned = False
     first_look: FirstLook | None = None
 
     def __init__(self, path_state: PathState, rule: Rule, identity: Callable[[], int]) -> None:
@@ -255,24 +337,59 @@ class LockCore(QueueCore):
         return call, self.acquire_steps(call, wait, deadline, self.identity(), restores or 1)
 
     def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        """Acquire a new hold for `owner`, in this call; return whether it did."""
+        """Acquire a new hold for `owner`, in this call; return whether it did.
+
+        Raises:
+            DeadlockError: the owner would wait for its own hold, through another client, for ever.
+        """
+        if wait:
+            if holds_of(owner):
+                self.refuse_own_hold(owner, deadline)
+            self.begin_wait(call, owner)
         handoff = self.path_state.handoff
         if handoff is None:
-            ticket = yield from call.run(self.recipe(wait, owner), deadline)
+            ticket = yield from call.run(self.recipe(wait, owner, deadline), deadline)
         else:
-            ticket = yield from handoff.run(call, partial(self.recipe, wait, owner), deadline, wait)
+            ticket = yield from handoff.run(call, partial(self.recipe, wait, owner, deadline), deadline, wait)
         if ticket is not None:
-            self.path_state.take(ticket, self.rule, owner, depth)
+            self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned)
         if handoff is not None:
             handoff.leave(call)
+        self.end_wait(call, ticket is not None)
         if ticket is None:
             return False
         self.log_acquired(ticket)
         return True
 
-    def recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
         """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
-        return (acquire if wait else try_acquire)(self.path, self.rule, node_data(owner), self.first_look)
+        if not wait:
+            return try_acquire(self.path, self.rule, node_data(owner), self.first_look)
+        timeout = None if deadline is None else deadline - self.session.now()
+        return acquire(self.path, self.rule, waiter_data(owner, self.path_state, timeout), self.first_look)
+
+    def refuse_own_hold(self, owner: int, deadline: float | None) -> None:
+        """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
+
+        Such a hold belongs to another client of this process: through one client, the owner gets in again.
+
+        Raises:
+            DeadlockError: there is no deadline.
+        """
+        for each in owned_by(owner):
+            rule, other = self.rule, each.ticket
+            if (
+                each.location == self.path_state.location
+                and (rule.exclusive or rule.alone in each.role)
+                and other.session != self.session.registry.session
+            ):
+                text = (
+                    f"{name(owner)!r} holds {other.node!r} through another client, and would wait for itself: a "
+                    "re-entrant lock is re-entrant for one client; use the same one"
+                )
+                if deadline is None:
+                    raise DeadlockError(self.path, text)
+                deadlocks.warning("%s [%s]", text, self.path)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold, and that their numbers are about to run out."""
@@ -376,6 +493,7 @@ class ReentrantCore(LockCore):
     """The machinery of a re-entrant lock: only the thread or task that acquired it may release it."""
 
     not_held = "cannot release un-acquired lock"
+    owned = True
 
     own = LockCore.mine
 

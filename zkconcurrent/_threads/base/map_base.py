@@ -24,7 +24,8 @@ from ..._recipes.map.write import MapWrite
 from ..._recipes.receipts import OutcomeLost
 from ..._runtime.waiting import Steps
 from ..._runtime.worker import Worker
-from .primitive import Primitive, discard_result, kind_of, node_data
+from .node_data import node_data
+from .primitive import Primitive, discard_result, kind_of
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterable
-from functools import lru_cache, update_wrapper
+from functools import update_wrapper
 from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
@@ -24,13 +20,12 @@ from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users, named
 from ..._recipes.nodes import FirstLook
 from ..._runtime.event_loop import check_may_block
-from ..._runtime.identity import Task, name
+from ..._runtime.identity import Task
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps, wait
 
 T = TypeVar("T")
 R = TypeVar("R")
-HOST = socket.gethostname()
 _UNKNOWN = object()
 # A user's function that is called at each loss, with the lock; users give theirs the type of the lock that has it.
 OnLost: TypeAlias = Callable[[Any], object]
@@ -256,18 +251,6 @@ class Primitive(PickledByPath, BlockingCalls):
 
 def discard_result(_: object) -> None:
     """Discard a result."""
-
-
-def node_data(owner: int) -> bytes:
-    """Return the data of a node: the host, process and owner that create it, and the time."""
-    # The thread's name is cut short: a long one must not make the request too large.
-    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60]), time.time())
-
-
-@lru_cache
-def _origin(pid: int, thread: str) -> bytes:
-    """Return the constant part of a node's data, as JSON without its closing brace."""
-    return json.dumps({"host": HOST, "pid": pid, "thread": thread})[:-1].encode()
 
 
 def check_timeout(blocking: bool, timeout: float) -> None:

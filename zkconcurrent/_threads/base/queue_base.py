@@ -35,7 +35,8 @@ from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
 from ..._runtime.waiting import Steps, outlast, wait
-from .primitive import Primitive, kind_of, node_data
+from .node_data import node_data
+from .primitive import Primitive, kind_of
 from .settling import SettleOnAbandon, SettlingState
 
 T = TypeVar("T")

@@ -32,7 +32,8 @@ from ..._recipes.receipts import OutcomeLost
 from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, destroy, settle
 from ..._runtime.interrupts import check_not_interrupted
 from ..._runtime.waiting import Steps
-from .primitive import Primitive, node_data
+from .node_data import node_data
+from .primitive import Primitive
 from .settling import SettleOnAbandon, SettlingState
 
 R = TypeVar("R")

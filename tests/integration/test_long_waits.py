@@ -1,0 +1,174 @@
+"""The log tells of waits for locks and permits that last long: who waits, for whom, and when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from zkconcurrent import (
+    Condition,
+    DetachedLock,
+    Election,
+    Lock,
+    MultiLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    WaitCancelledError,
+    aio,
+)
+from zkconcurrent._engine import long_waits
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have waits count as long after half a second."""
+    monkeypatch.setattr(long_waits, "LONG", 0.5)
+
+
+Reports = Callable[[], "list[logging.LogRecord]"]
+
+
+@pytest.fixture
+def reports(caplog: pytest.LogCaptureFixture) -> Reports:
+    """Return what returns the records of the long waits."""
+    return lambda: [record for record in caplog.records if record.name == "zkconcurrent.waits"]
+
+
+KINDS = {
+    "Lock": Lock,
+    "Lock(fair=False)": lambda client, path: Lock(client, path, fair=False),
+    "RLock": RLock,
+    "read lock": lambda client, path: ReadWriteLock(client, path).read_lock,
+    "write lock": lambda client, path: ReadWriteLock(client, path).write_lock,
+    "Semaphore": Semaphore,
+    "DetachedLock": lambda client, path: DetachedLock(client, path, owner=str(id(client))),
+    "MultiLock": lambda client, path: MultiLock([Lock(client, path)]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_wait(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    reports: Reports,
+    kind: str,
+) -> None:
+    """Two threads that wait for one path make one report, which names the holder; the end of each is told, too."""
+    make = KINDS[kind]
+    holder = ReadWriteLock(connect(), zk_path).write_lock if kind == "read lock" else make(connect(), zk_path)
+    holder.acquire()
+    lock = make(zk, zk_path)
+    waiting = [in_thread(lambda: lock.acquire() and lock.release()) for _ in range(2)]
+    eventually(lambda: any("acquire" not in record.msg for record in reports()))
+    (first, *_) = reports()
+    text = first.getMessage()
+    assert "2 threads or tasks wait for" in text
+    assert zk_path in text
+    if kind != "DetachedLock":
+        assert f"held by thread {threading.current_thread().name!r} of process {os.getpid()}" in text
+    assert first.levelno == logging.WARNING
+    assert vars(first)["zk_path"] == zk_path
+    assert vars(first)["zk_waited"] >= 0.5
+    holder.release()
+    for each in waiting:
+        each.result(10)
+    eventually(lambda: sum("after a wait of" in record.getMessage() for record in reports()) == 2)
+
+
+def test_reports_become_rare(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+) -> None:
+    """Each report waits for twice the time."""
+    lock = Lock(zk, zk_path)
+    with Lock(connect(), zk_path):
+        waiting = in_thread(lambda: lock.acquire() and lock.release())
+        eventually(lambda: len(reports()) == 3)
+        waited = [vars(record)["zk_waited"] for record in reports()]
+    waiting.result(10)
+    assert waited[1] >= 2 * 0.5
+    assert waited[2] >= 4 * 0.5
+
+
+def test_a_thread_that_waits_for_itself(
+    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+) -> None:
+    """A `Lock` acquired twice may be released by another thread, so it waits; the log says what happens."""
+    lock = Lock(zk, zk_path)
+    waiting = in_thread(lambda: lock.acquire() and lock.acquire() and lock.release())
+    eventually(reports)
+    assert "waits for itself" in reports()[0].getMessage()
+    lock.release()
+    waiting.result(10)
+
+
+def test_a_task(zk: KazooClient, connect: Connect, zk_path: str, reports: Reports) -> None:
+    """A task's wait is told of under the task's name."""
+    with Lock(connect(), zk_path):
+
+        async def main() -> None:
+            waiting = asyncio.create_task(aio.Lock(zk, zk_path).acquire())
+            while not reports():
+                await asyncio.sleep(0.05)
+            waiting.cancel()
+
+        asyncio.run(main())
+    assert {vars(record)["zk_path"] for record in reports()} == {zk_path}
+
+
+def test_what_is_not_told(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+) -> None:
+    """Candidates, and waits for a notification, last as long as they last."""
+    with Election(connect(), f"{zk_path}/e").lead():
+        candidate = Election(zk, f"{zk_path}/e")
+        candidate.stand()
+        condition = Condition(zk, f"{zk_path}/c")
+        lock = Lock(zk, f"{zk_path}/l")
+        with condition:
+            waiting = in_thread(lock.acquire, timeout=30) if lock.acquire() else None
+            condition.wait(2.5)
+        eventually(reports)
+        assert {vars(record)["zk_path"] for record in reports()} == {lock.path}
+        candidate.withdraw()
+    lock.release()
+    assert waiting is not None
+    waiting.result(10)
+
+
+def test_out_of_reach_and_cancelled(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+) -> None:
+    """A wait that is cancelled ends in silence, and the next long one at that path is told of again."""
+    lock = Lock(zk, zk_path)
+    with Lock(connect(), zk_path):
+        for n in (1, 2):
+            waiting = in_thread(lock.acquire)
+            eventually(lambda n=n: len(reports()) >= n)
+            eventually(lock.cancel_waits)
+            assert isinstance(waiting.exception(10), WaitCancelledError)
+            eventually(lambda: not zk.retry(lambda: lock._session.long_waits._due))
+
+
+def test_a_logger_that_is_off(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the logger is off, nothing is read."""
+    monkeypatch.setattr(long_waits.log, "level", logging.ERROR)
+    long_waits.log.manager._clear_cache()  # type: ignore[attr-defined]
+    reads: list[object] = []
+    lock = Lock(zk, zk_path)
+    monkeypatch.setattr(type(lock._lock_core), "report_wait", lambda *args: reads.append(args))
+    with Lock(connect(), zk_path):
+        assert not in_thread(lock.acquire, timeout=3).result(10)
+    assert not reads

@@ -1,0 +1,224 @@
+"""What a node tells of its owner: of a waiter, also what it holds meanwhile and for how long it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import queued
+from zkconcurrent import DeadlockError, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, aio
+from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
+from zkconcurrent.testing import Server
+
+
+def unique(node: str) -> str:
+    """Return the unique part of a node's name."""
+    return node.rpartition("/")[2][len("_c_") :][:36].replace("-", "")
+
+
+def marked(node: str) -> bool:
+    """Return whether a node's name shows that its data tell of holds."""
+    return unique(node)[-12] == "8"
+
+
+def test_a_waiter_tells_what_it_holds(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The waiter's data name each re-entrant hold of its thread, in any client, its timeout, and its thread."""
+    lock, outer, pair = Lock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b"), ReadWriteLock(connect(), f"{zk_path}/c")
+    done = threading.Event()
+
+    def wait() -> list[str]:
+        with outer, outer, pair.read_lock, Lock(zk, f"{zk_path}/d"):
+            nodes = [outer.owner(), pair.read_lock.owner()]
+            lock.acquire(timeout=30)
+            lock.release()
+        return [each.node for each in nodes if each is not None]
+
+    with lock:
+        waiting = in_thread(wait)
+        eventually(queued(zk, f"{zk_path}/a", 2))
+        (waiter,), owner = lock.waiters(), lock.owner()
+    outer_node, reader_node = waiting.result(10)
+    done.set()
+    assert waiter.holds == ((f"{zk_path}/b", unique(outer_node)), (f"{zk_path}/c", unique(reader_node)))
+    assert marked(waiter.node)
+    assert not marked(outer_node)
+    # The reader held `outer` when it queued.
+    assert marked(reader_node)
+    assert waiter.timeout == 30
+    assert waiter.more == 0
+    assert owner is not None
+    assert (owner.holds, owner.timeout) == ((), None)
+    assert None not in (owner.by, waiter.by)
+    assert owner.by != waiter.by
+    # One process; two threads.
+    assert str(owner.by)[:9] == str(waiter.by)[:9]
+
+
+def test_full_paths(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A hold is named by its full path, so that clients of other chroots find it."""
+    zk.ensure_path(f"{zk_path}/root")
+    lock, rooted = Semaphore(zk, f"{zk_path}/a"), RLock(connect(f"{zookeeper.hosts}{zk_path}/root"), "/b")
+
+    def wait() -> None:
+        with rooted:
+            lock.acquire()
+            lock.release()
+
+    lock.acquire()
+    waiting = in_thread(wait)
+    eventually(lambda: bool(lock.waiters()))
+    (waiter,) = lock.waiters()
+    lock.release()
+    waiting.result(10)
+    assert [path for path, _ in waiter.holds] == [f"{zk_path}/root/b"]
+    assert waiter.timeout is None
+
+
+def test_a_release_ends_it(zk: KazooClient, zk_path: str) -> None:
+    """What was released, lost or tried is not told of."""
+    held, lost, lock = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
+    with held:
+        pass
+    lost.acquire()
+    owner = lost.owner()
+    assert owner is not None
+    zk.delete(owner.node)
+    lost.lost.wait(20)
+    with pytest.raises(zkconcurrent.LockLostError):
+        lost.release()
+    with lock:
+        assert [each.holds for each in (lock.owner(),) if each is not None] == [()]
+
+
+def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
+    """The data stay below a thousand bytes; what is left out is counted."""
+    thread = threading.current_thread()
+    before, thread.name = thread.name, "\N{SNOWMAN}" * 80
+    try:
+        many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(30)])
+        last = RLock(zk, f"{zk_path}/last")
+        with many, last:
+            node = last.owner()
+            assert node is not None
+            data, _ = zk.get(node.node)
+    finally:
+        thread.name = before
+    assert len(data) <= MOST_BYTES
+    assert 0 < len(node.holds) <= MOST_HOLDS
+    assert len(node.holds) + node.more == 30
+
+
+def test_strangers_data(zk: KazooClient, zk_path: str) -> None:
+    """Data that another program wrote do not break the reading, whatever they say of holds."""
+    for holds in ('"x"', "[1]", "[[1]]", "[[1, 2, 3]]", '{"a": 1}', "null"):
+        data = f'{{"host": "h", "pid": 1, "thread": "t", "holds": {holds}}}'
+        node = zk.create(f"{zk_path}/x-lock-", data.encode(), sequence=True, makepath=True, ephemeral=True)
+        owner = Lock(zk, zk_path).owner()
+        assert owner is not None
+        assert owner.holds in ((), (("a", 1),))
+        zk.delete(node)
+
+
+def test_a_forked_child_holds_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """In a forked child, a waiter tells of no hold of the parent, and is another owner."""
+    with RLock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b") as _:
+        mine = RLock(zk, f"{zk_path}/b").owner()
+        read, write = os.pipe()
+        if (pid := os.fork()) == 0:
+            try:
+                child = connect()
+                with RLock(child, f"{zk_path}/c") as _, open(write, "w") as out:
+                    owner = RLock(child, f"{zk_path}/c").owner()
+                    json.dump([owner and owner.by, owner and owner.holds], out)
+                    out.flush()
+            finally:
+                os._exit(0)
+        os.close(write)
+        with open(read) as answer:
+            by, holds = json.load(answer)
+        os.waitpid(pid, 0)
+    assert mine is not None
+    assert len(mine.holds) == 1
+    assert holds == []
+    assert by is not None
+    assert by[:9] != str(mine.by)[:9]
+
+
+@pytest.mark.parametrize("kind", ["rlock", "read-write", "write-read", "write-write", "multi"])
+def test_waits_for_itself_through_another_client(
+    zk: KazooClient, connect: Connect, zk_path: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread that would wait for its own hold in another client learns of it at once; with a timeout, by the log."""
+    other = connect()
+    held, wanted = {
+        "rlock": lambda: (RLock(zk, zk_path), RLock(other, zk_path)),
+        "read-write": lambda: (ReadWriteLock(zk, zk_path).read_lock, ReadWriteLock(other, zk_path).write_lock),
+        "write-read": lambda: (ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(other, zk_path).read_lock),
+        "write-write": lambda: (ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(other, zk_path).write_lock),
+        "multi": lambda: (RLock(zk, zk_path), MultiLock([Lock(other, zk_path)])),
+    }[kind]()
+    with held:
+        with pytest.raises(DeadlockError, match="through another client") as caught:
+            wanted.acquire()
+        assert zk_path in str(caught.value)
+        assert wanted.acquire(timeout=0.1) is False
+        assert wanted.acquire(blocking=False) is False
+        assert len(zk.get_children(zk_path)) == 1
+    assert [record.name for record in caplog.records if "through another client" in record.getMessage()] == [
+        "zkconcurrent.deadlocks"
+    ]
+    with wanted:
+        pass
+
+
+def test_two_readers_of_one_thread(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Two clients of one thread read together: no reader waits for a reader."""
+    one, two = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    with one.read_lock, two.read_lock:
+        assert one.read_lock.locked()
+
+
+def test_another_threads_hold_is_waited_for(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Only the waiting thread's own holds count."""
+    one, two = RLock(zk, zk_path), RLock(connect(), zk_path)
+    with one:
+        waiting = in_thread(lambda: two.acquire() and two.release())
+        eventually(queued(zk, zk_path, 2))
+    waiting.result(10)
+
+
+def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The owner is the task: one task waits for another of the same thread, and not for itself."""
+    one, two = aio.RLock(zk, zk_path), aio.RLock(connect(), zk_path)
+
+    async def main() -> None:
+        async def inner() -> None:
+            async with two:
+                pass
+
+        async with one:
+            with pytest.raises(DeadlockError):
+                await two.acquire()
+            waiting = asyncio.create_task(inner())
+            while not (found := await one.waiters()):
+                await asyncio.sleep(0.01)
+            owner = await one.owner()
+            assert owner is not None
+            assert found[0].by != owner.by
+            assert found[0].holds == ()
+        await waiting
+
+    asyncio.run(main())

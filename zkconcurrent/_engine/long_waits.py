@@ -1,0 +1,80 @@
+"""Long waits for locks and permits: the log tells for which path a program waits, and who holds it.
+
+A program that seems to hang often waits for a lock. A queue in which a thread or task of this client has waited for
+`LONG` seconds is logged, again at doubled times, once an hour at most, and once more when the wait has ended. Nothing
+is sent before; a report takes a listing and a read, on a thread of its own. The logger is `zkconcurrent.waits`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias
+
+from .client_state import ClientState
+from .keeper import Keeper
+
+log = logging.getLogger("zkconcurrent.waits")
+
+LONG = 30.0  # seconds
+SELDOM = 3600.0  # seconds
+
+
+class WaitedFor(Protocol):
+    """A queue that calls wait in."""
+
+    @property
+    def queue_key(self) -> Hashable:
+        """A key that is equal for all objects of one queue."""
+
+    def report_wait(self, owners: Sequence[int], waited: float) -> None:
+        """Log that calls of these owners wait here, the longest for `waited` seconds. This may take a while."""
+
+
+LongWait: TypeAlias = "tuple[WaitedFor, int, float]"
+"""The wait of one call: the queue; the thread or task that waits; and since when, by the clock of deadlines.
+
+Each acquire makes one, so it is no class, which would take longer.
+"""
+
+
+class LongWaits:
+    """The long waits of one client."""
+
+    def __init__(self, client: ClientState, keeper: Keeper) -> None:
+        self._client = client
+        self._keeper = keeper
+        # How long a wait in each queue will have lasted at its next report; only queues with a long wait are here.
+        self._due: dict[Hashable, float] = {}
+
+    def ended(self, wait: LongWait, path: str, outcome: str) -> None:
+        """Log the end of a wait that was reported."""
+        queue, _, since = wait
+        if queue.queue_key in self._due and (waited := self._client.now() - since) >= LONG:
+            fields = {"zk_path": path, "zk_waited": waited}
+            log.warning("%s after a wait of %.0f s [%s]", outcome, waited, path, extra=fields)
+
+    def look(self) -> None:
+        """Have the reports made that are due. For the keeper, with the session's lock held."""
+        now = self._client.now()
+        long: dict[Hashable, list[LongWait]] = {}
+        for call in self._client.calls:
+            wait: LongWait | None = call.long_wait
+            if wait is not None and now - wait[2] >= LONG:
+                long.setdefault(wait[0].queue_key, []).append(wait)
+        self._due = {key: self._due.get(key, LONG) for key in long}
+        reports: list[Callable[[], None]] = []
+        for key, waits in long.items():
+            waited = now - min(since for _, _, since in waits)
+            if waited >= self._due[key]:
+                reports.append(partial(waits[0][0].report_wait, [owner for _, owner, _ in waits], waited))
+                while self._due[key] <= waited:
+                    self._due[key] += min(self._due[key], SELDOM)
+        if reports and log.isEnabledFor(logging.WARNING):
+            self._keeper.start_soon(partial(self._keeper.spawn, partial(_make, reports), "waits"))
+
+
+def _make(reports: list[Callable[[], None]]) -> None:
+    for report in reports:
+        report()

@@ -1,0 +1,68 @@
+"""What the nodes of this process tell: who made them and, of a waiter, what it holds meanwhile and how long it waits.
+
+Other processes read this in `owner()` and `waiters()`, and could follow from node to node who waits for whom. A
+blocked thread acquires nothing, so what it held when it queued is never less than what it holds now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from functools import lru_cache
+
+from ..._engine.holds import PathState, owned_by
+from ..._protocol.ticket import HOLDS
+from ..._runtime.identity import label, name
+
+HOST = socket.gethostname()
+
+MOST_BYTES = 1000
+"""The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""
+MOST_HOLDS = 16
+# What the fields besides the holds may take behind the origin.
+_REST = 120
+
+
+def node_data(owner: int) -> bytes:
+    """Return the data of a node: the host, process and owner that create it, and the time."""
+    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60], owner), time.time())
+
+
+def waiter_data(owner: int, path_state: PathState, timeout: float | None) -> bytes:
+    """Return the data of a node that waits: those of `node_data`, and the following, where they apply.
+
+    * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name;
+    * `more`: how many are left out, as they are too many or on other servers;
+    * `timeout`: for how many seconds it waits at most.
+    """
+    origin = _origin(os.getpid(), name(owner)[:60], owner)
+    owned = owned_by(owner)
+    if timeout is None and not owned:
+        # The most frequent case, and each acquire passes here.
+        return b'%b, "time": %.6f}' % (origin, time.time())
+    said: list[bytes] = [origin]
+    if timeout is not None:
+        said.append(b'"timeout": %.3f' % timeout)
+    if owned:
+        servers = path_state.location[1]
+        room = MOST_BYTES - _REST - len(origin)
+        told: list[str] = []
+        for each in owned:
+            pair = json.dumps([each.location[0], each.ticket.prefix[3:-1].replace("-", "")])
+            if each.location[1] == servers and len(told) < MOST_HOLDS and len(pair) + 2 <= room:
+                room -= len(pair) + 2
+                told.append(pair)
+        if told:
+            said.append(b"%b[%b]" % (HOLDS, ", ".join(told).encode()))
+        if len(told) < len(owned):
+            said.append(b'"more": %d' % (len(owned) - len(told)))
+    return b'%b, "time": %.6f}' % (b", ".join(said), time.time())
+
+
+@lru_cache
+def _origin(pid: int, thread: str, owner: int) -> bytes:
+    """Return the constant part of a node's data, as JSON without its closing brace."""
+    # The thread's name is cut short: a long one must not make the request too large.
+    return json.dumps({"host": HOST, "pid": pid, "thread": thread, "by": label(owner)})[:-1].encode()
