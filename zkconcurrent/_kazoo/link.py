@@ -7,34 +7,14 @@ in the lease what these replies prove. The library checks the private parts of k
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-import time
-import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.serialization import (
-    CheckVersion,
-    Create2,
-    Exists,
-    GetChildren,
-    GetChildren2,
-    GetData,
-    MultiHeader,
-    SetData,
-    Sync,
-    Transaction,
-    int_struct,
-    multiheader_struct,
-    read_string,
-    stat_struct,
-)
+from kazoo.protocol.serialization import CheckVersion, Create2, Exists, GetData, SetData, Sync, Transaction
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
@@ -48,26 +28,19 @@ from .._protocol.operations import (
     Create,
     CreateEphemeral,
     Delete,
-    Names,
     Part,
     SetNode,
     makes_ephemerals,
 )
+from .._runtime.clock import boot_clock
+from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
 from .addresses import shown
+from .old_connection import connected_since, negotiated
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
-from .session_timeout import negotiated
+from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
 from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
-
-# `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
-# on; on macOS the system's monotonic clock does.
-boot_clock: Callable[[], float] = time.monotonic
-if hasattr(time, "clock_gettime"):
-    boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-# A thread that was not alive at the import started after the import.
-_imported = boot_clock()
-_alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
 EPHEMERAL = 1
 SEQUENTIAL = 2
@@ -90,126 +63,8 @@ __all__ = [
     "KazooState",
     "Link",
     "ZnodeStat",
-    "boot_clock",
     "make_acl",
 ]
-
-
-class CreateContainer(Create2):  # type: ignore[misc]
-    """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
-
-    type = 19
-
-
-class MultiWithContainers(Transaction):  # type: ignore[misc]
-    """A multi with creates of containers, whose results kazoo can't read: of each, its path and its stat."""
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
-        """Read the results as kazoo does; of a container, the path alone."""
-        results: list[Any] = []
-        while True:
-            header, after = MultiHeader.deserialize(buffer, offset)
-            if header.done:
-                return results
-            if header.type == Create2.type:
-                made, after = read_string(buffer, after)
-                results.append(made)
-                offset = after + stat_struct.size
-            else:
-                # kazoo reads until it finds the mark of the end, so it gets this one result with such a mark behind it.
-                size = _SIZES.get(header.type, 0)
-                if header.type == CreateRequest.type:
-                    size = read_string(buffer, after)[1] - after
-                results += Transaction.deserialize(buffer[offset : after + size] + _END, 0)
-                offset = after + size
-
-
-# The sizes of the results in a multi.
-_SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}
-_END = multiheader_struct.pack(-1, True, -1)
-
-
-class ListChildren(GetChildren2):  # type: ignore[misc]
-    """The request for the names of children; of the stat in its reply, only the needed field is read."""
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> Names:
-        """Read the reply: the names, and the node's stat, which ends with dataLength, numChildren and pzxid."""
-        names = Names(GetChildren.deserialize(buffer, offset))
-        (names.data_length,) = int_struct.unpack_from(buffer, len(buffer) - 16)
-        return names
-
-
-class CreatedStat(NamedTuple):
-    """The known fields of the stat of a node made in a multi, for which the server sends no stat."""
-
-    czxid: int
-    ephemeralOwner: int  # noqa: N815
-
-
-class AutoResetEvent:
-    """An event for one thread, which looks again at each wake-up: a `threading.Event` of a single lock."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        """Wake the waiting thread; if none waits, the next wait returns at once."""
-        # A `suppress` would cost time for which the woken thread waits.
-        try:
-            self._lock.release()
-        except RecursionError:  # a RuntimeError, too
-            raise
-        except RuntimeError:  # it was set before
-            pass
-
-    def wait(self, timeout: float) -> bool:
-        """Wait until it is set, and clear it; return whether it was set within `timeout` seconds."""
-        return self._lock.acquire(True, timeout)
-
-    def clear(self) -> None:
-        """Clear it."""
-        self._lock.acquire(False)
-
-
-class SteadyEvent(threading.Event):
-    """A `threading.Event` without the lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_set = False
-        # Each waiting thread has one.
-        self._sleepers: deque[AutoResetEvent] = deque()
-
-    def is_set(self) -> bool:
-        """Return whether it is set."""
-        return self._is_set
-
-    def set(self) -> None:
-        """Set it, and wake all threads that wait. R3: a caller that was interrupted here calls this again."""
-        self._is_set = True
-        for sleeper in list(self._sleepers):
-            sleeper.set()
-
-    def clear(self) -> None:
-        """Clear it."""
-        self._is_set = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; return whether it was set within `timeout` seconds, None being forever."""
-        if self._is_set:
-            return True
-        sleeper = AutoResetEvent()
-        self._sleepers.append(sleeper)
-        try:
-            # It may have been set since the first look.
-            return self._is_set or sleeper.wait(-1 if timeout is None else max(0.0, timeout))
-        finally:
-            self._sleepers.remove(sleeper)
 
 
 class Link:
@@ -359,7 +214,8 @@ class Link:
         if session is None or not timeout:
             return None
         lease = self._new_lease(session)
-        lease.opened(self._connected_since(), timeout)
+        since = connected_since(self.client._connection._connection_routine) if self.clock is boot_clock else NEVER
+        lease.opened(since, timeout)
         # R4: kazoo's thread may have made the lease first.
         return self._leases.setdefault(session, lease)
 
@@ -371,13 +227,6 @@ class Link:
 
     def _new_lease(self, session: int) -> Lease:
         return Lease(session, getattr(self.client, "tick", None), getattr(self.client, "margin", MARGIN))
-
-    def _connected_since(self) -> float:
-        """Return the latest moment surely before the connect request: the start of kazoo's thread."""
-        routine = self.client._connection._connection_routine
-        if not isinstance(routine, threading.Thread) or self.clock is not boot_clock:
-            return NEVER
-        return max(_started(routine), NEVER if routine in _alive_at_import else _imported)
 
     def _negotiated(self) -> float | None:
         """Return the session timeout of the present connection, in seconds; None if unknown."""
@@ -712,14 +561,3 @@ def _run_as(name: str, run: Callable[[], object]) -> None:
     """Run a function on the thread that the handler has started for it, under a name that says what it does."""
     threading.current_thread().name = name
     run()
-
-
-def _started(thread: threading.Thread) -> float:
-    """Return when a thread started, by the boot-time clock, or shortly before; `NEVER` if unknown."""
-    try:
-        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])
-        started = ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return NEVER
-    return started if 0 < started <= boot_clock() else NEVER

@@ -21,7 +21,7 @@ _OF_HANDLER = (
     *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
     "spawn",
 )
-# The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
+# The positional arguments of replaced or called methods; and the local variables that `old_connection` reads.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
     "_connect_attempt": ("self", "host", "hostip", "port", "retry"),
