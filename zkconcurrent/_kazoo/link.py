@@ -156,7 +156,7 @@ class Link:
     @property
     def was_connected(self) -> bool:
         """Whether the client has been connected since it was started."""
-        return self.connected or self.transport.handshake is not None or bool(self.client._session_id)
+        return self.connected or self.transport.opening.handshake is not None or bool(self.client._session_id)
 
     @property
     def requested_timeout(self) -> float:
@@ -166,7 +166,7 @@ class Link:
     def failures(self) -> str:
         """Return what the last attempts to connect came to, by address."""
         hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
-        return self.transport.addresses.describe() or f"{hosts}: no reply"
+        return self.transport.opening.addresses.describe() or f"{hosts}: no reply"
 
     @property
     def epoch(self) -> int:
@@ -181,7 +181,7 @@ class Link:
     @property
     def connection(self) -> object:
         """The present connection, or the last one: an object of its own for each."""
-        return self.transport.handshake
+        return self.transport.opening.handshake
 
     # -- the lease -----------------------------------------------------------------------------------------------
 
@@ -192,14 +192,14 @@ class Link:
 
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
-        self._clock = self.transport.clock = clock
+        self._clock = self.transport.opening.clock = clock
 
     def opened(self) -> Lease | None:
         """Begin a connection that was just made, on kazoo's connection thread; return the session's lease.
 
         None if the connection was requested before the transport was there: see `adopt`.
         """
-        session, handshake = self.session(), self.transport.handshake
+        session, handshake = self.session(), self.transport.opening.handshake
         if session is None or handshake is None:
             return None
         # This server may be newer than the last one.
@@ -230,8 +230,8 @@ class Link:
 
     def _negotiated(self) -> float | None:
         """Return the session timeout of the present connection, in seconds; None if unknown."""
-        if self.transport.handshake is not None:
-            return self.transport.handshake.timeout
+        if self.transport.opening.handshake is not None:
+            return self.transport.opening.handshake.timeout
         return negotiated(self.client._connection._connection_routine)
 
     def spawn(self, run: Callable[[], object], name: str, *, daemon: bool = True) -> None:
