@@ -23,7 +23,7 @@ import wrapt
 
 from ._arguments.locklike import LockLike
 from ._arguments.paths import check_name, check_path
-from ._arguments.template import KwArgs, Template
+from ._arguments.template import Template
 from ._kazoo.link import KazooClient
 from ._local.namespace import LocalNamespace
 from ._namespace import Namespace, SharedNamespace
@@ -34,6 +34,7 @@ from ._threads.rlock import RLock
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Function: TypeAlias = Callable[..., Any]
 Args: TypeAlias = tuple[object, ...]
+KwArgs: TypeAlias = dict[str, object]
 Hold: TypeAlias = Callable[[Any, Function, Args, KwArgs], Any]
 Make: TypeAlias = "Callable[[DecoratedCalls], Function]"
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"

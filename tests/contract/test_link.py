@@ -251,7 +251,7 @@ def test_the_negotiated_timeout(bench: Bench) -> None:
             session.link.client._session_timeout = 1  # the message if nothing was found
             # As for a client that was connected before the library saw it.
             session.link.transport.opening.handshake = None
-            assert session.link._negotiated() == 6.0
+            assert session.link.leases.negotiated() == 6.0
 
     bench.run(test)
 
@@ -265,7 +265,7 @@ def test_the_clamped_timeout() -> None:
             assert session.timeout == session.registry.lease.timeout == 4.0
             assert anew(bench, session) == 4.0
             session.link.transport.opening.handshake = None
-            assert session.link._negotiated() == 4.0
+            assert session.link.leases.negotiated() == 4.0
         finally:
             bench.close()
 

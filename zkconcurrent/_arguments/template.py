@@ -12,12 +12,10 @@ import enum
 import re
 import string
 import uuid
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from .paths import escape
-
-KwArgs: TypeAlias = dict[str, object]
 
 # In bytes of UTF-8, when escaped. The longest name of a file has as many.
 LONGEST_FIELD = 255
@@ -97,7 +95,7 @@ class Template:
         """Return the path, with the text that `value` returns for each field."""
         return "".join(field.before + (value(field) if field.name else "") for field in self._fields)
 
-    def path(self, arguments: KwArgs) -> str:
+    def path(self, arguments: Mapping[str, object]) -> str:
         """Return the path for the arguments of a call.
 
         Raises:
@@ -106,7 +104,7 @@ class Template:
         """
         return self.fill(lambda field: self._value(field, arguments))
 
-    def _value(self, field: Field, arguments: KwArgs) -> str:
+    def _value(self, field: Field, arguments: Mapping[str, object]) -> str:
         value, _ = string.Formatter().get_field(field.name, (), arguments)
         which = f"{{{field.name}}} of {self._text!r}"
         if (hook := getattr(type(value), "__lock_name__", None)) is not None:

@@ -74,7 +74,7 @@ class ClientState:
 
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
-        self.time = self.link.clock = clock
+        self.time = self.link.leases.clock = clock
 
     @property
     def longest_reply(self) -> float:
