@@ -147,7 +147,7 @@ class Transport:
         # R4: of two threads, or a thread and its signal handler, one makes it. R3: either may install it.
         transport = found or vars(client).setdefault("_zkconcurrent_transport", Transport(client))
         if not found:
-            transport._install()
+            transport.install()
         return transport
 
     def send(self, request: Any, reply: Any) -> None:
@@ -250,7 +250,7 @@ class Transport:
 
     # -- called by kazoo's connection thread ----------------------------------------------------------------------
 
-    def _install(self) -> None:
+    def install(self) -> None:
         """Replace the methods that kazoo's connection thread calls. A second call changes nothing."""
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
