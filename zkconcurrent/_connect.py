@@ -426,7 +426,7 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         else:
             client.chroot = link.seen_chroot = chroot
             return
-    if (refusal := link.transport.refusal) is not None:
+    if (refusal := link.transport.opening.refusal) is not None:
         raise failure(refusal, chroot or "/") from refusal
     raise TimeoutError(
         f"no answer from ZooKeeper at {_hosts(client)}, {'over' if client.use_ssl else 'without'} TLS, within "

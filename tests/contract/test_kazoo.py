@@ -473,7 +473,7 @@ for _ in range(3):
 gc.set_threshold(3, 1, 1)
 for _ in range(3000):
     Litter()
-    link._negotiated()
+    link.leases.negotiated()
 os._exit(0 if gc.isenabled() else 1)
 """
 

@@ -249,8 +249,9 @@ def test_the_negotiated_timeout(bench: Bench) -> None:
         assert anew(bench, session) == 6.0
         if not isinstance(bench, Simulated):
             session.link.client._session_timeout = 1  # the message if nothing was found
-            session.link.transport.handshake = None  # as for a client that was connected before the library saw it
-            assert session.link._negotiated() == 6.0
+            # As for a client that was connected before the library saw it.
+            session.link.transport.opening.handshake = None
+            assert session.link.leases.negotiated() == 6.0
 
     bench.run(test)
 
@@ -263,8 +264,8 @@ def test_the_clamped_timeout() -> None:
             session = bench.session(timeout=30.0)
             assert session.timeout == session.registry.lease.timeout == 4.0
             assert anew(bench, session) == 4.0
-            session.link.transport.handshake = None
-            assert session.link._negotiated() == 4.0
+            session.link.transport.opening.handshake = None
+            assert session.link.leases.negotiated() == 4.0
         finally:
             bench.close()
 

@@ -70,9 +70,9 @@ def main() -> None:
     else:
         client.start()
     if PATCHED == "unknown":  # as where kazoo's stack can't be found
-        from zkconcurrent._kazoo import session_timeout
+        from zkconcurrent._kazoo import old_connection
 
-        session_timeout._innermost_frame = lambda _: None
+        old_connection._innermost_frame = lambda _: None
     lock = Lock(client, PATH)
     if PATCHED in ("other hub", "unknown"):
         for _ in range(2):

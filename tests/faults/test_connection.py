@@ -18,7 +18,7 @@ from tests.helpers.lock_types import Kind, every
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
-from zkconcurrent._kazoo.link import Link
+from zkconcurrent._kazoo import leases
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._protocol.lease import NEVER
 from zkconcurrent.testing import Server
@@ -261,7 +261,8 @@ def test_the_first_acquire_on_an_old_connection(
     timeout: float | None, connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 51: a free lock is acquired, however slow the link: the first lease's proof takes the time it takes."""
-    monkeypatch.setattr(Link, "_connected_since", lambda _: NEVER)  # so long ago that it proves nothing
+    # It connected so long ago that this proves nothing.
+    monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)
     client.add_listener(lambda _: None)  # so that the connection is not replaced
     proxy.delay(0.075)

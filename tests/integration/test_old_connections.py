@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Eventually
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import Link
+from zkconcurrent._kazoo import leases
 from zkconcurrent._protocol.lease import NEVER
 from zkconcurrent.testing import Server
 
@@ -20,7 +20,7 @@ from zkconcurrent.testing import Server
 @pytest.fixture
 def old(zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KazooClient]]:
     """Open a client whose connection is too old to prove anything."""
-    monkeypatch.setattr(Link, "_connected_since", lambda _: NEVER)
+    monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
     clients = []
 
     def start(**options: Any) -> KazooClient:

@@ -35,7 +35,7 @@ MUTANTS = [
     ),
     bug(
         "the heartbeat is a sync, which proves what a write does",
-        "_kazoo.link:Link._note_sync",
+        "_kazoo.leases:Leases._note_sync",
         "write=False",
         "write=True",
         ("_engine.heartbeat:Heartbeat._send", "known = client.registry.known()", "known = []"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from zkconcurrent._kazoo.link import AutoResetEvent
+from zkconcurrent._runtime.events import AutoResetEvent
 
 
 def test_one_wait_for_each_set() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Eventually, InThread
 from tests.helpers.interrupts import at_every_line
-from zkconcurrent._kazoo.link import SteadyEvent
+from zkconcurrent._runtime.events import SteadyEvent
 
 
 def test_it_is_an_event(in_thread: InThread, eventually: Eventually) -> None:
@@ -36,7 +36,7 @@ def test_it_is_an_event(in_thread: InThread, eventually: Eventually) -> None:
 @pytest.mark.parametrize("struck", [lambda event: event.set(), lambda event: event.wait(0.001)], ids=["set", "wait"])
 def test_interrupted_at_every_line(struck: Callable[[SteadyEvent], Any], in_thread: InThread) -> None:
     """Fault 195: another thread can set it, and wakes the waiter."""
-    for hook in at_every_line("link.py"):
+    for hook in at_every_line("_runtime/events.py"):
         event = SteadyEvent()
         waiting = in_thread(event.wait, 20)
         with suppress(KeyboardInterrupt), hook:

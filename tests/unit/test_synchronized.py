@@ -31,8 +31,8 @@ import zkconcurrent
 import zkconcurrent.aio
 from tests.conftest import InThread
 from zkconcurrent import synchronized
-from zkconcurrent._arguments.paths import check_path
-from zkconcurrent._synchronized import LONGEST_FIELD, Template, escape
+from zkconcurrent._arguments.paths import check_path, escape
+from zkconcurrent._arguments.template import LONGEST_FIELD, Template
 
 client = KazooClient()  # never started: nothing is sent
 TEXT = st.text(min_size=1, max_size=20)

@@ -17,7 +17,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from .._kazoo.link import Link, boot_clock
+from .._kazoo.link import Link
+from .._runtime.clock import boot_clock
 from .._runtime.live_set import LiveSet
 from .registry import Registry
 
@@ -73,7 +74,7 @@ class ClientState:
 
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
-        self.time = self.link.clock = clock
+        self.time = self.link.leases.clock = clock
 
     @property
     def longest_reply(self) -> float:

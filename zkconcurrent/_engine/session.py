@@ -24,11 +24,12 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat, boot_clock
+from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat
 from .._kazoo.replies import failure
 from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._protocol.ticket import LossRecord, State, Ticket
+from .._runtime.clock import boot_clock
 from .._runtime.interpreter import check_interpreter
 from .._runtime.process_exit import end_with_process
 from .client_state import ClientState

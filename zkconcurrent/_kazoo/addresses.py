@@ -45,6 +45,8 @@ class Addresses:
     Attributes:
         walked: kazoo goes by these addresses, and not by a list of its own that it has begun before.
         trying: the address that is tried now, or was last.
+        opened_at: when the last connection began.
+        resolved_at: when the names were resolved last.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -58,7 +60,7 @@ class Addresses:
         self._resolving: Any = None
         # The session timeout that was granted last.
         self._granted = math.inf
-        self._resolved_at = self._opened_at = self._lost_at = -math.inf
+        self.resolved_at = self.opened_at = self._lost_at = -math.inf
 
     # -- how long each is tried ------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class Addresses:
 
     def opened(self, granted: float) -> None:
         """Note that a connection has begun, and the session timeout that was granted."""
-        self._opened_at, self._granted = time.monotonic(), granted
+        self.opened_at, self._granted = time.monotonic(), granted
         self._failures.clear()
 
     def lost(self) -> None:
@@ -101,29 +103,30 @@ class Addresses:
     def expand(self) -> Walk:
         """Return the addresses for kazoo to try."""
         self.walked = True
-        self._resolve()
+        self.resolve()
         return Walk(self)
 
     def _hosts(self) -> list[_Host]:
         return [(host.strip(), port) for host, port in self._client.hosts]
 
-    def _resolve(self) -> None:
+    def resolve(self) -> None:
+        """Resolve the names anew; if their last addresses are known, wait for that a moment only."""
         hosts = self._hosts()
-        self._resolved_at = time.monotonic()
+        self.resolved_at = time.monotonic()
         if all(map(_is_address, hosts)) or not any(host in self._found for host in hosts):
             self._resolve_each(hosts)
             return
         if self._resolving is None or self._resolving.is_set():
             resolving = self._client.handler.event_object()
 
-            def resolve() -> None:
+            def resolve_all() -> None:
                 try:
                     self._resolve_each(hosts)
                 finally:
                     resolving.set()
 
             try:
-                self._client.handler.spawn(resolve)
+                self._client.handler.spawn(resolve_all)
             except RuntimeError:
                 # No thread can be started now.
                 return
@@ -142,7 +145,7 @@ class Addresses:
                 self._failures.pop(host, None)
                 self._found[host] = [(family, str(place[0]), int(place[1])) for family, _, _, _, place in found]
 
-    def _in_order(self, keys: dict[object, float]) -> list[_Address]:
+    def in_order(self, keys: dict[object, float]) -> list[_Address]:
         """Return all known addresses: one of each name, and of another family for each next name, and so on.
 
         Args:
@@ -172,13 +175,13 @@ class Walk:
         self._keys: dict[object, float] = {}
 
     def __len__(self) -> int:
-        return len(self._addresses._in_order(self._keys))
+        return len(self._addresses.in_order(self._keys))
 
     def __iter__(self) -> Iterator[_Address]:
         addresses = self._addresses
         tried: set[_Address] = set()
         while True:
-            left = [each for each in addresses._in_order(self._keys) if each not in tried]
+            left = [each for each in addresses.in_order(self._keys) if each not in tried]
             if not left:
                 # kazoo pauses now, and then begins anew.
                 return
@@ -186,12 +189,12 @@ class Walk:
             tried.add(address)
             yield address
             now = time.monotonic()
-            lived = addresses._opened_at >= began
-            if lived and now - addresses._opened_at > RESOLVE_AGAIN:
+            lived = addresses.opened_at >= began
+            if lived and now - addresses.opened_at > RESOLVE_AGAIN:
                 # The other servers may be well again. But this one hung up, and is not tried again without a pause.
                 tried = {address}
-            if now - addresses._resolved_at > RESOLVE_AGAIN:
-                addresses._resolve()
+            if now - addresses.resolved_at > RESOLVE_AGAIN:
+                addresses.resolve()
 
 
 def shown(host: str, port: object) -> str:

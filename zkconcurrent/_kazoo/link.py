@@ -1,46 +1,26 @@
-"""The link to one kazoo client: requests, connection state and leases, in the library's own terms.
+"""The link to one kazoo client: its requests and the state of its connection, in the library's own terms.
 
 Replies are completed on kazoo's connection thread, without a hop through its completion thread. The same thread records
-in the lease what these replies prove. The library checks the private parts of kazoo at first use: see
-`private_parts.py`.
+what these replies prove of the session's lease (`leases.py`). The library checks the private parts of kazoo at first
+use (`private_parts.py`).
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-import time
-import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.serialization import (
-    CheckVersion,
-    Create2,
-    Exists,
-    GetChildren,
-    GetChildren2,
-    GetData,
-    MultiHeader,
-    SetData,
-    Sync,
-    Transaction,
-    int_struct,
-    multiheader_struct,
-    read_string,
-    stat_struct,
-)
+from kazoo.protocol.serialization import CheckVersion, Create2, Exists, GetData, SetData, Sync, Transaction
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from .._protocol.lease import MARGIN, NEVER, Lease
+from .._protocol.lease import Lease
 from .._protocol.operations import (
     BEFORE_ANY,
     Check,
@@ -48,26 +28,18 @@ from .._protocol.operations import (
     Create,
     CreateEphemeral,
     Delete,
-    Names,
     Part,
     SetNode,
     makes_ephemerals,
 )
+from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
 from .addresses import shown
+from .leases import Leases
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
-from .session_timeout import negotiated
+from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
 from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
-
-# `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
-# on; on macOS the system's monotonic clock does.
-boot_clock: Callable[[], float] = time.monotonic
-if hasattr(time, "clock_gettime"):
-    boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-# A thread that was not alive at the import started after the import.
-_imported = boot_clock()
-_alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
 EPHEMERAL = 1
 SEQUENTIAL = 2
@@ -90,126 +62,8 @@ __all__ = [
     "KazooState",
     "Link",
     "ZnodeStat",
-    "boot_clock",
     "make_acl",
 ]
-
-
-class CreateContainer(Create2):  # type: ignore[misc]
-    """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
-
-    type = 19
-
-
-class MultiWithContainers(Transaction):  # type: ignore[misc]
-    """A multi with creates of containers, whose results kazoo can't read: of each, its path and its stat."""
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
-        """Read the results as kazoo does; of a container, the path alone."""
-        results: list[Any] = []
-        while True:
-            header, after = MultiHeader.deserialize(buffer, offset)
-            if header.done:
-                return results
-            if header.type == Create2.type:
-                made, after = read_string(buffer, after)
-                results.append(made)
-                offset = after + stat_struct.size
-            else:
-                # kazoo reads until it finds the mark of the end, so it gets this one result with such a mark behind it.
-                size = _SIZES.get(header.type, 0)
-                if header.type == CreateRequest.type:
-                    size = read_string(buffer, after)[1] - after
-                results += Transaction.deserialize(buffer[offset : after + size] + _END, 0)
-                offset = after + size
-
-
-# The sizes of the results in a multi.
-_SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}
-_END = multiheader_struct.pack(-1, True, -1)
-
-
-class ListChildren(GetChildren2):  # type: ignore[misc]
-    """The request for the names of children; of the stat in its reply, only the needed field is read."""
-
-    @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> Names:
-        """Read the reply: the names, and the node's stat, which ends with dataLength, numChildren and pzxid."""
-        names = Names(GetChildren.deserialize(buffer, offset))
-        (names.data_length,) = int_struct.unpack_from(buffer, len(buffer) - 16)
-        return names
-
-
-class CreatedStat(NamedTuple):
-    """The known fields of the stat of a node made in a multi, for which the server sends no stat."""
-
-    czxid: int
-    ephemeralOwner: int  # noqa: N815
-
-
-class AutoResetEvent:
-    """An event for one thread, which looks again at each wake-up: a `threading.Event` of a single lock."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        """Wake the waiting thread; if none waits, the next wait returns at once."""
-        # A `suppress` would cost time for which the woken thread waits.
-        try:
-            self._lock.release()
-        except RecursionError:  # a RuntimeError, too
-            raise
-        except RuntimeError:  # it was set before
-            pass
-
-    def wait(self, timeout: float) -> bool:
-        """Wait until it is set, and clear it; return whether it was set within `timeout` seconds."""
-        return self._lock.acquire(True, timeout)
-
-    def clear(self) -> None:
-        """Clear it."""
-        self._lock.acquire(False)
-
-
-class SteadyEvent(threading.Event):
-    """A `threading.Event` without the lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_set = False
-        # Each waiting thread has one.
-        self._sleepers: deque[AutoResetEvent] = deque()
-
-    def is_set(self) -> bool:
-        """Return whether it is set."""
-        return self._is_set
-
-    def set(self) -> None:
-        """Set it, and wake all threads that wait. R3: a caller that was interrupted here calls this again."""
-        self._is_set = True
-        for sleeper in list(self._sleepers):
-            sleeper.set()
-
-    def clear(self) -> None:
-        """Clear it."""
-        self._is_set = False
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; return whether it was set within `timeout` seconds, None being forever."""
-        if self._is_set:
-            return True
-        sleeper = AutoResetEvent()
-        self._sleepers.append(sleeper)
-        try:
-            # It may have been set since the first look.
-            return self._is_set or sleeper.wait(-1 if timeout is None else max(0.0, timeout))
-        finally:
-            self._sleepers.remove(sleeper)
 
 
 class Link:
@@ -218,6 +72,7 @@ class Link:
     Paths here are as the user writes them; only this class adds and removes the client's chroot.
 
     Attributes:
+        leases: those of the client's sessions.
         seen_chroot: the chroot that was seen to exist; at first that of a client without one.
     """
 
@@ -225,9 +80,7 @@ class Link:
         self.client = client
         self.handler = client.handler
         self.transport = Transport.of(client)
-        self.clock = boot_clock
-        # The leases by session. kazoo's connection thread writes here.
-        self._leases: dict[int, Lease] = {}
+        self.leases = Leases(client, self.transport.opening)
         self.identity = identity(client.handler.name)
         # kazoo's threads, and their numbers.
         self._own_threads: tuple[list[Any], set[Any]] = [], set()
@@ -301,7 +154,7 @@ class Link:
     @property
     def was_connected(self) -> bool:
         """Whether the client has been connected since it was started."""
-        return self.connected or self.transport.handshake is not None or bool(self.client._session_id)
+        return self.connected or self.transport.opening.handshake is not None or bool(self.client._session_id)
 
     @property
     def requested_timeout(self) -> float:
@@ -311,7 +164,7 @@ class Link:
     def failures(self) -> str:
         """Return what the last attempts to connect came to, by address."""
         hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
-        return self.transport.addresses.describe() or f"{hosts}: no reply"
+        return self.transport.opening.addresses.describe() or f"{hosts}: no reply"
 
     @property
     def epoch(self) -> int:
@@ -326,64 +179,26 @@ class Link:
     @property
     def connection(self) -> object:
         """The present connection, or the last one: an object of its own for each."""
-        return self.transport.handshake
-
-    # -- the lease -----------------------------------------------------------------------------------------------
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of leases."""
-        return self._clock
-
-    @clock.setter
-    def clock(self, clock: Callable[[], float]) -> None:
-        self._clock = self.transport.clock = clock
+        return self.transport.opening.handshake
 
     def opened(self) -> Lease | None:
         """Begin a connection that was just made, on kazoo's connection thread; return the session's lease.
 
-        None if the connection was requested before the transport was there: see `adopt`.
+        None if the connection was requested before the transport was there: see `Leases.adopt`.
         """
-        session, handshake = self.session(), self.transport.handshake
-        if session is None or handshake is None:
-            return None
-        # This server may be newer than the last one.
-        self._trees = None
-        lease = self._leases.setdefault(session, self._new_lease(session))
-        lease.opened(*handshake)
+        session = self.session()
+        lease = None if session is None else self.leases.opened(session)
+        if lease is not None:
+            # This server may be newer than the last one.
+            self._trees = None
         return lease
 
     def adopt(self) -> Lease | None:
         """Return the lease of a connection older than the transport; None while its timeout is unknown."""
-        session, timeout = self.session(), self._negotiated()
-        if session is None or not timeout:
-            return None
-        lease = self._new_lease(session)
-        lease.opened(self._connected_since(), timeout)
-        # R4: kazoo's thread may have made the lease first.
-        return self._leases.setdefault(session, lease)
+        session = self.session()
+        return None if session is None else self.leases.adopt(session)
 
-    def ended(self) -> None:
-        """End the lease with its session, on kazoo's connection thread."""
-        for lease in list(self._leases.values()):
-            lease.ended()
-        self._leases.clear()
-
-    def _new_lease(self, session: int) -> Lease:
-        return Lease(session, getattr(self.client, "tick", None), getattr(self.client, "margin", MARGIN))
-
-    def _connected_since(self) -> float:
-        """Return the latest moment surely before the connect request: the start of kazoo's thread."""
-        routine = self.client._connection._connection_routine
-        if not isinstance(routine, threading.Thread) or self.clock is not boot_clock:
-            return NEVER
-        return max(_started(routine), NEVER if routine in _alive_at_import else _imported)
-
-    def _negotiated(self) -> float | None:
-        """Return the session timeout of the present connection, in seconds; None if unknown."""
-        if self.transport.handshake is not None:
-            return self.transport.handshake.timeout
-        return negotiated(self.client._connection._connection_routine)
+    # -- threads -------------------------------------------------------------------------------------------------
 
     def spawn(self, run: Callable[[], object], name: str, *, daemon: bool = True) -> None:
         """Run a function on a thread of its own, or on a greenlet if the client uses those.
@@ -425,28 +240,15 @@ class Link:
         """Return a path's full name and the servers, as far as the client knows them: the same for all clients."""
         return self.full(path), tuple(sorted(self.client.hosts))
 
-    def _acl(self) -> Sequence[Any]:
+    def acl(self) -> Sequence[ACL]:
+        """Return the access rights of a new node."""
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
-
-    def _as_write(self, reply: Reply) -> Reply:
-        """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""
-        reply.on_success = self._note_write
-        reply.sent = self._clock()
-        return reply
-
-    def _note_write(self, reply: Reply) -> None:
-        if (lease := self._leases.get(self.client._session_id)) is not None:
-            lease.answered(reply.sent, self._clock(), write=True)
-
-    def _note_sync(self, reply: Reply) -> None:
-        if (lease := self._leases.get(self.client._session_id)) is not None:
-            lease.answered(reply.sent, self._clock(), write=False)
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
         if self.containers:
             self.transport.send(
-                Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), self._as_write(reply)
+                Create2(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL), self.leases.as_write(reply)
             )
             return
         # ZooKeeper 3.4 has neither containers nor create2, whose reply has the stat.
@@ -465,8 +267,8 @@ class Link:
             else:
                 reply.set(made.value)
 
-        create = kind(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL)
-        self.transport.send(create, self._as_write(HandledReply(on_reply)))
+        create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
+        self.transport.send(create, self.leases.as_write(HandledReply(on_reply)))
 
     def multi(self, operations: Sequence[Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
@@ -496,7 +298,7 @@ class Link:
                     self._leave_if_over(error)
                 reply.set_exception(error)
                 return
-            self._note_write(whole)
+            self.leases.note_write(whole)
             # Of an operation with two requests, the second one's reply.
             results = list(dict(zip(at, whole.value, strict=True)).values())
             # On the connection thread, the last zxid and the session are those of the reply that is being read.
@@ -523,7 +325,7 @@ class Link:
                 reply.set_exception(whole.error)
                 return
             if all(each is True for each in whole.value):
-                self._note_write(whole)
+                self.leases.note_write(whole)
             for each in whole.value:
                 self._leave_if_over(each)
             reply.set(whole.value)
@@ -532,7 +334,7 @@ class Link:
 
     def _transact(self, parts: list[Any], reply: HandledReply) -> None:
         """Send a multi, whose reply counts as a success even if its parts failed."""
-        reply.sent = self._clock()
+        reply.sent = self.leases.clock()
         made = any(type(part) is CreateContainer for part in parts)
         self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
 
@@ -545,9 +347,9 @@ class Link:
         if isinstance(result, kazoo_errors.SessionExpiredError):
             self.transport.drop()
 
-    def _container(self, path: str) -> CreateRequest | Create2:
+    def container(self, path: str) -> CreateRequest | Create2:
         """Return the request that makes a container, or a persistent node if the server has no containers."""
-        acl = (getattr(self.client, "directory_acl", None) if self.is_directory(path) else None) or self._acl()
+        acl = (getattr(self.client, "directory_acl", None) if self.is_directory(path) else None) or self.acl()
         if self.containers is False:
             return CreateRequest(self.full(path), b"", acl, 0)
         return CreateContainer(self.full(path), b"", acl, CONTAINER)
@@ -565,7 +367,7 @@ class Link:
             else:
                 reply.set(first.value)
 
-        self.transport.send(self._container(path), self._as_write(HandledReply(on_reply)))
+        self.transport.send(self.container(path), self.leases.as_write(HandledReply(on_reply)))
 
     def probe(self) -> None:
         """Ask whether the servers know containers, before any other request: others may close the connection.
@@ -587,14 +389,14 @@ class Link:
 
     def create_persistent(self, path: str, data: bytes, reply: Reply) -> None:
         """Make a PERSISTENT node."""
-        self.transport.send(CreateRequest(self.full(path), data, self._acl(), 0), self._as_write(reply))
+        self.transport.send(CreateRequest(self.full(path), data, self.acl(), 0), self.leases.as_write(reply))
 
     def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
         if version == BEFORE_ANY:
             self.multi((SetNode(path, data, version),), reply)
         else:
-            self.transport.send(SetData(self.full(path), data, version), self._as_write(reply))
+            self.transport.send(SetData(self.full(path), data, version), self.leases.as_write(reply))
 
     def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names; with a watcher, also leave a watch there, if the node exists."""
@@ -602,9 +404,7 @@ class Link:
 
     def sync(self, path: str, reply: Reply) -> None:
         """Have the server catch up with its leader."""
-        reply.on_success = self._note_sync
-        reply.sent = self._clock()
-        self.transport.send(Sync(self.full(path)), reply)
+        self.transport.send(Sync(self.full(path)), self.leases.as_sync(reply))
 
     def get(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat; with a watcher, also leave a watch there, if the node exists."""
@@ -690,18 +490,18 @@ class Link:
 
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
-        self.transport.send(DeleteRequest(self.full(path), version), self._as_write(reply))
+        self.transport.send(DeleteRequest(self.full(path), version), self.leases.as_write(reply))
 
 
 # The request of each operation that a `Multi` may have.
 _PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
     CreateEphemeral: lambda link, path, step: CreateRequest(
-        path, step.data, link._acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
+        path, step.data, link.acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
     ),
     Create: lambda link, path, step: CreateRequest(
-        path, step.data, link._acl(), EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
+        path, step.data, link.acl(), EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
     ),
-    Container: lambda link, _, step: link._container(step.path),
+    Container: lambda link, _, step: link.container(step.path),
     SetNode: lambda _, path, step: SetData(path, step.data, step.version),
     Delete: lambda _, path, step: DeleteRequest(path, step.version),
     Check: lambda _, path, step: CheckVersion(path, step.version),
@@ -712,14 +512,3 @@ def _run_as(name: str, run: Callable[[], object]) -> None:
     """Run a function on the thread that the handler has started for it, under a name that says what it does."""
     threading.current_thread().name = name
     run()
-
-
-def _started(thread: threading.Thread) -> float:
-    """Return when a thread started, by the boot-time clock, or shortly before; `NEVER` if unknown."""
-    try:
-        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
-            ticks = int(file.read().rpartition(b")")[2].split()[19])
-        started = ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return NEVER
-    return started if 0 < started <= boot_clock() else NEVER

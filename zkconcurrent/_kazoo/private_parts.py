@@ -1,6 +1,9 @@
-"""Checks that kazoo has the parts that the library uses, most of them private, in the form that the library knows."""
+"""The parts of kazoo that the library uses, most of them private: whether they are as known, and how to replace one."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import kazoo.version
 from kazoo.client import KazooClient
@@ -21,7 +24,7 @@ _OF_HANDLER = (
     *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
     "spawn",
 )
-# The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
+# The positional arguments of replaced or called methods; and the local variables that `old_connection` reads.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
     "_connect_attempt": ("self", "host", "hostip", "port", "retry"),
@@ -63,3 +66,15 @@ def check_kazoo(client: KazooClient) -> None:
             f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {'; '.join(missing)}: "
             "install kazoo>=2.11,<2.12"
         )
+
+
+class Replaced(SimpleNamespace):
+    """kazoo's own methods that were replaced, by name without underscores."""
+
+    def replace(self, owner: object, **ours: Any) -> None:
+        """Replace the owner's methods of these names. A second call changes nothing."""
+        for name, method in ours.items():
+            theirs = getattr(owner, name)
+            if theirs != method:
+                vars(self).setdefault(name.strip("_"), theirs)
+                setattr(owner, name, method)

@@ -45,19 +45,19 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
-from kazoo.protocol.serialization import CloseInstance, Connect, Create, Exists, GetData, Watch
+from kazoo.protocol.serialization import CloseInstance, Create, Exists, GetData, Watch
 from kazoo.protocol.states import KeeperState
 
-from .addresses import Addresses
-from .private_parts import check_kazoo
-from .sockets import FairHandler, Poller, WakeupSocket, raise_interrupt, wait_for_files
+from .opening import Opening
+from .private_parts import Replaced, check_kazoo
+from .send_lock import SendLock
+from .sockets import Poller, WakeupSocket, raise_interrupt, wait_for_files
 from .watches import withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -72,60 +72,13 @@ XIDS = 2**31 - 1
 AUTH_XID = -4
 WATCH_DATA = (Exists.type, GetData.type)
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
-# The replies of one handshake. Those of all mechanisms take fewer than ten.
-MOST_SASL_REPLIES = 100
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
-# How often the connection thread waits for a turn, and how many seconds each time.
-TURN_TRIES, TURN_TRY = 10, 0.02
 
 
 class TooLarge(Exception):
     """The request has more bytes than a server may take."""
-
-
-class Handshake(NamedTuple):
-    """The handshake of a connection: when its request was sent, and the session timeout granted, in seconds."""
-
-    sent: float
-    timeout: float
-
-
-class SendLock:
-    """The right to send on one connection, which one thread has at a time.
-
-    Attributes:
-        socket: the connection's socket.
-        lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
-        owner: the thread whose turn it is, unless it is the connection thread.
-        sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
-            was sent.
-        unsent: the rest of a caller's request, for which the socket's buffer had no room.
-    """
-
-    __slots__ = ("lock", "owner", "sending", "socket", "unsent")
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.socket = sock
-        self.lock = threading.Lock()
-        self.owner: int | None = None
-        self.sending = False
-        self.unsent = b""
-
-    def take(self) -> bool:
-        """Take the turn for kazoo's connection thread; return False if a caller keeps it.
-
-        Raises:
-            ConnectionDropped: it is unknown what the last caller sent.
-        """
-        # In many short waits: after a stop of the process, its callers go on before this gives up on them.
-        if not any(self.lock.acquire(True, TURN_TRY) for _ in range(TURN_TRIES)):
-            return False
-        if self.sending:
-            self.lock.release()
-            raise kazoo_errors.ConnectionDropped("a request failed, or was interrupted, while it was sent")
-        return True
 
 
 def _drop_on_error(method: F) -> F:
@@ -148,16 +101,13 @@ class Transport:
     """The connection of one client, over all reconnects.
 
     Attributes:
-        clock: the clock of handshakes.
+        opening: how its connections are opened.
         on_close: called on kazoo's thread before the thread asks for the end of the session.
         on_change: called on kazoo's thread with the path of each watch event.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
         on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
         quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
-        handshake: the last handshake; None if it was over before the transport was made.
         max_request: how many bytes a request may have.
-        refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
-        addresses: where the servers are, and what came of the last attempts to connect.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -168,7 +118,8 @@ class Transport:
         self._handler = client.handler
         self._connection = client._connection
         # kazoo's own methods, which those of this class replace.
-        self._kazoo: Any = SimpleNamespace()
+        self._kazoo = Replaced()
+        self.opening = Opening(client)
         self._turn: SendLock | None = None
         self._waiter = Poller()
         # The part of the next replies that was read already, and the socket that it came from.
@@ -178,21 +129,13 @@ class Transport:
         self._pending_auths: deque[Any] = deque()
         # Whether a caller has sent a request since kazoo last wanted to ping.
         self._sent_lately = False
-        # Whether the servers have ever accepted the client's credentials for SASL.
-        self._proven = False
-        # How many replies the present SASL handshake has had; None if there is no such handshake.
-        self._sasl_replies: int | None = None
-        self.refusal: Exception | None = None
-        self.addresses = Addresses(client)
         self._direct = type(self._handler) is SequentialThreadingHandler
-        self.clock: Callable[[], float] = lambda: 0.0
         self.on_close: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda _: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
         self.on_kazoo_node: Callable[[str], None] = lambda _: None
         self.quiet_listeners: set[Any] = set()
         self._renews = self._is_renewing = False
-        self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         # The numbers go on from kazoo's, as the client may have been in use before.
         self._xids = itertools.count(self._connection._xid or 0)
@@ -204,7 +147,7 @@ class Transport:
         # R4: of two threads, or a thread and its signal handler, one makes it. R3: either may install it.
         transport = found or vars(client).setdefault("_zkconcurrent_transport", Transport(client))
         if not found:
-            transport._install()
+            transport.install()
         return transport
 
     def send(self, request: Any, reply: Any) -> None:
@@ -238,7 +181,7 @@ class Transport:
         """
         client, connection, retry = self._client, self._connection, self._connection.retry_sleeper
         return (
-            self.handshake is None
+            self.opening.handshake is None
             and client._state == KeeperState.CONNECTED
             and not (client._stopped.is_set() or client.use_ssl or connection.sasl_options or client.read_only)
             and client.state_listeners <= self.quiet_listeners
@@ -307,88 +250,25 @@ class Transport:
 
     # -- called by kazoo's connection thread ----------------------------------------------------------------------
 
-    def _install(self) -> None:
+    def install(self) -> None:
         """Replace the methods that kazoo's connection thread calls. A second call changes nothing."""
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
-        if type(connection.handler) is not FairHandler:
-            connection.handler = FairHandler(client, self.addresses)
-        for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response", "_read_watch_event"):
-            self._replace(connection, name)
-        for name in ("_authenticate_with_sasl", "_connect_attempt", "_expand_client_hosts"):
-            self._replace(connection, name)
-        self._replace(client, "_notify_pending")
+        self.opening.install()
+        self._kazoo.replace(
+            connection,
+            _send_request=self._send_request,
+            _send_ping=self._send_ping,
+            _read_header=self._read_header,
+            _read_response=self._read_response,
+            _read_watch_event=self._read_watch_event,
+        )
+        self._kazoo.replace(client, _notify_pending=self._notify_pending)
         if self._direct:
-            self._replace(connection, "_read")
-            self._replace(handler, "dispatch_callback")
+            self._kazoo.replace(connection, _read=self._read)
+            self._kazoo.replace(handler, dispatch_callback=self._dispatch_callback)
             connection.handler.select = self._select
-
-    def _replace(self, owner: Any, name: str) -> None:
-        ours, theirs = getattr(self, f"_{name.strip('_')}"), getattr(owner, name)
-        if theirs != ours:
-            vars(self._kazoo).setdefault(name.strip("_"), theirs)
-            setattr(owner, name, ours)
-
-    def _expand_client_hosts(self) -> Any:
-        """Return the addresses that kazoo goes through."""
-        return self.addresses.expand()
-
-    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
-        """Connect to a server, and serve that connection until it ends; go on with our addresses in kazoo's place.
-
-        kazoo began a list of its own if the client was started before the transport was there.
-        """
-        if self.addresses.walked:
-            return self._kazoo.connect_attempt(host, hostip, port, retry)
-        return self._connection._connect_loop(retry)
-
-    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """Send a request of the handshake and return its reply; note when the connection was requested.
-
-        kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may
-        never reply to a connection, and the session may end meanwhile. To begin a session may take longer.
-        """
-        sent = self.clock()
-        if self._client._session_id:
-            timeout = min(timeout, self.addresses.share(self._client._session_timeout / 1000))
-        try:
-            result = self._kazoo.invoke(timeout, request, xid)
-        except kazoo_errors.AuthFailedError as error:
-            self.refusal = error
-            raise
-        except Exception as error:
-            self.addresses.failed(error)
-            raise
-        if type(request) is Connect:
-            self.handshake = Handshake(sent, result[0].time_out / 1000.0)
-            self.addresses.opened(self.handshake.timeout)
-        return result
-
-    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        """Authenticate a connection, and tell a lost connection from a refusal.
-
-        kazoo takes both for a refusal, since servers before 3.6 refuse by closing the connection, and stops for good.
-        But credentials that were accepted before stay accepted when a server is restarted.
-        """
-        self._sasl_replies = 0
-        try:
-            self._kazoo.authenticate_with_sasl(host, timeout)
-        except kazoo_errors.AuthFailedError as error:
-            lost = error.__cause__
-            if self._proven and isinstance(lost, kazoo_errors.ConnectionDropped):
-                raise lost from None
-            self.refusal = error
-            raise
-        except (kazoo_errors.ConnectionDropped, kazoo_errors.SessionExpiredError):
-            raise
-        except kazoo_errors.KazooException as error:
-            # Such as SessionClosedRequireSaslError, which would end kazoo's thread.
-            self.refusal = kazoo_errors.AuthFailedError(f"{type(error).__name__} {error}".strip())
-            raise self.refusal from error
-        finally:
-            self._sasl_replies = None
-        self._proven = True
 
     @_drop_on_error
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
@@ -471,7 +351,7 @@ class Transport:
     def _notify_pending(self, state: str) -> None:
         """Fail all requests: the connection is lost, or the session is over."""
         self._turn = None
-        self.addresses.lost()
+        self.opening.addresses.lost()
         if self._is_renewing:
             self._is_renewing = False
             # Nothing was pending, and all requests queued since then are sent on the next connection.
@@ -486,11 +366,8 @@ class Transport:
             # kazoo reads on after the refusal, but the replies belong to no request.
             raise kazoo_errors.AuthFailedError
         header, buffer, offset = self._kazoo.read_header(timeout)
-        if self._sasl_replies is not None:
-            self._sasl_replies += 1
-            if self._sasl_replies > MOST_SASL_REPLIES:
-                # kazoo would go on until the session ends.
-                raise kazoo_errors.AuthFailedError("the server's replies are not those of SASL; it may not offer SASL")
+        if self.opening.sasl_replies is not None:
+            self.opening.note_sasl_reply()
         if header.xid == AUTH_XID and self._pending_auths:
             self._client._pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset

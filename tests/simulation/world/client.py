@@ -21,7 +21,7 @@ from tests.simulation.world.ensemble import Ensemble, Server, SessionState, Tran
 from tests.simulation.world.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import KazooClient, Link
-from zkconcurrent._kazoo.transport import Handshake
+from zkconcurrent._kazoo.opening import Handshake
 from zkconcurrent._kazoo.watches import withdraw_removals
 
 RETRY = 0.1  # how long kazoo waits before it connects again
@@ -241,7 +241,7 @@ class Connection:
         self.wire = wire
         wire.delay = self.delay
         assert client._zkconcurrent_transport is not None
-        client._zkconcurrent_transport.handshake = Handshake(asked, wire.session.timeout)
+        client._zkconcurrent_transport.opening.handshake = Handshake(asked, wire.session.timeout)
         client._session_id = wire.session.number
         world.say(f"is connected to the {self.server.name}, session {client._session_id & 0xFFFF}")
         client._session_callback(KeeperState.CONNECTED)

@@ -36,7 +36,8 @@ from kazoo.protocol.states import EVENT_TYPE_MAP
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from tests.simulation.world.world import Violation, World
-from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
+from zkconcurrent._kazoo.link import ZnodeStat
+from zkconcurrent._kazoo.requests import CreateContainer
 from zkconcurrent._kazoo.watches import TREE, AddWatch, RemoveWatches
 from zkconcurrent._memory import changes
 from zkconcurrent._memory.changes import Change, Checked, Made, Operation, Refused, Removed, Stat, Step, Written

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from tests.soak.events import Log, What, clock
 from zkconcurrent import LockLostError
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import SteadyEvent
+from zkconcurrent._runtime.events import SteadyEvent
 
 MOMENT = 0.4  # seconds
 

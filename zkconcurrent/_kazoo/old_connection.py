@@ -1,19 +1,52 @@
-"""The session timeout that a connection negotiated before the library saw it, read from kazoo's stack.
+"""What is known of a connection that is older than the library: since when it was surely there, and its timeout.
 
-kazoo keeps the timeout in local variables only: first in `_connect`, which calls the state listeners; later, as two
-thirds of the timeout, in `_connect_attempt`, at the bottom of the connection thread's stack.
+The connect request was sent after kazoo's connection thread had started. kazoo keeps the negotiated session timeout in
+local variables only: first in `_connect`, which calls the state listeners; later, as two thirds of the timeout, in
+`_connect_attempt`, at the bottom of that thread's stack.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
+import threading
+import weakref
 from types import FrameType
 from typing import Any
 
+from .._protocol.lease import NEVER
+from .._runtime.clock import boot_clock
+
+# A thread that was not alive at the import started after the import.
+_imported = boot_clock()
+_alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
+
+
+def connected_since(routine: Any) -> float:
+    """Return the latest moment, by the boot-time clock, that surely was before the connect request; `NEVER` if unknown.
+
+    Args:
+        routine: kazoo's connection thread, or greenlet.
+    """
+    if not isinstance(routine, threading.Thread):
+        return NEVER
+    return max(_started(routine), NEVER if routine in _alive_at_import else _imported)
+
+
+def _started(thread: threading.Thread) -> float:
+    """Return when a thread started, by the boot-time clock, or shortly before; `NEVER` if unknown."""
+    try:
+        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        started = ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return NEVER
+    return started if 0 < started <= boot_clock() else NEVER
+
 
 def negotiated(routine: Any) -> float | None:
-    """Return the timeout in seconds; 0.0 while kazoo passes it from one function to the other, None if unknown.
+    """Return the session timeout in seconds; 0.0 while kazoo passes it from one function to the other, None if unknown.
 
     Args:
         routine: kazoo's connection thread, or greenlet.

@@ -1,0 +1,95 @@
+"""The leases of one client's sessions: each connection begins one anew, and the replies on it renew it.
+
+kazoo's connection thread writes here. It notes what a reply proves before any other thread learns of the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kazoo.client import KazooClient
+
+from .._protocol.lease import MARGIN, NEVER, Lease
+from .._runtime.clock import boot_clock
+from .old_connection import connected_since, negotiated
+from .opening import Opening
+from .replies import Reply
+
+
+class Leases:
+    """The leases of one client's sessions."""
+
+    def __init__(self, client: KazooClient, opening: Opening) -> None:
+        self._client = client
+        self._opening = opening
+        # By session.
+        self._leases: dict[int, Lease] = {}
+        self.clock = boot_clock
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock of leases, and of the handshakes that begin them."""
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: Callable[[], float]) -> None:
+        self._clock = self._opening.clock = clock
+
+    def opened(self, session: int) -> Lease | None:
+        """Begin a connection that was just made, on kazoo's connection thread; return its session's lease.
+
+        None if the connection was requested before the transport was there: see `adopt`.
+        """
+        handshake = self._opening.handshake
+        if handshake is None:
+            return None
+        lease = self._leases.setdefault(session, self._new_lease(session))
+        lease.opened(*handshake)
+        return lease
+
+    def adopt(self, session: int) -> Lease | None:
+        """Return the lease of a connection older than the transport; None while its timeout is unknown."""
+        timeout = self.negotiated()
+        if not timeout:
+            return None
+        lease = self._new_lease(session)
+        since = connected_since(self._client._connection._connection_routine) if self.clock is boot_clock else NEVER
+        lease.opened(since, timeout)
+        # R4: kazoo's thread may have made the lease first.
+        return self._leases.setdefault(session, lease)
+
+    def ended(self) -> None:
+        """End the lease with its session, on kazoo's connection thread."""
+        for lease in list(self._leases.values()):
+            lease.ended()
+        self._leases.clear()
+
+    def negotiated(self) -> float | None:
+        """Return the session timeout of the present connection, in seconds; None if unknown."""
+        if self._opening.handshake is not None:
+            return self._opening.handshake.timeout
+        return negotiated(self._client._connection._connection_routine)
+
+    def as_write(self, reply: Reply) -> Reply:
+        """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""
+        reply.on_success = self.note_write
+        reply.sent = self._clock()
+        return reply
+
+    def as_sync(self, reply: Reply) -> Reply:
+        """Return the reply, whose success helps later writes: the request, which is sent now, goes by the leader."""
+        reply.on_success = self._note_sync
+        reply.sent = self._clock()
+        return reply
+
+    def note_write(self, reply: Reply) -> None:
+        """Note the success of a write."""
+        if (lease := self._leases.get(self._client._session_id)) is not None:
+            lease.answered(reply.sent, self._clock(), write=True)
+
+    def _note_sync(self, reply: Reply) -> None:
+        if (lease := self._leases.get(self._client._session_id)) is not None:
+            lease.answered(reply.sent, self._clock(), write=False)
+
+    def _new_lease(self, session: int) -> Lease:
+        return Lease(session, getattr(self._client, "tick", None), getattr(self._client, "margin", MARGIN))

@@ -1,0 +1,133 @@
+"""The opening of a connection: which server is tried, when its handshake began, and whether it takes the credentials.
+
+The methods here replace kazoo's own, which its connection thread calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Connect
+
+from .addresses import Addresses
+from .private_parts import Replaced
+from .sockets import FairHandler
+
+# The replies of one handshake. Those of all mechanisms take fewer than ten.
+MOST_SASL_REPLIES = 100
+
+
+class Handshake(NamedTuple):
+    """The handshake of a connection: when its request was sent, and the session timeout granted, in seconds."""
+
+    sent: float
+    timeout: float
+
+
+class Opening:
+    """How the connections of one client are opened.
+
+    Attributes:
+        clock: the clock of handshakes.
+        handshake: the last handshake; None if it was over before this was made.
+        addresses: where the servers are, and what came of the last attempts to connect.
+        refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
+        sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+        self._kazoo = Replaced()
+        # Whether the servers have ever accepted the client's credentials for SASL.
+        self._proven = False
+        self.clock: Callable[[], float] = lambda: 0.0
+        self.handshake: Handshake | None = None
+        self.addresses = Addresses(client)
+        self.refusal: Exception | None = None
+        self.sasl_replies: int | None = None
+
+    def install(self) -> None:
+        """Replace kazoo's methods. A second call changes nothing."""
+        connection = self._client._connection
+        if type(connection.handler) is not FairHandler:
+            connection.handler = FairHandler(self._client, self.addresses)
+        self._kazoo.replace(
+            connection,
+            _invoke=self._invoke,
+            _authenticate_with_sasl=self._authenticate_with_sasl,
+            _connect_attempt=self._connect_attempt,
+            _expand_client_hosts=self._expand_client_hosts,
+        )
+
+    def _expand_client_hosts(self) -> Any:
+        """Return the addresses that kazoo goes through."""
+        return self.addresses.expand()
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+        """Connect to a server, and serve that connection until it ends; go on with our addresses in kazoo's place.
+
+        kazoo began a list of its own if the client was started before this was there.
+        """
+        if self.addresses.walked:
+            return self._kazoo.connect_attempt(host, hostip, port, retry)
+        return self._client._connection._connect_loop(retry)
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        """Send a request of the handshake and return its reply; note when the connection was requested.
+
+        kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may
+        never reply to a connection, and the session may end meanwhile. To begin a session may take longer.
+        """
+        sent = self.clock()
+        if self._client._session_id:
+            timeout = min(timeout, self.addresses.share(self._client._session_timeout / 1000))
+        try:
+            result = self._kazoo.invoke(timeout, request, xid)
+        except kazoo_errors.AuthFailedError as error:
+            self.refusal = error
+            raise
+        except Exception as error:
+            self.addresses.failed(error)
+            raise
+        if type(request) is Connect:
+            self.handshake = Handshake(sent, result[0].time_out / 1000.0)
+            self.addresses.opened(self.handshake.timeout)
+        return result
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """Authenticate a connection, and tell a lost connection from a refusal.
+
+        kazoo takes both for a refusal, since servers before 3.6 refuse by closing the connection, and stops for good.
+        But credentials that were accepted before stay accepted when a server is restarted.
+        """
+        self.sasl_replies = 0
+        try:
+            self._kazoo.authenticate_with_sasl(host, timeout)
+        except kazoo_errors.AuthFailedError as error:
+            lost = error.__cause__
+            if self._proven and isinstance(lost, kazoo_errors.ConnectionDropped):
+                raise lost from None
+            self.refusal = error
+            raise
+        except (kazoo_errors.ConnectionDropped, kazoo_errors.SessionExpiredError):
+            raise
+        except kazoo_errors.KazooException as error:
+            # Such as SessionClosedRequireSaslError, which would end kazoo's thread.
+            self.refusal = kazoo_errors.AuthFailedError(f"{type(error).__name__} {error}".strip())
+            raise self.refusal from error
+        finally:
+            self.sasl_replies = None
+        self._proven = True
+
+    def note_sasl_reply(self) -> None:
+        """Count a reply of a SASL handshake.
+
+        Raises:
+            AuthFailedError: there were too many; kazoo would go on until the session ends.
+        """
+        self.sasl_replies = (self.sasl_replies or 0) + 1
+        if self.sasl_replies > MOST_SASL_REPLIES:
+            raise kazoo_errors.AuthFailedError("the server's replies are not those of SASL; it may not offer SASL")

@@ -1,0 +1,74 @@
+"""The requests that kazoo lacks, or whose replies it can't read, or would read in full."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kazoo.protocol.serialization import (
+    Create,
+    Create2,
+    GetChildren,
+    GetChildren2,
+    MultiHeader,
+    SetData,
+    Transaction,
+    int_struct,
+    multiheader_struct,
+    read_string,
+    stat_struct,
+)
+
+from .._protocol.operations import Names
+
+
+class CreateContainer(Create2):  # type: ignore[misc]
+    """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
+
+    type = 19
+
+
+class MultiWithContainers(Transaction):  # type: ignore[misc]
+    """A multi with creates of containers, whose results kazoo can't read: of each, its path and its stat."""
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
+        """Read the results as kazoo does; of a container, the path alone."""
+        results: list[Any] = []
+        while True:
+            header, after = MultiHeader.deserialize(buffer, offset)
+            if header.done:
+                return results
+            if header.type == Create2.type:
+                made, after = read_string(buffer, after)
+                results.append(made)
+                offset = after + stat_struct.size
+            else:
+                # kazoo reads until it finds the mark of the end, so it gets this one result with such a mark behind it.
+                size = _SIZES.get(header.type, 0)
+                if header.type == Create.type:
+                    size = read_string(buffer, after)[1] - after
+                results += Transaction.deserialize(buffer[offset : after + size] + _END, 0)
+                offset = after + size
+
+
+# The sizes of the results in a multi.
+_SIZES = {SetData.type: stat_struct.size, -1: int_struct.size}
+_END = multiheader_struct.pack(-1, True, -1)
+
+
+class ListChildren(GetChildren2):  # type: ignore[misc]
+    """The request for the names of children; of the stat in its reply, only the needed field is read."""
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> Names:
+        """Read the reply: the names, and the node's stat, which ends with dataLength, numChildren and pzxid."""
+        names = Names(GetChildren.deserialize(buffer, offset))
+        (names.data_length,) = int_struct.unpack_from(buffer, len(buffer) - 16)
+        return names
+
+
+class CreatedStat(NamedTuple):
+    """The known fields of the stat of a node made in a multi, for which the server sends no stat."""
+
+    czxid: int
+    ephemeralOwner: int  # noqa: N815

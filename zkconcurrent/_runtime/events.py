@@ -1,0 +1,70 @@
+"""Events for threads, which no error of a signal handler can keep from being set."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+
+class AutoResetEvent:
+    """An event for one thread, which looks again at each wake-up: a `threading.Event` of a single lock."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Wake the waiting thread; if none waits, the next wait returns at once."""
+        # A `suppress` would cost time for which the woken thread waits.
+        try:
+            self._lock.release()
+        except RecursionError:  # a RuntimeError, too
+            raise
+        except RuntimeError:  # it was set before
+            pass
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is set, and clear it; return whether it was set within `timeout` seconds."""
+        return self._lock.acquire(True, timeout)
+
+    def clear(self) -> None:
+        """Clear it."""
+        self._lock.acquire(False)
+
+
+class SteadyEvent(threading.Event):
+    """A `threading.Event` without the lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_set = False
+        # Each waiting thread has one.
+        self._sleepers: deque[AutoResetEvent] = deque()
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake all threads that wait. R3: a caller that was interrupted here calls this again."""
+        self._is_set = True
+        for sleeper in list(self._sleepers):
+            sleeper.set()
+
+    def clear(self) -> None:
+        """Clear it."""
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set; return whether it was set within `timeout` seconds, None being forever."""
+        if self._is_set:
+            return True
+        sleeper = AutoResetEvent()
+        self._sleepers.append(sleeper)
+        try:
+            # It may have been set since the first look.
+            return self._is_set or sleeper.wait(-1 if timeout is None else max(0.0, timeout))
+        finally:
+            self._sleepers.remove(sleeper)
