@@ -47,12 +47,14 @@ def parse(url: str) -> dict[str, Any]:
     parts = _URL.fullmatch(url)
     if parts is None:
         raise ValueError(
-            "the URL must be zk://host1,host2/chroot?option=value, zks://... for TLS, or memory:name for a service of "
-            "this process alone"
+            "the URL must be zk://host1,host2/chroot?option=value, such as zk://localhost:2181, zks://... for TLS, or "
+            "memory:name for a service of this process alone"
         )
     scheme, authority, path, query, fragment = (part or "" for part in parts.groups())
     if scheme.lower() not in ("zk", "zks"):
-        raise ValueError("the URL's scheme must be zk, or zks for TLS")
+        if scheme == "memory":
+            raise ValueError("the URL has a // too many: write memory: or memory:name, without //")
+        raise ValueError("the URL's scheme must be zk, or zks for TLS, such as zk://localhost:2181")
     # The '/' before the '@' may be part of a password, so the error shows no text of the URL.
     if "@" in path + query + fragment:
         raise ValueError(
