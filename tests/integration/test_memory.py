@@ -79,6 +79,10 @@ def _nothing() -> None:
     """Do nothing."""
 
 
+async def _nothing_of_tasks() -> None:
+    """Do nothing."""
+
+
 def test_it_is_not_pickled() -> None:
     """Another process would find another service, and nothing would be excluded: the error says what to run instead."""
     with zkconcurrent.connect("memory:") as zk:
@@ -86,9 +90,10 @@ def test_it_is_not_pickled() -> None:
             zk,
             zkconcurrent.namespace(zk, "/app"),
             zkconcurrent.Lock(zk, "/lock"),
-            aio.Lock(zk, "/lock"),
+            aio.namespace(zk, "/app"),
             zkconcurrent.synchronized(zk, "/function")(_nothing),
             zkconcurrent.synchronized(zkconcurrent.Lock(zk, "/lock"))(_nothing),
+            aio.synchronized(zk, "/coroutine")(_nothing_of_tasks),
         ):
             with pytest.raises(TypeError) as raised:
                 cloudpickle.dumps(what)
