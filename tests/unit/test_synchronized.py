@@ -400,7 +400,7 @@ def test_where_is_somewhere(where: Any) -> None:
     """Anything but a client, namespace, function or lock is a TypeError at once."""
     with pytest.raises(TypeError, match="give a"):
         synchronized(where, "/users")
-    with pytest.raises(TypeError, match="^use @synchronized"):
+    with pytest.raises(TypeError, match=r"^use @synchronized"):
         synchronized(where)
     with pytest.raises(TypeError, match="template must be a str"):
         synchronized(client, 7)  # type: ignore[arg-type]

@@ -40,8 +40,7 @@ _Address: TypeAlias = tuple[str, str, int]
 
 
 class Addresses:
-    """The addresses of one client's servers. Only kazoo's connection thread calls it, but for `describe` and
-    `none_resolved`.
+    """The addresses of one client's servers. Only kazoo's connection thread calls it, but to describe failures.
 
     Attributes:
         walked: kazoo goes by these addresses, and not by a list of its own that it has begun before.
