@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ._engine.session import Session
 from ._kazoo.addresses import shown
-from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, TRY_OUT, KazooClient, make_acl
+from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
 from ._protocol.lease import MARGIN
@@ -35,8 +35,8 @@ TIMEOUT = 20.0
 _POLL = 0.05  # seconds
 _SAME = 60.0  # seconds
 _OF_THIS_PROCESS = (
-    "its client's service, memory:, is of this process alone; for several processes, run "
-    "`python -m zkconcurrent.testing --memory`"
+    "cannot pickle a client of memory:, nor what uses it: memory: is of this process alone; run "
+    "`python -m zkconcurrent.testing --memory` in another terminal, and connect to the line that it prints"
 )
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
@@ -177,7 +177,10 @@ class Client(KazooClient):  # type: ignore[misc]
 
         Raises:
             ValueError: another process could not, or should not, open the same client; the error says why.
+            TypeError: it is a client of `memory:`; the error says all.
         """
+        if self._name == _OF_THIS_PROCESS:
+            raise TypeError(_OF_THIS_PROCESS)
         # These are also the credentials that were added since.
         if self.auth_data:
             raise ValueError(_CREDENTIALS)
@@ -430,7 +433,7 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         raise failure(refusal, chroot or "/") from refusal
     raise TimeoutError(
         f"no answer from ZooKeeper at {_hosts(client)}, {'over' if client.use_ssl else 'without'} TLS, within "
-        f"{patience:g} s: {link.failures()} ({TRY_OUT})"
+        f"{patience:g} s: {link.failures()}"
     )
 
 
@@ -484,8 +487,11 @@ def _acl_list(must_be: str, given: Any) -> list[ACL]:
 def _close_all(until: float) -> None:
     """Close the open clients at the interpreter's exit, so that their sessions end without waiting for expiry."""
     ours = [client for client in _clients if client._pid == os.getpid()]
-    for stopped in [request_close(client) for client in ours]:
+    for client, stopped in [(client, request_close(client)) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))
+        if stopped.is_set():
+            # Python would warn of its sockets.
+            client.close()
 
 
 def _leave_to_parent() -> None:

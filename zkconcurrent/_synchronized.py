@@ -112,7 +112,9 @@ class LockedBy(ABC):
         self._path = path
         if path is None:
             if not self._is_lock(where):
-                raise TypeError(f"without a path, give a lock, not {kind_of(where)}")
+                raise TypeError(
+                    f"use @synchronized(client, '/path') or @synchronized(lock), not @synchronized({kind_of(where)})"
+                )
             self._template = Template("")
             return
         if not (isinstance(where, (KazooClient, *self._namespaces)) or callable(where)):

@@ -41,18 +41,20 @@ def parse(url: str) -> dict[str, Any]:
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
+    if url.startswith("memory://"):
+        raise ValueError("the URL must be memory: or memory:name, without //")
     if (in_memory := _MEMORY.fullmatch(url)) is not None:
         name, path, query = (part or "" for part in in_memory.groups())
         return _of_memory(name, path, query)
     parts = _URL.fullmatch(url)
     if parts is None:
         raise ValueError(
-            "the URL must be zk://host1,host2/chroot?option=value, zks://... for TLS, or memory:name for a service of "
-            "this process alone"
+            "the URL must be zk://host1,host2/chroot?option=value, such as zk://localhost:2181, zks://... for TLS, or "
+            "memory:name for a service of this process alone"
         )
     scheme, authority, path, query, fragment = (part or "" for part in parts.groups())
     if scheme.lower() not in ("zk", "zks"):
-        raise ValueError("the URL's scheme must be zk, or zks for TLS")
+        raise ValueError("the URL's scheme must be zk, or zks for TLS, such as zk://localhost:2181")
     # The '/' before the '@' may be part of a password, so the error shows no text of the URL.
     if "@" in path + query + fragment:
         raise ValueError(

@@ -360,6 +360,17 @@ def test_each_address_and_its_failure(caplog: pytest.LogCaptureFixture) -> None:
         assert "secret" not in text
 
 
+@clean
+def test_no_name_is_resolved(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault 253: where the host's name is wrong, a server of one's own is no help, and is not spoken of."""
+    with caplog.at_level(logging.WARNING, "zkconcurrent"), pytest.raises(TimeoutError) as caught:
+        zkconcurrent.connect("zk://nosuch.invalid?start_timeout=2.5&timeout=2")
+    (hint,) = [each.getMessage() for each in caplog.records if each.name == "zkconcurrent"]
+    for text in (str(caught.value), hint):
+        assert re.search(r"nosuch\.invalid:2181: \w.* \(check the host's name\)$", text)
+        assert "zkconcurrent.testing" not in text
+
+
 def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -> None:
     """Fault 253: a call that waits is told of in the log, once for each client."""
     with nobodys_port() as port, caplog.at_level(logging.WARNING, "zkconcurrent"):

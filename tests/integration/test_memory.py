@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import pickle
+import re
 import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
+import cloudpickle
 import pytest
 
 import zkconcurrent
@@ -73,10 +75,32 @@ def test_tasks() -> None:
     asyncio.run(main())
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
+async def _nothing_of_tasks() -> None:
+    """Do nothing."""
+
+
 def test_it_is_not_pickled() -> None:
-    """Another process would find another service, and nothing would be excluded."""
-    with zkconcurrent.connect("memory:") as zk, pytest.raises(TypeError, match="of this process alone"):
-        pickle.dumps(zkconcurrent.Lock(zk, "/lock"))
+    """Another process would find another service, and nothing would be excluded: the error says what to run instead."""
+    with zkconcurrent.connect("memory:") as zk:
+        for what in (
+            zk,
+            zkconcurrent.namespace(zk, "/app"),
+            zkconcurrent.Lock(zk, "/lock"),
+            aio.namespace(zk, "/app"),
+            zkconcurrent.synchronized(zk, "/function")(_nothing),
+            zkconcurrent.synchronized(zkconcurrent.Lock(zk, "/lock"))(_nothing),
+            aio.synchronized(zk, "/coroutine")(_nothing_of_tasks),
+        ):
+            with pytest.raises(TypeError) as raised:
+                cloudpickle.dumps(what)
+            assert str(raised.value) == (
+                "cannot pickle a client of memory:, nor what uses it: memory: is of this process alone; run `python -m "
+                "zkconcurrent.testing --memory` in another terminal, and connect to the line that it prints"
+            )
 
 
 def test_a_forked_child() -> None:
@@ -115,6 +139,43 @@ def test_a_worker_that_begins_its_own() -> None:
     assert _connects() == []
 
 
+_MAIN = """
+import multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
+import zkconcurrent
+
+zk = zkconcurrent.connect("memory:")
+
+def work():
+    pass
+
+if __name__ == "__main__":
+    method, executor = sys.argv[1:]
+    context = multiprocessing.get_context(method)
+    if executor:
+        with ProcessPoolExecutor(1, context) as pool:
+            pool.submit(work).result()
+    else:
+        worker = context.Process(target=work)
+        worker.start()
+        worker.join()
+"""
+
+
+@pytest.mark.parametrize("executor", ["", "executor"])
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_a_worker_that_imports_the_main_module(method: str, executor: str, tmp_path: Path) -> None:
+    """Fault 272: it is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
+    main = tmp_path / "main.py"
+    main.write_text(_MAIN)
+    done = subprocess.run(
+        [sys.executable, main, method, executor], capture_output=True, text=True, timeout=60, check=True
+    )
+    told = re.findall(r"main\.py:6: RuntimeWarning: memory: is a service of this process alone", done.stderr)
+    assert len(told) == (method != "fork"), done.stderr
+    assert told or not done.stderr
+
+
 def test_no_service_is_begun_in_vain() -> None:
     """A program that does not use it has neither its thread nor its module; at exit nothing is printed."""
     program = (
@@ -123,7 +184,9 @@ def test_no_service_is_begun_in_vain() -> None:
         "zk = zkconcurrent.connect('memory:'); lock = zkconcurrent.RLock(zk, '/lock'); lock.acquire()\n"
         "assert [each.name for each in threading.enumerate()].count('zkconcurrent memory:') == 1\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

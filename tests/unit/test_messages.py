@@ -92,6 +92,13 @@ def test_the_client_is_missing(kind: Any) -> None:
                 kind(wrong, *others)
 
 
+@pytest.mark.parametrize("kind", [zkconcurrent.Lock, aio.Lock, aio.namespace])
+def test_a_client_for_tasks_that_was_not_entered(kind: Any) -> None:
+    """Fault 259: the result of `aio.connect` is no client before `async with`, and the error says to write that."""
+    with pytest.raises(TypeError, match=r"KazooClient, not \w+: write `async with aio\.connect\(\.\.\.\) as zk:`$"):
+        kind(aio.connect("memory:"), "/path")
+
+
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 @pytest.mark.parametrize("name", ["MultiLock", "QuorumLock"])
 def test_one_lock_in_place_of_several(module: ModuleType, name: str) -> None:

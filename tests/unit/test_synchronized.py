@@ -12,6 +12,7 @@ import functools
 import inspect
 import multiprocessing
 import pickle
+import re
 import threading
 import types
 import uuid
@@ -385,12 +386,22 @@ def test_what_is_no_function(what: Any) -> None:
         synchronized(local, "users")(what)
 
 
+@pytest.mark.parametrize("decorator", [synchronized, zkconcurrent.aio.synchronized])
+def test_a_decorator_without_its_arguments(decorator: Any) -> None:
+    """The error shows how it is written, whether the function or the path stands in their place."""
+    for wrong, called in ((pay, "function"), ("/path", "str"), (client, "kazoo.client.KazooClient")):
+        told = f"use @synchronized(client, '/path') or @synchronized(lock), not @synchronized({called})"
+        with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
+            decorator(wrong)
+
+
 @pytest.mark.parametrize("where", [None, 7, "local"])
 def test_where_is_somewhere(where: Any) -> None:
     """Anything but a client, namespace, function or lock is a TypeError at once."""
-    for arguments in ((where,), (where, "/users")):
-        with pytest.raises(TypeError, match="give a"):
-            synchronized(*arguments)
+    with pytest.raises(TypeError, match="give a"):
+        synchronized(where, "/users")
+    with pytest.raises(TypeError, match=r"^use @synchronized"):
+        synchronized(where)
     with pytest.raises(TypeError, match="template must be a str"):
         synchronized(client, 7)  # type: ignore[arg-type]
     for path in ("/users", "../{user}"):

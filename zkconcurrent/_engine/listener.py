@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import Any
 
-from .._kazoo.link import TRY_OUT, KazooState
+from .._kazoo.link import KazooState
 from .._kazoo.transport import on_connection_thread
 from .._protocol.lease import Lease
 from .client_state import UNANSWERED, ClientState
@@ -147,7 +147,7 @@ class Listener:
             self._tries_since = client.now()
         elif client.now() - self._tries_since > HINT_AFTER:
             self._tries_since = math.inf
-            client.warn_later("no ZooKeeper server has replied yet: %s (%s)", client.link.failures(), TRY_OUT)
+            client.warn_later("no ZooKeeper server has replied yet: %s", client.link.failures())
 
     def adoption_due(self) -> float | None:
         """Return in how many seconds to `adopt` again; None if there is nothing to adopt."""

@@ -235,6 +235,7 @@ def _prove(call: Caller, step: ProveLease) -> Steps[None]:
 def _detach(call: Caller, step: DetachTicket) -> Steps[None]:
     call.tickets.remove(step.ticket)
     return
+    # This makes it a generator, as in the next two functions.
     yield
 
 

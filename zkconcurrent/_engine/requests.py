@@ -39,7 +39,7 @@ Watcher: TypeAlias = Callable[[Any], None]
 
 
 class Caller(Protocol):
-    """A `Call`, as the operations of its recipe see it.
+    """A `Call`, as the operations of its recipe see it; `Call` of `driver.py` implements it.
 
     Attributes:
         session: the client's session.

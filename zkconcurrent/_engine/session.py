@@ -138,7 +138,8 @@ class Session(ClientState):
             RuntimeError: this is an isolated subinterpreter.
         """
         if not isinstance(client, KazooClient):
-            raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
+            do = ": write `async with aio.connect(...) as zk:`" if hasattr(client, "__aenter__") else ""
+            raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}{do}")
         session: Session | None = vars(client).get("_zkconcurrent_session")
         if session is not None and session.keeper.begun:
             return session

@@ -40,7 +40,7 @@ _Address: TypeAlias = tuple[str, str, int]
 
 
 class Addresses:
-    """The addresses of one client's servers. Only kazoo's connection thread calls it, but for `describe`.
+    """The addresses of one client's servers. Only kazoo's connection thread calls it, but to describe failures.
 
     Attributes:
         walked: kazoo goes by these addresses, and not by a list of its own that it has begun before.
@@ -89,6 +89,11 @@ class Addresses:
     def failed(self, error: Exception) -> None:
         """Note why the present attempt has failed."""
         self._failures[self.trying] = getattr(error, "strerror", None) or str(error) or "no reply"
+
+    @property
+    def none_resolved(self) -> bool:
+        """Whether the last attempts have failed, and all because no name could be resolved."""
+        return bool(self._failures) and all(len(where) == 2 for where in list(self._failures))
 
     def describe(self) -> str:
         """Return what the last attempts came to: `zk1:2181 (10.0.0.1): Connection refused; ...`."""

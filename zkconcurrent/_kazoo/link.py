@@ -162,9 +162,11 @@ class Link:
         return float(self.client._session_timeout) / 1000
 
     def failures(self) -> str:
-        """Return what the last attempts to connect came to, by address."""
+        """Return what the last attempts to connect came to, by address, and what to do."""
         hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
-        return self.transport.opening.addresses.describe() or f"{hosts}: no reply"
+        addresses = self.transport.opening.addresses
+        advice = "check the host's name" if addresses.none_resolved else TRY_OUT
+        return f"{addresses.describe() or f'{hosts}: no reply'} ({advice})"
 
     @property
     def epoch(self) -> int:

@@ -41,7 +41,10 @@ def address(name: str) -> str:
 def _warn_of_workers() -> None:
     # Of the module that has been loaded in such a process; it is slow to import.
     multiprocessing = sys.modules.get("multiprocessing.process")
-    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+    # A spawned process has this attribute, and no parent yet, while it imports the main module.
+    if multiprocessing is not None and (
+        multiprocessing.parent_process() is not None or hasattr(multiprocessing.current_process(), "_inheriting")
+    ):
         warnings.warn(
             "memory: is a service of this process alone, and this process is one of several: they do not exclude each "
             "other. Run python -m zkconcurrent.testing --memory, and connect to that",
