@@ -170,7 +170,7 @@ def test_all_must_agree_on_the_parties(zk: KazooClient, zk_path: str) -> None:
 def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 226: a plain query whose reply is seen late undoes nothing that a party has seen meanwhile."""
     looked, go_on = threading.Event(), threading.Event()
-    line = recipe._line
+    line = recipe.line_of
 
     def late(names: Iterable[str]) -> dict[int, str]:
         if threading.current_thread().name == "zkconcurrent background":
@@ -190,7 +190,7 @@ def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch:
         await idle(zk)
         assert barrier.n_waiting == 0
 
-    monkeypatch.setattr(recipe, "_line", late)
+    monkeypatch.setattr(recipe, "line_of", late)
     monkeypatch.setattr(_twin, "REFRESH", math.inf)  # it is asked once
     asyncio.run(main())
 

@@ -253,6 +253,35 @@ def test_a_service_out_of_reach(
         waiting.result(20)
 
 
+@pytest.mark.parametrize("effect", ["lose_request", "lose_answer"])
+def test_a_session_that_ends_as_a_party_comes(
+    effect: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Fault 270: a party that does not know whether it came while the action runs breaks nothing, and comes again."""
+    begun, go = threading.Event(), threading.Event()
+    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
+    theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(30))
+    waiting = [in_thread(mine.wait) for _ in range(2)]
+    assert begun.wait(10)
+    session = client.client_id
+    with getattr(proxy, effect)("multi") as fault:
+        late = in_thread(theirs.wait)
+        proxy.refuse()
+        fault.wait()
+    connect(client_id=session).stop()  # closes the session
+    proxy.resume()
+    eventually(parties_in(zk, zk_path, 3))
+    go.set()
+    assert sorted(each.result(20) for each in waiting) == [0, 1]
+    assert {mine.wait(20), late.result(20)} == {0, 1}
+
+
 @pytest.mark.parametrize("failures", [0, 2])
 def test_a_party_that_is_cut_off_as_it_comes(
     failures: int,

@@ -16,7 +16,7 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
-from zkconcurrent._recipes.barrier import BarrierContent, View, most_parties
+from zkconcurrent._recipes.barrier_state import BarrierContent, View, most_parties
 from zkconcurrent.testing import Server
 
 

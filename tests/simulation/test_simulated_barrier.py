@@ -66,7 +66,7 @@ MUTANTS = [
     ),
     _one(
         "a time-out that breaks the barrier while the action runs",
-        "Party.others_decide",
+        "_recipes.barrier_state:Party.others_decide",
         "(self.state.acting and not self.is_last)",
         "False",
     ),
@@ -75,12 +75,12 @@ MUTANTS = [
     _one(
         "an action is waited for although its party has gone",
         "_look_on",
-        "decides = party.seats.top in _line(names)",
+        "decides = party.seats.top in line_of(names)",
         "decides = True",
     ),
     _one(
         "a reset is told as a trip",
-        "BarrierContent.has_tripped",
+        "_recipes.barrier_state:BarrierContent.has_tripped",
         "and generation not in self.failed",
         "",
     ),
@@ -92,7 +92,7 @@ MUTANTS = [
     ),
     _one(
         "a party that came and went is not missed",
-        "Party.misses_nobody",
+        "_recipes.barrier_state:Party.misses_nobody",
         "or all(there)",
         "or (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(there)",
     ),
@@ -123,12 +123,22 @@ MUTANTS = [
     ),
     _one(
         "a party that comes late is counted in a generation that is over",
-        "Party.outcome",
+        "_recipes.barrier_state:Party.outcome",
         "if not self.counts:",
         "if False:",
     ),
-    _one("a party that leaves is counted still", "ArrivalIndexes.withdraw", "if seat is None or acting:", "if True:"),
-    _one("a party that leaves during the action is not counted", "ArrivalIndexes.withdraw", "or acting:", "or False:"),
+    _one(
+        "a party that leaves is counted still",
+        "_recipes.barrier_state:ArrivalIndexes.withdraw",
+        "if seat is None or acting:",
+        "if True:",
+    ),
+    _one(
+        "a party that leaves during the action is not counted",
+        "_recipes.barrier_state:ArrivalIndexes.withdraw",
+        "or acting:",
+        "or False:",
+    ),
     _one(
         "a party that leaves breaks the barrier",
         "_threads.barrier:Barrier._departing",
@@ -187,9 +197,34 @@ MUTANTS = [
     ),
     _one(
         "a seat goes to a party that has left",
-        "ArrivalIndexes.withdraw",
+        "_recipes.barrier_state:ArrivalIndexes.withdraw",
         "while heir in self.gone:",
         "while False:",
+    ),
+    _one(
+        "a party that does not know whether it came breaks the barrier as its session ends",
+        "_break",
+        "if lost and party.seat is None:",
+        "if lost and not party.counts:",
+    ),
+    _one(
+        "a party that came too late breaks the barrier as its session ends",
+        "_break",
+        "if lost and party.seat is None:",
+        "if lost and party.ticket.name is None:",
+    ),
+    # If the trip wrote a list of the parties that pass, that had to outlive the generation's node and later trips.
+    _one(
+        "a party learns its index from a list in the state, which has the last trip's only",
+        "_recipes.barrier_state:Party.outcome",
+        "if self.state.has_tripped(self.generation)",
+        "if self.state.has_tripped(self.generation) and self.state.generation == self.generation + 1",
+    ),
+    _one(
+        "a party learns its index from a list in the generation's node, which the next generation removes",
+        "_outcome",
+        "if party.ticket.sent and not party.counts:",
+        "if party.ticket.sent and party.state.has_tripped(party.generation):",
     ),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from zkconcurrent import ForeignNodeError
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._recipes.barrier import ArrivalIndexes, BarrierContent
+from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent
 from zkconcurrent._recipes.detached import read
 from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted

@@ -6,10 +6,10 @@ import pytest
 
 from zkconcurrent import ForeignNodeError
 from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._protocol.operations import Children, Get, Node
+from zkconcurrent._protocol.operations import Children, Get, Node, Wait, Watch
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier
-from zkconcurrent._recipes.barrier import ArrivalIndexes, BarrierContent, Party, View
+from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
 
 
 def _node(seats: ArrivalIndexes, version: int = 1) -> Node:
@@ -82,6 +82,17 @@ def test_who_has_withdrawn_is_read_last() -> None:
     with pytest.raises(StopIteration):
         reading.send([[party.ticket.name], _node(ArrivalIndexes(2).withdraw(0, acting=False))])
     assert party.misses_nobody()
+
+
+def test_a_party_whose_time_is_up_reads_the_seats_last() -> None:
+    """If the last party leaves between the two reads, its seat is already another's, so it is not taken for dead."""
+    party = _party(3)
+    reading = barrier._look_on(party)
+    assert next(reading) == Watch(party.ticket, (Get("/b"), Children("/b/0000000000"), Get("/b/0000000000")))
+    names = [f"_c_x-party-{number:010d}" for number in range(4)]
+    seats = ArrivalIndexes(2).withdraw(1, acting=False)
+    state = Node(BarrierContent(2).data, 0, 0.0, 0)
+    assert reading.send([state, names, _node(seats)]) == Wait(party.ticket)
 
 
 @pytest.mark.parametrize("seated", [True, False])

@@ -14,19 +14,17 @@ from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Requeue
 from .._recipes.barrier import (
-    Party,
-    View,
     abort,
     destroy,
     finish,
     leave,
-    most_parties,
     outlast,
     read_state,
     reset,
     wait,
     withdraw,
 )
+from .._recipes.barrier_state import Party, View, most_parties
 from .._runtime import waiting
 from .._runtime.waiting import Steps
 from .base.node_data import node_data

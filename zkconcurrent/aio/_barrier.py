@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final
 
 from .._kazoo.link import KazooClient
-from .._recipes.barrier import Party
+from .._recipes.barrier_state import Party
 from .._threads import barrier as _barrier
 from ._tasks import Pending, Tasks, in_background
 from ._twin import PrimitiveTwin, awaited

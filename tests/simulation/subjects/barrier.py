@@ -22,10 +22,10 @@ from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import ZkConcurrentError
 from zkconcurrent._memory import changes
-from zkconcurrent._protocol.operations import Failure
+from zkconcurrent._protocol.operations import Failure, Node
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier as recipes
-from zkconcurrent._recipes.barrier import ArrivalIndexes, BarrierContent, Party
+from zkconcurrent._recipes.barrier_state import ROLE, ArrivalIndexes, BarrierContent, Party
 from zkconcurrent._runtime.waiting import Steps, wait
 from zkconcurrent._threads.barrier import Barrier
 
@@ -123,12 +123,12 @@ class BarrierChecks(Checks):
                     self._changed()
                 else:
                     self.withdrawn += 1
-            elif isinstance(step, changes.Made) and recipes.ROLE in step.path:
+            elif isinstance(step, changes.Made) and ROLE in step.path:
                 self._arrived(step.path)
 
     def _arrived(self, path: str) -> None:
         *_, generation, name = path.split("/")
-        free = self.seats(int(generation)).top - int(name.rpartition(recipes.ROLE)[2])
+        free = self.seats(int(generation)).top - int(name.rpartition(ROLE)[2])
         due = [each for each in self.on_arrival if each[0] == free]
         for each in due:
             self.on_arrival.remove(each)
@@ -145,9 +145,7 @@ class BarrierChecks(Checks):
         node = self.ensemble.leader.nodes.get(path)
         parties = self.state.parties if self.state else 0
         return (
-            ArrivalIndexes(parties)
-            if node is None
-            else ArrivalIndexes.read(path, parties, recipes.Node(node.data, 0, 0.0, 0))
+            ArrivalIndexes(parties) if node is None else ArrivalIndexes.read(path, parties, Node(node.data, 0, 0.0, 0))
         )
 
     def expiring(self, state: Any) -> None:
@@ -156,14 +154,23 @@ class BarrierChecks(Checks):
         super().expiring(state)
 
     def _check_gentle(self, generation: int) -> None:
-        """No party that leaves breaks the barrier; one whose time is up does, and one whose session is over."""
-        late = any(party.late for worker in self.waiting for party in worker.came)
-        if self.gentle and not self.expired and not late:
+        """No party that leaves breaks the barrier; one whose time is up does, and one whose session is over.
+
+        But one that came too late, and whose time is up, breaks no earlier generation than the next, unless the party
+        that has run the action has left.
+        """
+        seats = self.seats(generation)
+
+        def may_break(party: Party) -> bool:
+            came_too_late = party.generation == generation and party.ticket.name and seats.seat(party.number) is None
+            return party.late and (generation in self.acting or not came_too_late)
+
+        if self.gentle and not self.expired and not any(may_break(p) for each in self.waiting for p in each.came):
             raise Violation(f"generation {generation} is broken, and parties have only left")
 
     def _changed(self) -> None:
         node = self.ensemble.leader.nodes[f"{CHROOT}{PATH}"]
-        new = BarrierContent.read(PATH, recipes.Node(node.data, node.czxid, 0.0, 0, node.version))
+        new = BarrierContent.read(PATH, Node(node.data, node.czxid, 0.0, 0, node.version))
         old = self.state or BarrierContent(new.parties, born=node.czxid)
         self.state = new
         self.world.say(f"STATE {new.data.decode()}")
@@ -428,6 +435,9 @@ class BarrierWorker(Worker):
         passed = party.ticket.name in checks.trips.get(party.generation, ())
         if party.generation in checks.failed and not passed:
             return
+        # Before its deadline, a party waits until a server shows the outcome, even if its session ends meanwhile.
+        if passed and party.counts and now < deadline:
+            raise Violation(f"{self.name} is told that generation {party.generation} is broken, and has passed it")
         if party.ticket.session != self.process.session.registry.session or not checks.healthy(self, in_time):
             return
         # A party without a seat breaks the next generation if its time is up. It can't know the end of its own if its
@@ -578,7 +588,29 @@ def random_meetings(seed: int) -> Schedule:
         ]
     if seed % 5 == 3:
         return _close_meetings(random, one_reads_slowly=seed % 10 == 3)
+    if seed % 16 == 11:
+        return _late_meetings(random)
     return Schedule(meetings, deviations)  # type: ignore[arg-type]
+
+
+def _late_meetings(random: Random) -> Schedule:
+    """Return a schedule of parties that come when all seats are taken, while the last party is slow or acts.
+
+    Their time is up then, as others leave, or their sessions end.
+    """
+    acts = random.random() < 0.5
+    links = [Deviation(1, "slow", 1, len(TRIPS)), Deviation(1, "one_by_one", 2, 3)]
+    visit = Meeting(2, "wait", 20.0, 10.0 if acts else None, False, 0.0, False, not acts)
+    if acts:
+        start, limit, strikes = 1.5, 20.0, [Deviation(random.randint(150, 500), "expire", 2, 0)]
+    else:
+        start, limit = 0.4, random.choice((0.4, 0.6, 0.8))
+        strikes = [
+            Deviation(random.randint(1, 40), random.choice(CLOSE), random.randrange(8), random.randrange(8))
+            for _ in range(random.randint(3, 8))
+        ]
+    late = [(start + 0.1 * n, [visit._replace(timeout=limit)]) for n in range(2)]
+    return Schedule([[(0.0, [visit] * 2)], [(0.0, [visit] * 2)], late], links + strikes)  # type: ignore[list-item]
 
 
 def _close_meetings(random: Random, *, one_reads_slowly: bool) -> Schedule:
