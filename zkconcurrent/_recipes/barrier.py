@@ -43,6 +43,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from .._arguments.limits import CHECK_BYTES
@@ -77,13 +78,12 @@ from .._protocol.operations import (
     next_version,
 )
 from .._protocol.ticket import PREFIX_LENGTH, Ticket
-from .destroy import Users, users
+from .destroy import Tree
 from .lock import find
-from .nodes import foreign_child, foreign_data, make
+from .nodes import foreign_data, make
 
 ROLE = "party-"
 REMEMBERED = 100
-BATCH = 1000  # deletes sent together
 MOST = 10_000  # parties
 # The checks in a trip take at most this many bytes, so the whole request stays below `Client.max_request`.
 LARGEST = 990_000
@@ -258,6 +258,11 @@ class View:
         self.waiting = 0
         self.highest = -1
         self.notes = 0
+
+    @property
+    def tree(self) -> Tree:
+        """What `destroy` removes: the generations are leaves, unless parties are in them."""
+        return Tree(self.path, "Barrier", partial(BarrierContent.read, self.path), {self.path: _GENERATION.fullmatch})
 
     def see(self, node: Node | None) -> BarrierContent | None:
         """Record what was read of the state's node; return the state. Errors as `read`."""
@@ -820,36 +825,6 @@ def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe
             view.note(changed)
             return True
     return False
-
-
-def destroy(view: View) -> Recipe[Users]:
-    """Remove the barrier, unless parties are there; return the nodes of these parties.
-
-    Raises:
-        ForeignNodeError: the path has other nodes; they are left alone.
-    """
-    while True:
-        _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
-        if node is None:
-            view.note(BarrierContent(view.parties))
-            return []
-        BarrierContent.read(view.path, node)
-        foreign = [name for name in names if not _GENERATION.fullmatch(name)]
-        if foreign:
-            raise foreign_child(view.path, foreign[0], "barrier")
-        try:
-            for some in range(0, len(names), BATCH):
-                yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
-            yield Delete(view.path, version=node.version)
-            view.note(BarrierContent(view.parties))
-            return []
-        except NotEmpty:
-            inside = yield from users(view.path, [f"{view.path}/{name}" for name in names])
-            if using := [each for found in inside for each in found]:
-                return using
-        except BadVersion:
-            # Another client has used the barrier meanwhile: look again.
-            pass
 
 
 def most_parties(path: str) -> int:

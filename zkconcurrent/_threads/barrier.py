@@ -14,10 +14,10 @@ from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Requeue
 from .._recipes.barrier import (
+    BarrierContent,
     Party,
     View,
     abort,
-    destroy,
     finish,
     leave,
     most_parties,
@@ -27,6 +27,7 @@ from .._recipes.barrier import (
     wait,
     withdraw,
 )
+from .._recipes.destroy import Users, destroy
 from .._runtime import waiting
 from .._runtime.waiting import Steps
 from .base.primitive import Primitive, discard_result, kind_of, node_data
@@ -229,7 +230,13 @@ class Barrier(Primitive):
             ForeignNodeError: the path has other nodes or data; none of them is deleted.
             ClientError: the client can't be used here.
         """
-        return self._run(destroy(self._view), self._check_unused)
+        view = self._view
+
+        def destroyed(using: Users) -> None:
+            self._check_unused(using)
+            view.note(BarrierContent(view.parties))
+
+        return self._run(destroy(view.tree), destroyed)
 
     @property
     def parties(self) -> int:
