@@ -134,7 +134,7 @@ class ValueView(ReceiptPool):
 
     @property
     def tree(self) -> Tree:
-        """What `destroy` removes; the clients that queue use the value."""
+        """The value's nodes; the clients that queue use it."""
         at = self.at
         return Tree(at.path, at.kind, at.check, {at.receipts: bool}, (at.queue,))
 

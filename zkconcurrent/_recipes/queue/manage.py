@@ -1,4 +1,4 @@
-"""Recipes for all items of a queue: count them, wait for them, drain them, and destroy them with the queue.
+"""Recipes for all items of a queue: count them, wait for them, and drain them.
 
 `put`, `take` and `claim` are about single items.
 """
@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
 
 from ..._arguments.limits import most_together
 from ..._errors import ForeignNodeError
@@ -35,8 +33,6 @@ from ..._protocol.operations import (
     Watch,
 )
 from ..._protocol.ticket import Ticket
-from ..destroy import Tree, Users
-from ..destroy import destroy as remove
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
 from .state import ItemCall, QueueView, look
@@ -176,44 +172,3 @@ def dead(view: QueueView) -> Recipe[list[bytes]]:
             if node is not None:
                 found += unframe(path, node.data)[0]
     return found
-
-
-def destroy(view: QueueView) -> Recipe[Users]:
-    """Remove the queue, with its items, unless other clients use it; return these clients' nodes."""
-    at = view.at
-
-    def members() -> set[str]:
-        return {receipt.member.node for receipt in list(view.receipts) if receipt.member is not None}
-
-    tree = Tree(
-        at.path,
-        "Queue",
-        partial(Header.of, at.path),
-        leaves={at.items: is_item, at.claims: bool, at.receipts: bool, at.dead: bool},
-        # A client that waits may have no member, but has a node in another folder.
-        users=(at.members, at.consumers, at.producers),
-        mine=members,
-    )
-    using = yield from remove(tree)
-    if not using:
-        yield from _forget_idle(view)
-        # The view is cleared last, as another thread may have listed items meanwhile.
-        view.forget()
-    return using
-
-
-def _forget_idle(view: QueueView) -> Recipe[None]:
-    """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
-    while view.take_spare()[0]:
-        pass
-    members: list[Ticket | None] = []
-    with suppress(IndexError):
-        for _ in range(len(view.idle)):
-            # While the path changes, the receipt is out of `idle`, so no call takes it.
-            receipt = view.idle.popleft()
-            receipt.path = ""
-            members.append(receipt.member)
-            view.idle.append(receipt)
-    for member in members:
-        if member is not None:
-            yield Discard(member)

@@ -30,7 +30,7 @@ from ..._recipes.queue.state import (
     QueueView,
     look,
 )
-from ..._recipes.receipts import OutcomeLost
+from ..._recipes.receipts import OutcomeLost, destroy
 from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
@@ -303,7 +303,7 @@ class QueueBase(Primitive, Generic[T]):
             ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
                 nodes has children, some of the others may be gone.
         """
-        return self._run(manage.destroy(self._view), self._check_unused)
+        return self._run(destroy(self._view), self._check_unused)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

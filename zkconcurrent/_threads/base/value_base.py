@@ -27,8 +27,8 @@ from ..._engine.session import Session
 from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
-from ..._recipes.destroy import Users, destroy
-from ..._recipes.receipts import OutcomeLost
+from ..._recipes.destroy import Users
+from ..._recipes.receipts import OutcomeLost, destroy
 from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, settle
 from ..._runtime.interrupts import check_not_interrupted
 from ..._runtime.waiting import Steps
@@ -299,4 +299,4 @@ class BaseValue(Primitive):
             self._check_unused(using)
             self._path_state.note(None)
 
-        return self._run(destroy(self._path_state.register.tree), destroyed)
+        return self._run(destroy(self._path_state.register), destroyed)
