@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .._arguments.limits import most_together
@@ -92,7 +92,7 @@ class Tree(NamedTuple):
     check: Callable[[Node], object]
     leaves: Mapping[str, Callable[[str], object]] = {}
     users: Sequence[str] = ()
-    mine: Callable[[], Collection[str]] = tuple
+    mine: Callable[[], Iterable[str]] = tuple
 
     def is_leaf(self, folder: str, name: str) -> bool:
         """Return whether a child of a folder is a leaf of the primitive."""

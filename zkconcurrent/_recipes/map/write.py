@@ -15,7 +15,7 @@ the session ends as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -246,14 +246,20 @@ def destroy(mirror: Mirror) -> Recipe[Users]:
         if node.data:
             at.check(node)
 
-    def idle() -> set[str]:
-        return {writer.ticket.node for writer in list(mirror.writers)}
+    spent: dict[str, Writer] = {}
+
+    def idle() -> Iterable[str]:
+        now = {writer.ticket.node: writer for writer in list(mirror.writers)}
+        spent.update(now)
+        return now
 
     using = yield from remove(Tree(at.path, "Dict", check, {at.entries: bool}, (at.writers,), idle))
     if not using:
-        with suppress(IndexError):
-            while True:
-                yield Discard(mirror.writers.popleft().ticket)
+        for writer in spent.values():
+            # R2: the writer leaves the idle ones last. If it stays, the next write finds that its node is gone.
+            yield Discard(writer.ticket)
+            with suppress(ValueError):
+                mirror.writers.remove(writer)
         for key in list(mirror.entries):
             yield from _note(mirror, key, None, None)
     return using

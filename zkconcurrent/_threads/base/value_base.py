@@ -291,8 +291,7 @@ class BaseValue(Primitive):
         Raises:
             RuntimeError: a client is changing the value just now, in turn with others.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
-                nodes has children, some of the others may be gone.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
         """
 
         def destroyed(using: Users) -> None:
