@@ -24,16 +24,19 @@ from tests.helpers.count import answered
 from tests.helpers.lock_types import AnyLock, Kind, against, every, reentrant, unfair
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    AtomicLong,
     Barrier,
     BoundedSemaphore,
     Condition,
     CountDownLatch,
     DetachedLock,
+    Dict,
     Election,
     Event,
     Lock,
     LockLostError,
     MultiLock,
+    Queue,
     QuorumLock,
     ReadWriteLock,
     RLock,
@@ -364,6 +367,34 @@ def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy,
         latch.destroy()
     assert destroying.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}
     assert destroying.flights == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "use", "folders", "entries"),
+    [
+        (lambda client, path: Semaphore(client, path, 2), lambda it: it.resize(3), 2, 0),
+        (lambda client, path: Barrier(client, path, 2), lambda it: it.abort(), 0, 0),
+        (AtomicLong, lambda it: it.set(3), 2, 0),
+        (Queue, lambda it: it.put(b"1"), 7, 0),
+        (Dict, lambda it: it.update(a=b"1"), 2, 1),
+    ],
+    ids=["semaphore", "barrier", "value", "queue", "map"],
+)
+def test_destroy(
+    make: Any, use: Any, folders: int, entries: int, counted: KazooClient, proxy: Proxy, zk_path: str
+) -> None:
+    """All is read together, and goes in one `multi`. Our own members or writers go before, in a `multi` of their own.
+
+    A client with members or writers also makes sure that they are gone, and reads the entries that it knew.
+    """
+    primitive = make(counted, zk_path)
+    use(primitive)
+    with proxy.counting() as count:
+        primitive.destroy()
+    own = isinstance(primitive, Queue | Dict)
+    reads = {"sync": 1, "getData": 1 + entries, "getChildren": 1 + folders}
+    assert count.requests == reads | {"multi": 2, "delete": 1} if own else reads | {"multi": 1}
+    assert count.flights == (4 if own else 2)
 
 
 def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:

@@ -660,6 +660,19 @@ def test_a_receipt_that_an_operator_removes(connect: Connect, proxy: Proxy, zk: 
     assert number.add() == 4
 
 
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_the_first_change_after_destroy(effect: str, nth: int, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """Fault 267: the receipts that went with the value are no longer used, so no outcome is unknown."""
+    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
+    number.add(5)
+    number.destroy()
+    with getattr(proxy, effect)("multi", nth=nth) as fault:
+        assert number.add() == 1
+        fault.wait()
+    assert number.get() == 1
+
+
 def _outcome(call: Any) -> Any:
     try:
         return call()

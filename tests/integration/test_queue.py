@@ -708,28 +708,28 @@ def test_destroy_while_a_consumer_waits(
     assert getting.result(10) == b"one"
 
 
-@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize("used", [False, True])
 def test_destroy_as_another_client_comes(
-    refused: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+    used: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 151: a client comes behind the look, or behind the first delete: nothing is deleted, or all is."""
-    client = connect()
-    Queue[bytes](client, zk_path).put(b"old")
-    client.stop()
+    """Fault 151: a client comes behind the look, or behind the delete of our own member: no item is deleted."""
     mine, theirs = Queue[bytes](connect(hosts=proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
-    members = {"where": lambda message: message.path == f"{zk_path}/members", "nth": 1 if refused else 2}
-    with proxy.hold("getChildren", **members) as listed:
-        destroying = in_thread(mine.destroy)
-        listed.wait()
-        theirs.put(b"new")
-    if refused:
-        with pytest.raises(RuntimeError, match="in use"):
-            destroying.result(10)
-        assert [theirs.get_nowait(), theirs.get_nowait()] == [b"old", b"new"]
+    if used:
+        mine.put(b"old")
+        held = proxy.hold("multi")
     else:
+        client = connect()
+        Queue[bytes](client, zk_path).put(b"old")
+        client.stop()
+        held = proxy.hold("getChildren", where=lambda message: message.path == f"{zk_path}/members")
+    with held as before:
+        destroying = in_thread(mine.destroy)
+        before.wait()
+        theirs.put(b"new")
+    with pytest.raises(RuntimeError, match="in use"):
         destroying.result(10)
-        assert zk.exists(zk_path) is None
-    theirs.put(b"next")
+    assert [theirs.get_nowait(), mine.get_nowait()] == [b"old", b"new"]
+    mine.put(b"next")
     assert theirs.get_nowait() == b"next"
 
 

@@ -57,10 +57,11 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
 @pytest.mark.parametrize(
     "table", [data_recipes.VALUE, data_recipes.MAP, data_recipes.QUEUE], ids=lambda table: table.name
 )
-def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table) -> None:
-    """Fault 120: a client knows all that it keeps beyond a call before the call lets go of it."""
+@pytest.mark.parametrize("operation", ["DetachTicket", "Discard"])
+def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table, operation: str) -> None:
+    """Faults 132 and 268: a client knows of all that it keeps beyond a call, from before the call to its very end."""
     cases = [
-        each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == ("DetachTicket", 16)
+        each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == (operation, 16)
     ]
     assert cases
     for case in cases:

@@ -158,7 +158,7 @@ def test_a_seeded_bug_is_found_by_an_operator() -> None:
 
 
 DESTROYED = [
-    bug("destroyed: items read ahead outlive it", "_recipes.queue.manage:destroy", "view.forget()", "pass"),
+    bug("destroyed: items read ahead outlive it", "_recipes.receipts:destroy", "view.forget()", "pass"),
     bug(
         "destroyed by another: items read ahead outlive it",
         "_recipes.queue.state:QueueView.forget",

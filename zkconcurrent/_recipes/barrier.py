@@ -43,7 +43,6 @@ parties do not break the barrier at their deadlines, unless the acting party is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from contextlib import suppress
 
@@ -75,12 +74,8 @@ from .._protocol.operations import (
     Watch,
 )
 from .barrier_state import ROLE, BarrierContent, Party, View, line_of
-from .destroy import Users, users
 from .lock import find
-from .nodes import foreign_child, make
-
-BATCH = 1000  # deletes sent together
-_GENERATION = re.compile(r"\d{10}")
+from .nodes import make
 
 
 def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
@@ -457,33 +452,3 @@ def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe
             view.note(changed)
             return True
     return False
-
-
-def destroy(view: View) -> Recipe[Users]:
-    """Remove the barrier, unless parties are there; return the nodes of these parties.
-
-    Raises:
-        ForeignNodeError: the path has other nodes; they are left alone.
-    """
-    while True:
-        _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
-        if node is None:
-            view.note(BarrierContent(view.parties))
-            return []
-        BarrierContent.read(view.path, node)
-        foreign = [name for name in names if not _GENERATION.fullmatch(name)]
-        if foreign:
-            raise foreign_child(view.path, foreign[0], "barrier")
-        try:
-            for some in range(0, len(names), BATCH):
-                yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
-            yield Delete(view.path, version=node.version)
-            view.note(BarrierContent(view.parties))
-            return []
-        except NotEmpty:
-            inside = yield from users(view.path, [f"{view.path}/{name}" for name in names])
-            if using := [each for found in inside for each in found]:
-                return using
-        except BadVersion:
-            # Another client has used the barrier meanwhile: look again.
-            pass

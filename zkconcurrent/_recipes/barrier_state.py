@@ -7,12 +7,15 @@ change. A `View` is the barrier as a client last saw it; a `Party` is what one c
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from .._arguments.limits import CHECK_BYTES
 from .._protocol.operations import MALFORMED, Node, Requeue, next_version
 from .._protocol.ticket import PREFIX_LENGTH, Ticket
+from .destroy import Tree
 from .nodes import foreign_data
 
 ROLE = "party-"
@@ -20,6 +23,7 @@ REMEMBERED = 100
 MOST = 10_000  # parties
 # The checks in a trip take at most this many bytes, so the whole request stays below `Client.max_request`.
 LARGEST = 990_000
+_GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
 _SEATS_FIELDS = {"seats", "gone"}
 
@@ -190,6 +194,11 @@ class View:
         self.waiting = 0
         self.highest = -1
         self.notes = 0
+
+    @property
+    def tree(self) -> Tree:
+        """What `destroy` removes: the generations are leaves, unless parties are in them."""
+        return Tree(self.path, "Barrier", partial(BarrierContent.read, self.path), {self.path: _GENERATION.fullmatch})
 
     def see(self, node: Node | None) -> BarrierContent | None:
         """Record what was read of the state's node; return the state. Errors as `read`."""

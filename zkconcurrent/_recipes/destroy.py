@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
@@ -16,21 +16,25 @@ from .._protocol.operations import (
     CheckChroot,
     Children,
     ConnectionLost,
+    Create,
     Delete,
     Discard,
-    EnsureContainer,
     Get,
     Multi,
     NewTicket,
     Node,
+    NodeExists,
     NoNode,
     NotEmpty,
+    Part,
     Recipe,
     Requeue,
+    SetNode,
     Sync,
 )
+from .._protocol.rules import has_data
 from .._protocol.ticket import Ticket
-from .nodes import with_child
+from .nodes import foreign_child
 
 NAMED = 5
 Users = list[tuple[str, Node]]  # nodes by their paths
@@ -69,63 +73,152 @@ def _name(path: str, node: Node) -> str:
         return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
 
 
-def destroy(
-    path: str, check: Callable[[Node], object], child: re.Pattern[str], folders: Sequence[str] = ()
-) -> Recipe[Users]:
-    """Remove a node and its children unless a client has a node in one of the folders; return those nodes.
+class Tree(NamedTuple):
+    """The nodes of a primitive, as `destroy` sees them.
 
-    One `multi` deletes the node together with the folders. A folder can only be deleted while it is empty, so the
-    `multi` fails if a client is using the primitive; missing folders are made first. If there are more children than
-    one request can name, most are deleted in batches before. A node that is gone already is success.
-
-    Args:
-        path: the node; its children are leaves.
+    Attributes:
+        path: the node that has the primitive's state, and goes last. If it is itself a folder of users, it stays: it is
+            a container, which the server removes.
+        kind: the kind of primitive, for error messages.
         check: raises ForeignNodeError for a node of another kind.
-        child: matches the names of the node's children; any other name shows a node of another kind.
-        folders: nodes without data, beside the node, in which every client that uses the primitive has a node.
+        leaves: the folders whose children are the primitive's, with a test of the names: `path` itself, or below it.
+        users: the folders without data in which each client that uses the primitive has a node: `path` itself, below
+            it, or beside it.
+        mine: returns those nodes in the folders of users that are this client's, and do not count.
+    """
+
+    path: str
+    kind: str
+    check: Callable[[Node], object]
+    leaves: Mapping[str, Callable[[str], object]] = {}
+    users: Sequence[str] = ()
+    mine: Callable[[], Iterable[str]] = tuple
+
+    def is_leaf(self, folder: str, name: str) -> bool:
+        """Return whether a child of a folder is a leaf of the primitive."""
+        return folder in self.leaves and bool(self.leaves[folder](name))
+
+    def check_all(self, node: Node, contents: Mapping[str, Sequence[str]]) -> None:
+        """Refuse nodes that are not the primitive's.
+
+        Args:
+            node: the node at the path.
+            contents: the names in each folder, and in the node.
+
+        Raises:
+            ForeignNodeError: there are any.
+        """
+        self.check(node)
+        if node.session:
+            raise ForeignNodeError(
+                self.path, "the node is not persistent, so it belongs to something else, and was not deleted"
+            )
+        for folder, names in contents.items():
+            if folder in self.users:
+                if length := getattr(names, "data_length", 0):
+                    raise ForeignNodeError(folder, has_data(length))
+                continue
+            for name in names:
+                if not self.is_leaf(folder, name) and (path := f"{folder}/{name}") not in contents:
+                    raise self.foreign(path)
+
+    def foreign(self, path: str) -> ForeignNodeError:
+        """Return the error for a node below ours that is not ours."""
+        return foreign_child(self.path, path[len(self.path) + 1 :], self.kind)
+
+
+def destroy(tree: Tree) -> Recipe[Users]:
+    """Remove the nodes of a primitive, unless clients use it; return the nodes of these clients.
+
+    One `multi` deletes all nodes, the folders of users included. A folder can only be deleted while it is empty, so the
+    `multi` fails if a client uses the primitive. If there are more nodes than one request can name, the first `multi`
+    deletes the folders of users and some leaves; each later one fails if a client has made such a folder anew. A node
+    that is gone already is success.
 
     Raises:
         ForeignNodeError: the path has other nodes; none of them was touched.
     """
-    made, most = 0, most_together(path)
+    path, born = tree.path, 0
+    folders = tuple(dict.fromkeys((path, *tree.leaves, *tree.users)))
     while True:
-        _, node, names, *rooms = yield Sync(path), Get(path), Children(path), *map(Get, folders)
-        if node is not None:
-            check(node)
-            if node.session:
-                raise _foreign(path, "the node is not persistent")
-            if strange := [name for name in names if not child.fullmatch(name)]:
-                raise _foreign(path, f"the node has a child {strange[0]!r}")
-        for folder, room in zip(folders, rooms, strict=True):
-            if room is not None and room.data:
-                raise _foreign(path, f"the node {folder!r} has data, {room.data[:100]!r}")
-        using = [each for found in (yield from users(path, folders)) for each in found] if folders else []
+        _, node, *listings = yield Sync(path), Get(path), *map(Children, folders)
         # A node that was made since is not ours to destroy.
-        if using or node is None or node.czxid != (made or node.czxid):
-            return using
-        made = node.czxid
-        if folders:
-            yield tuple(map(EnsureContainer, folders))
-        left = [Delete(f"{path}/{name}") for name in names]
+        if born and (node is None or node.czxid != born):
+            return []
+        contents = dict(zip(folders, listings, strict=True))
+        if node is not None:
+            tree.check_all(node, contents)
+        present = {f"{at}/{name}" for at in tree.users for name in contents[at] if not tree.is_leaf(at, name)}
+        mine = sorted(present.intersection(tree.mine()))
+        if others := sorted(present.difference(mine)):
+            if using := (yield from there(others)):
+                return using
+            continue
+        if node is None:
+            yield CheckChroot(path)
+            return []
+        born = node.czxid
         ticket: Ticket = yield NewTicket(path)
+        parts: Sequence[Part] = ()
         try:
-            while len(left) > most:
-                yield Multi(ticket, (Check(path, node.version), *left[:most]))
-                del left[:most]
-            # The delete names the version that was checked: data that was written since may be of another kind.
-            yield Multi(ticket, (*left, Delete(path, version=node.version), *map(Delete, folders)))
-        except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
+            for parts in _requests(tree, node, contents, mine):
+                yield Multi(ticket, tuple(parts))
+        except (NoNode, NodeExists, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
             # The nodes have changed meanwhile, or the outcome is unknown: look again.
             yield Discard(ticket)
-            paths = [each.path for each in left[:most]] if isinstance(error, NotEmpty) else []
-            if (found := (yield from with_child(paths))) is not None:
-                raise _foreign(path, f"the node's child {found[0]!r} has children") from None
+            if isinstance(error, NotEmpty):
+                leaves = [part.path for part in parts if isinstance(part, Delete) and part.path not in contents]
+                if using := (yield from _below(tree, leaves)):
+                    return using
         else:
             yield Discard(ticket)
             return []
 
 
-def _foreign(path: str, why: str) -> ForeignNodeError:
-    return ForeignNodeError(
-        path, f"{why}, so it belongs to something else, and was not deleted; delete it by hand if that left it behind"
-    )
+def _requests(
+    tree: Tree, node: Node, contents: Mapping[str, Sequence[str]], mine: Sequence[str]
+) -> Iterator[Sequence[Part]]:
+    """Yield the parts of each `multi`.
+
+    Our own nodes in the folders of users go in a `multi` of their own, before the others. So calls of this client's
+    other threads must make these anew, and are too slow to change anything before the next `multi`.
+    """
+    path = tree.path
+    left = [Delete(f"{at}/{name}") for at in tree.leaves for name in contents[at] if tree.is_leaf(at, name)]
+    left += (Delete(at) for at in tree.leaves if at != path and contents[at] is not NOWHERE)
+    # The version is the one that was checked: data that was written since may be of another kind. A node with folders
+    # is still what it was while they are there, and a busy client may change its version again and again.
+    version = node.version if set(contents) == {path} else -1
+    last: Part = Delete(path, version=version)
+    if path in tree.users:
+        if not left:
+            return
+        last = SetNode(path, node.data, node.version)
+    # A missing folder below the node needs no guard: if it is made now, the node can't be deleted.
+    closed = [at for at in tree.users if at != path and (contents[at] is not NOWHERE or not at.startswith(f"{path}/"))]
+    made_anew: list[Part] = [part for at in closed for part in (Create(at, b""), Delete(at))]
+    guards = [part for part in made_anew if isinstance(part, Delete) or contents[part.path] is NOWHERE]
+    if mine:
+        yield *map(Delete, mine), *guards
+        guards = made_anew
+    most = most_together(max((part.path for part in (*left, last)), key=len))
+    while len(left) > most:
+        yield Check(path, version), *left[:most], *guards
+        guards = made_anew
+        del left[:most]
+    yield *left, *guards, last
+
+
+def _below(tree: Tree, leaves: Sequence[str]) -> Recipe[Users]:
+    """Return the nodes of clients below leaves that could not be deleted, as a barrier's parties are.
+
+    Raises:
+        ForeignNodeError: a node there is no client's.
+    """
+    listings = (yield tuple(map(Children, leaves))) if leaves else ()
+    below = [f"{leaf}/{name}" for leaf, names in zip(leaves, listings, strict=True) for name in names]
+    using = yield from there(below)
+    for path, node in using:
+        if not node.session:
+            raise tree.foreign(path)
+    return using

@@ -62,7 +62,7 @@ from .._protocol.operations import (
     Watch,
 )
 from .._protocol.ticket import Ticket
-from .destroy import Users, there
+from .destroy import Tree
 from .lock import find
 from .nodes import foreign_child, foreign_data, missing
 
@@ -96,6 +96,11 @@ class BarrierSnapshot(NamedTuple):
         if node is None or ticket.name not in names:
             raise NodeGone
         return cls(node.data, node.version, tuple(name for name in names if name != READY), READY in names)
+
+
+def tree(path: str) -> Tree:
+    """Return what `destroy` removes: `ready`, if parties that died have left it."""
+    return Tree(path, "DoubleBarrier", lambda _: None, {path: READY.__eq__}, (path,))
 
 
 def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, BaseException | None]]:
@@ -330,30 +335,6 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
         if goes_on:
             yield Wait(ticket)
     return (yield listing)  # type: ignore[no-any-return]
-
-
-def destroy(path: str) -> Recipe[Users]:
-    """Remove `ready`, if parties that died have left it; return the nodes of the parties that are there, if any.
-
-    Raises:
-        ForeignNodeError: `ready` is no double barrier's; it is left alone.
-    """
-    while True:
-        _, node, names = yield Sync(path), Get(path), Children(path)
-        if using := (yield from there([f"{path}/{name}" for name in sorted(names) if name != READY])):
-            return using
-        if node is None or not names:
-            return []
-        ticket: Ticket = yield NewTicket(path)
-        try:
-            yield Multi(ticket, (SetNode(path, node.data, node.version), Delete(f"{path}/{READY}")))
-        except NotEmpty:
-            yield Discard(ticket)
-            raise _crowded(path) from None
-        except (NoNode, BadVersion, ConnectionLost, Requeue):
-            # The barrier has changed meanwhile, or the outcome is unknown: look again.
-            pass
-        yield Discard(ticket)
 
 
 def _crowded(path: str) -> ForeignNodeError:

@@ -42,8 +42,6 @@ from .._protocol.ticket import Ticket
 from .nodes import foreign_data, make
 
 _DATA = re.compile(rb"(\d{1,19}) (set|clear)")
-CHILD = re.compile("(?!)")
-"""Matches no name: the node has no children."""
 
 
 class Flag(NamedTuple):

@@ -189,12 +189,6 @@ def make(path: str, data: bytes) -> Recipe[bool]:
         return (yield from lay_out(Create(path, data)))
 
 
-def with_child(paths: Sequence[str]) -> Recipe[tuple[str, str] | None]:
-    """Return the first of these nodes that has a child, and so can't be deleted, with that child; None if none has."""
-    listings = (yield tuple(map(Children, paths))) if paths else ()
-    return next(((path, names[0]) for path, names in zip(paths, listings, strict=True) if names), None)
-
-
 def check_folders(path: str, names: Sequence[str], kind: str) -> None:
     """Refuse a path that has a child which is none of the folders of its kind of primitive.
 

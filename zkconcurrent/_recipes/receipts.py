@@ -66,6 +66,8 @@ from .._protocol.operations import (
     next_version,
 )
 from .._protocol.ticket import State, Ticket
+from .destroy import Tree, Users
+from .destroy import destroy as remove
 from .lock import find
 
 # The data of a receipt whose version was used up, so that the `multi` in doubt can't be applied.
@@ -151,12 +153,18 @@ class ReceiptPool:
                     return spare
         return "", 0
 
+    @property
+    @abstractmethod
+    def tree(self) -> Tree:
+        """The nodes that `destroy` removes."""
+
     @abstractmethod
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that all clients share."""
 
     def forget(self) -> None:
-        """Forget all that was seen of the primitive: a receipt is gone, so the primitive may have been made anew."""
+        """Forget all that was seen of the primitive: it was destroyed, or may have been, as a receipt is gone."""
+        self.laid_out = False
 
 
 class InDoubt(NamedTuple):
@@ -430,6 +438,33 @@ def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
     with suppress(BadVersion, NotEmpty):
         if old:
             yield tuple(old)
+
+
+def destroy(view: ReceiptPool) -> Recipe[Users]:
+    """Remove a queue or a value, unless other clients use it; return these clients' nodes. Errors as `remove`."""
+    using = yield from remove(view.tree)
+    if not using:
+        yield from _forget_idle(view)
+        # The view is cleared last, as another thread may have listed items meanwhile.
+        view.forget()
+    return using
+
+
+def _forget_idle(view: ReceiptPool) -> Recipe[None]:
+    """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
+    while view.take_spare()[0]:
+        pass
+    members: list[Ticket | None] = []
+    with suppress(IndexError):
+        for _ in range(len(view.idle)):
+            # While the path changes, the receipt is out of `idle`, so no call takes it.
+            receipt = view.idle.popleft()
+            receipt.path = ""
+            members.append(receipt.member)
+            view.idle.append(receipt)
+    for member in members:
+        if member is not None:
+            yield Discard(member)
 
 
 def member_data(label: bytes, count: int) -> bytes:

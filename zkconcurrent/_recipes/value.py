@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
 from .._protocol.operations import (
     BadVersion,
@@ -40,7 +39,6 @@ from .._protocol.operations import (
     Node,
     NodeGone,
     NoNode,
-    NotEmpty,
     Recipe,
     Requeue,
     SetNode,
@@ -52,9 +50,9 @@ from .._protocol.operations import (
 )
 from .._protocol.rules import FOLDERS, MUTEX, blockers
 from .._protocol.ticket import Ticket
-from .destroy import Users, there
+from .destroy import Tree
 from .lock import join
-from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing, with_child
+from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing
 from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
 R = TypeVar("R")
@@ -133,6 +131,12 @@ class ValueView(ReceiptPool):
     def __init__(self, at: Layout) -> None:
         super().__init__(at.receipts)
         self.at = at
+
+    @property
+    def tree(self) -> Tree:
+        """The value's nodes; the clients that queue use it."""
+        at = self.at
+        return Tree(at.path, at.kind, at.check, {at.receipts: bool}, (at.queue,))
 
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that every client shares.
@@ -415,45 +419,3 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
         ForeignNodeError: it has one.
     """
     check_folders(at.path, names, "SharedValue")
-
-
-def destroy(register: ValueView) -> Recipe[Users]:
-    """Remove the value and its receipts, unless clients queue for it; return these clients' nodes.
-
-    Raises:
-        ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
-            gone.
-    """
-    at = register.at
-    while True:
-        _, node, inside, receipts, queue = yield (
-            Sync(at.path),
-            Get(at.path),
-            Children(at.path),
-            Children(at.receipts),
-            Children(at.queue),
-        )
-        if node is None:
-            return []
-        if queue:
-            if using := (yield from there([f"{at.queue}/{name}" for name in queue])):
-                return using
-            continue
-        at.check(node)
-        check_children(at, inside)
-        register.laid_out = False
-        most = most_together(at.receipts)
-        try:
-            for first in range(0, len(receipts), most):
-                yield tuple(Delete(f"{at.receipts}/{name}") for name in receipts[first : first + most])
-            for path in (at.receipts, at.queue, at.path):
-                yield Delete(path)
-        except NotEmpty:
-            # A client uses the value just now, or a receipt has children.
-            names: Sequence[str] = yield Children(at.receipts)
-            for first in range(0, len(names), most):
-                some = [f"{at.receipts}/{name}" for name in names[first : first + most]]
-                if (found := (yield from with_child(some))) is not None:
-                    raise foreign_child(*found, at.kind) from None
-            continue
-        return []

@@ -15,7 +15,6 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Requeue
 from .._recipes.barrier import (
     abort,
-    destroy,
     finish,
     leave,
     outlast,
@@ -24,7 +23,8 @@ from .._recipes.barrier import (
     wait,
     withdraw,
 )
-from .._recipes.barrier_state import Party, View, most_parties
+from .._recipes.barrier_state import BarrierContent, Party, View, most_parties
+from .._recipes.destroy import Users, destroy
 from .._runtime import waiting
 from .._runtime.waiting import Steps
 from .base.node_data import node_data
@@ -228,7 +228,13 @@ class Barrier(Primitive):
             ForeignNodeError: the path has other nodes or data; none of them is deleted.
             ClientError: the client can't be used here.
         """
-        return self._run(destroy(self._view), self._check_unused)
+        view = self._view
+
+        def destroyed(using: Users) -> None:
+            self._check_unused(using)
+            view.note(BarrierContent(view.parties))
+
+        return self._run(destroy(view.tree), destroyed)
 
     @property
     def parties(self) -> int:

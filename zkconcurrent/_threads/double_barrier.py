@@ -16,7 +16,8 @@ from .._errors import LockLostError, LossCause, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Requeue, SessionExpired
 from .._protocol.ticket import State, Ticket
-from .._recipes.double_barrier import destroy, enter, leave, withdraw
+from .._recipes.destroy import destroy
+from .._recipes.double_barrier import enter, leave, tree, withdraw
 from .._runtime.interrupts import TRIES
 from .._runtime.waiting import Steps, outlast
 from .base.node_data import node_data
@@ -310,7 +311,7 @@ class DoubleBarrier(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-        return self._run(destroy(self._path), self._check_unused)
+        return self._run(destroy(tree(self._path)), self._check_unused)
 
     def __repr__(self) -> str:
         inside = len(self._path_state.inside)

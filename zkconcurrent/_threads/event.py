@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from functools import partial
 
-from .._recipes.destroy import destroy
-from .._recipes.event import CHILD, Flag, look, turn, wait
+from .._recipes.destroy import Tree, destroy
+from .._recipes.event import Flag, look, turn, wait
 from .base.primitive import Primitive, discard_result, kind_of
 
 
@@ -91,9 +91,8 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not an event's, or has children; nothing is deleted.
         """
-        return self._run(
-            destroy(self._path, partial(Flag.of, self._path), CHILD), lambda _: self._path_state.note(Flag())
-        )
+        tree = Tree(self._path, "Event", partial(Flag.of, self._path))
+        return self._run(destroy(tree), lambda _: self._path_state.note(Flag()))
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

@@ -6,7 +6,7 @@ from functools import partial
 
 from .._arguments.limits import check_int, check_positive
 from .._kazoo.link import KazooClient
-from .._recipes.destroy import destroy
+from .._recipes.destroy import Tree, destroy
 from .._recipes.latch import CHILD, count_down, look, read, wait
 from .base.primitive import Primitive, discard_result, kind_of
 
@@ -94,10 +94,11 @@ class CountDownLatch(Primitive):
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is not a latch's, or has other children: no such node
-                is deleted, though some counts may be gone.
+            ForeignNodeError: the node at the path is not a latch's, or has other children: no such node is deleted.
+                Of more than 1,000 counts, some may be gone.
         """
-        return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._path_state.note(None))
+        tree = Tree(self._path, "CountDownLatch", partial(read, self._path), {self._path: CHILD.fullmatch})
+        return self._run(destroy(tree), lambda _: self._path_state.note(None))
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

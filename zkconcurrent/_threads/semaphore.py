@@ -15,7 +15,7 @@ from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Children, Get, Recipe, Sync
 from .._protocol.rules import MUTEX, PERMIT
-from .._recipes.destroy import Users, destroy, users
+from .._recipes.destroy import Tree, Users, destroy, users
 from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
@@ -358,7 +358,8 @@ class Semaphore(LockBase):
             self._path_state.note(None)
 
         at = self._lock_core.layout
-        return self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)), done)
+        tree = Tree(at.permits, "Semaphore", partial(read, at), {at.permits: ADDED.fullmatch}, (at.locks, at.leases))
+        return self._run(destroy(tree), done)
 
     # -- the extras ----------------------------------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ from tests.simulation.subjects.queues import Step as QueueStep
 from tests.simulation.subjects.queues import Steps as QueueSteps
 from tests.simulation.subjects.values import PATH as VALUE_PATH
 from tests.simulation.subjects.values import Step as ValueStep
-from tests.simulation.subjects.values import ValueRun
+from tests.simulation.subjects.values import ValueRun, ValueWorker
+from tests.simulation.world.calls import CallWorker
+from tests.simulation.world.ensemble import removed_by
 from tests.simulation.world.injection import InjectedRun, Injection, Situation, Thread, at, situation
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Deviation
@@ -39,6 +41,7 @@ from tests.simulation.world.world import Actor, Violation
 from zkconcurrent._errors import OutcomeUnknownError, ZkConcurrentError
 from zkconcurrent._memory import changes
 from zkconcurrent._recipes.queue.order import unframe
+from zkconcurrent._threads.atomic import AtomicLong
 from zkconcurrent._threads.base.queue_base import ShutDown
 from zkconcurrent._threads.double_barrier import DoubleBarrier
 from zkconcurrent._threads.queue import Queue
@@ -98,18 +101,64 @@ def _of_data(recipe: str, operation: str, fault: int) -> str | None:
     parts = set(operation.split("+"))
     if fault == 16 and recipe.startswith("settle"):
         return NOT_INTERRUPTED
-    if fault == 20 and recipe in ("destroy", "delete_all", "drain"):
+    if fault == 20 and recipe in ("destroy", "drain"):
         return "has no node"
     if fault == 20:
         return None if parts & {"Wait", "WaitGone", "Multi"} else "is deleted at another operation"
     return of_calls(recipe, operation, fault)
 
 
+def destroy(worker: CallWorker, primitive: Any, folder: str) -> None:
+    """Have a thread destroy a primitive.
+
+    Args:
+        worker: the thread.
+        primitive: the primitive.
+        folder: the name of the folder in which each client that uses it has a node.
+
+    Raises:
+        Violation: the primitive is still there, or none of these nodes was there.
+    """
+    checks, session = worker.checks, worker.process.session.registry.session
+    path, ensemble, nodes = checks.path, checks.ensemble, checks.ensemble.leader.nodes
+
+    alone = all(each.done or each is worker for each in checks.workers if each.process is worker.process)
+
+    def is_others(node: str, owner: int) -> bool:
+        return node.startswith(f"{path}/{folder}/") and not (alone and owner == session)
+
+    there, used = path in nodes, any(is_others(each, node.owner) for each, node in nodes.items())
+    with worker.calling("destroy") as call:
+        try:
+            primitive.destroy()
+        except RuntimeError as error:
+            if isinstance(error, ZkConcurrentError):
+                raise
+            made = [step for _, step in ensemble.steps(call.begun) if isinstance(step, changes.Made)]
+            if not used and not any(is_others(step.path, step.owner) for step in made):
+                raise Violation(f"{worker.name} is told that others use it") from None
+        else:
+            if there and not any(path in removed_by(step) for _, step in ensemble.steps(call.begun)):
+                raise Violation(f"{worker.name} has destroyed it, and it was there all the time")
+
+
 # -- values ----------------------------------------------------------------------------------------------------------
+
+
+class ValueOwner(ValueWorker):
+    """A thread that uses a value, and destroys it."""
+
+    def _visit(self, step: ValueStep) -> None:  # type: ignore[override]
+        if step.what == "destroy":
+            destroy(self, self.value or AtomicLong(self.process.client, VALUE_PATH), "lock")
+        else:
+            super()._visit(step)
 
 
 class InjectedValue(Settling, ValueRun):
     """An injected run of a value."""
+
+    worker = ValueOwner
 
 
 QUEUED = "/lock/_c_ffffffff-0000-4000-8000-000000000001-lock-"
@@ -153,6 +202,9 @@ VALUES: tuple[Situation, ...] = (
         "wait", "wait_until", _values(0, ("wait", None, 2), shared=True), _values(0.5, "add", "add", shared=True)
     ),
     situation("wait", "wait_until", _values(0.5, ("wait", 0.5, 9), shared=True), _values(0, "add", "add", shared=True)),
+    situation("destroy", "destroy", _values(0.5, "destroy"), _values(0, "add", "add")),
+    situation("destroy", "destroy", _values(0.5, "add", "destroy", "add"), [_values(0, "add"), _values(0.5, "add")]),
+    situation("destroy", "destroy", _values(0.5, "destroy"), _values(0, "add"), first=(0, queue_ahead, BEFORE)),
     situation("settle", "settle", _values(0, "add", "add"), _values(2, "add", "add")),
     situation("settle what is lost", "settle", _values(0, "add", "add"), _values(2, "add", "add")),
 )
@@ -162,9 +214,12 @@ VALUE = Table("AtomicLong, SharedValue", InjectedValue, VALUES, columns(*FAULTS)
 
 
 class MapOwner(DictWorker):
-    """A thread that uses a map, and clears it."""
+    """A thread that uses a map, and clears and destroys it."""
 
     def _do(self, step: DictStep) -> None:
+        if step.what == "destroy":
+            destroy(self, self.map, "writers")
+            return
         if step.what != "clear":
             super()._do(step)
             return
@@ -213,6 +268,14 @@ MAPS: tuple[Situation, ...] = (
     situation("pop", "take", _maps(0.5, "pop x", "remove y", "pop x"), _maps(0, "put x", "put y", "nap", "put x")),
     situation("del", "delete", _maps(0.5, "del x", "del x", "del y"), _maps(0, "put x", "put y", "nap")),
     situation("clear", "clear", _maps(0.5, "clear"), _maps(0, "put x", "put y", "nap", "put x", "del y")),
+    situation("destroy", "destroy", _maps(7.0, "destroy", "put x"), _maps(0, "put x", "put y")),
+    situation(
+        "destroy",
+        "destroy",
+        [_maps(0.5, "put x", "read x", "destroy", "read x"), _maps(0.5, "read x", "put y")],
+        _maps(0, "read x", "nap", "nap", "nap", "put z"),
+    ),
+    situation("destroy", "destroy", _maps(0.5, "destroy"), _maps(0, "put x", "put y", "nap")),
     situation(
         "follow", "follow", _maps(0, "put x", "nap", "nap", "read x", "all"), _maps(0.2, "put x", "del x", "put y")
     ),

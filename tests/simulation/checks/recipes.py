@@ -776,6 +776,8 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     comes = "wait" in recipe or recipe in ("finish", "fail")
     if fault == (32 if comes else 36):
         return "is no party" if fault == 36 else "is fault 36"
+    if fault == 3 and (recipe, operation) == ("destroy", "Discard"):
+        return "has no node of its own"
     early = {"Sync", "CreatePersistent", "CreateTogether", "NewTicket", "MarkDeleted"}
     if fault == 20 and (not comes or parts & early):
         return "has no node yet"

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.world.calls import CallChecks, CallWorker, LossyRun, lagging
-from tests.simulation.world.ensemble import Transport, writes
+from tests.simulation.world.ensemble import Transport, removed_by, writes
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
@@ -67,6 +67,7 @@ class ValueChecks(CallChecks):
         given: how many bits were given to calls.
         added: the bits whose calls say that they were added.
         refused: those whose calls say that they were not.
+        destroyed: those that the number had when it was destroyed.
         wanted: for how many bits each thread waits.
     """
 
@@ -75,12 +76,15 @@ class ValueChecks(CallChecks):
         self.given = 0
         self.added = 0
         self.refused = 0
+        self.destroyed = 0
         self.wanted: dict[Any, int] = {}
         self._read = 0
         self._now = 0
 
     def state(self, before: int | None, step: changes.Step) -> int | None:
         """Return the number after a step of a change."""
+        if self.path in removed_by(step):
+            return None
         return int.from_bytes(step.data, "big") if writes(step, self.path) else before
 
     def wrote(self, call: Any, step: changes.Step) -> None:
@@ -89,10 +93,16 @@ class ValueChecks(CallChecks):
             call.wrote.append((len(self.ensemble.log), step))
 
     def step(self) -> None:
-        """Each change adds bits that were given, and takes none away."""
+        """Each change adds bits that were given, and takes none away, unless it destroys the number."""
         super().step()
         for _, step in self.ensemble.steps(self._read):
+            if self.path in removed_by(step):
+                self.destroyed |= self._now
+                self._now = 0
+                continue
             after = self.state(self._now, step) or 0
+            if after & self.destroyed:
+                raise Violation(f"{after & self.destroyed:#x} was destroyed, and is there again")
             if self._now & ~after:
                 raise Violation(f"{self._now:#x} became {after:#x}: a change was lost, or applied twice")
             if after & ~RESCUED & ~((1 << self.given) - 1):
@@ -148,7 +158,7 @@ class ValueChecks(CallChecks):
             for state in list(process.session.directory.values()) if process.alive else ():
                 if state.turn.batch is not None or state.turn.pending:
                     raise Violation(f"{process.name} has a turn that never ends: {list(state.turn.pending)}")
-        if missing := self.added & ~self._now:
+        if missing := self.added & ~self._now & ~self.destroyed:
             raise Violation(f"{missing:#x} was added, as its calls say, and is not there")
 
 

@@ -15,7 +15,7 @@ the session ends as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -52,9 +52,10 @@ from ..._protocol.operations import (
     next_version,
 )
 from ..._protocol.ticket import State, Ticket
-from ..destroy import Users, there
+from ..destroy import Tree, Users
+from ..destroy import destroy as remove
 from ..lock import find
-from ..nodes import check_folders, lay_out_marked, with_child
+from ..nodes import lay_out_marked
 from ..receipts import OutcomeLost
 from .mirror import Layout, Mirror
 
@@ -240,45 +241,28 @@ def clear(map_write: MapWrite) -> Recipe[None]:
 def destroy(mirror: Mirror) -> Recipe[Users]:
     """Remove all nodes of the map, unless other clients write to it; return their nodes."""
     at = mirror.at
-    while True:
-        with suppress(IndexError):
-            while True:
-                yield Discard(mirror.writers.popleft().ticket)
-        _, node, inside, names, others = yield (
-            Sync(at.path),
-            Get(at.path),
-            Children(at.path),
-            Children(at.entries),
-            Children(at.writers),
-        )
-        if node is None:
-            return []
-        if others:
-            if using := (yield from there([f"{at.writers}/{name}" for name in others])):
-                return using
-            continue
+
+    def check(node: Node) -> None:
         if node.data:
             at.check(node)
-        check_folders(at.path, inside, "Dict")
-        parts = [Delete(f"{at.entries}/{name}") for name in names]
-        ticket: Ticket = yield NewTicket(at.path)
-        try:
-            while len(parts) > DELETED_TOGETHER:
-                yield Multi(ticket, (Check(at.path, node.version), *parts[-DELETED_TOGETHER:]))
-                del parts[-DELETED_TOGETHER:]
-            folders = yield Get(at.entries), Get(at.writers)
-            kept = [path for path, each in zip((at.entries, at.writers), folders, strict=True) if each is not None]
-            yield Multi(ticket, (*parts, *map(Delete, kept), Delete(at.path, version=node.version)))
-        except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
-            # The map has changed meanwhile, or the outcome is unknown: look again.
-            yield Discard(ticket)
-            paths = [f"{at.entries}/{name}" for name in names] if isinstance(error, NotEmpty) else []
-            if (found := (yield from with_child(paths))) is not None:
-                raise ForeignNodeError(found[0], "an entry has children; delete them") from None
-            continue
-        yield Discard(ticket)
+
+    spent: dict[str, Writer] = {}
+
+    def idle() -> Iterable[str]:
+        now = {writer.ticket.node: writer for writer in list(mirror.writers)}
+        spent.update(now)
+        return now
+
+    using = yield from remove(Tree(at.path, "Dict", check, {at.entries: bool}, (at.writers,), idle))
+    if not using:
+        for writer in spent.values():
+            # R2: the writer leaves the idle ones last. If it stays, the next write finds that its node is gone.
+            yield Discard(writer.ticket)
+            with suppress(ValueError):
+                mirror.writers.remove(writer)
         for key in list(mirror.entries):
             yield from _note(mirror, key, None, None)
+    return using
 
 
 def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:

@@ -1,12 +1,11 @@
-"""Recipes for all items of a queue: count them, wait for them, drain them, and destroy them with the queue.
+"""Recipes for all items of a queue: count them, wait for them, and drain them.
 
 `put`, `take` and `claim` are about single items.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
 from ..._arguments.limits import most_together
 from ..._errors import ForeignNodeError
@@ -34,11 +33,9 @@ from ..._protocol.operations import (
     Watch,
 )
 from ..._protocol.ticket import Ticket
-from ..destroy import Users, there
-from ..nodes import check_folders, foreign_child, with_child
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
-from .state import ItemCall, Layout, QueueView, look
+from .state import ItemCall, QueueView, look
 
 # This many dead items are read in one flight. A heartbeat's reply comes behind the flight, and the lease may not wait
 # long for it.
@@ -175,127 +172,3 @@ def dead(view: QueueView) -> Recipe[list[bytes]]:
             if node is not None:
                 found += unframe(path, node.data)[0]
     return found
-
-
-def destroy(view: QueueView) -> Recipe[Users]:
-    """Remove the queue, with its items, unless other clients use it; return these clients' nodes.
-
-    The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
-    client that comes after this step makes the folders again; then the items that it has put are removed, too.
-
-    Raises:
-        ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
-            gone.
-    """
-    at = view.at
-    begun = False
-    while True:
-        _, node, inside, *listings = yield (
-            Sync(at.path),
-            Get(at.path),
-            Children(at.path),
-            *map(Children, at.folders),
-        )
-        contents = dict(zip(at.folders, listings, strict=True))
-        if node is not None:
-            Header.of(at.path, node)
-        check_folders(at.path, inside, "Queue")
-        for name in contents[at.items]:
-            if not is_item(name):
-                raise foreign_child(at.path, f"items/{name}", "queue")
-        if not begun:
-            mine = {receipt.member.name for receipt in list(view.receipts) if receipt.member is not None}
-            # A client that waits may have no member, but would make the nodes again and again.
-            users = [f"{at.members}/{name}" for name in contents[at.members] if name not in mine]
-            for folder in (at.consumers, at.producers):
-                users += (f"{folder}/{name}" for name in contents[folder])
-            if users:
-                if using := (yield from there(sorted(users))):
-                    return using
-                continue
-            begun = yield from _begin_to_destroy(at, inside, contents[at.members])
-            continue
-        yield from _forget_idle(view)
-        view.laid_out, view.version = False, None
-        if node is None:
-            # The view is cleared last, as another thread may have listed items meanwhile.
-            view.forget()
-            return []
-        yield from _delete_all(at, inside, contents)
-
-
-def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str]) -> Recipe[bool]:
-    """Delete the folders that show which clients use the queue, with our own members; False: look again.
-
-    Args:
-        at: the queue.
-        inside: the names of the folders that exist.
-        members: the names of the members' nodes, which are all ours.
-    """
-    folders = [each for each in _existing(at, inside) if each in (at.consumers, at.producers, at.members)]
-    parts = [*(Delete(f"{at.members}/{name}") for name in members), *map(Delete, folders)]
-    if not parts:
-        return True
-    ticket: Ticket = yield NewTicket(at.path)
-    begun = True
-    try:
-        yield Multi(ticket, tuple(parts))
-    except ConnectionLost:
-        # The folders may be deleted. If not, another client can only have come since this call began.
-        pass
-    except (NoNode, NotEmpty, Requeue):
-        begun = False
-    yield Discard(ticket)
-    return begun
-
-
-def _delete_all(at: Layout, inside: Sequence[str], contents: Mapping[str, Sequence[str]]) -> Recipe[None]:
-    """Delete what was listed, unless a client makes something meanwhile.
-
-    The receipts and members go first, so that no client can change anything before it has made these again. The deletes
-    are sent together, and most clients are too slow to come in between.
-
-    Raises:
-        ForeignNodeError: a node has children.
-    """
-    most = most_together(at.receipts)
-    left = [
-        Delete(f"{folder}/{name}")
-        for folder in sorted(contents, key=(at.receipts, at.members).__contains__, reverse=True)
-        for name in contents[folder]
-    ]
-    ticket: Ticket = yield NewTicket(at.path)
-    try:
-        while len(left) > most:
-            yield tuple(left[:most])
-            del left[:most]
-        yield *left, Multi(ticket, (*map(Delete, _existing(at, inside)), Delete(at.path)))
-    except (NoNode, ConnectionLost, Requeue):
-        # The queue has changed meanwhile, or the outcome is unknown: look again.
-        pass
-    except NotEmpty:
-        # A client uses the queue just now, or a node of ours has children.
-        if (found := (yield from with_child([step.path for step in left[:most]]))) is not None:
-            raise foreign_child(*found, "queue") from None
-    yield Discard(ticket)
-
-
-def _existing(at: Layout, inside: Sequence[str]) -> list[str]:
-    return [folder for folder in at.folders if folder.rpartition("/")[2] in inside]
-
-
-def _forget_idle(view: QueueView) -> Recipe[None]:
-    """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
-    while view.take_spare()[0]:
-        pass
-    members: list[Ticket | None] = []
-    with suppress(IndexError):
-        for _ in range(len(view.idle)):
-            # While the path changes, the receipt is out of `idle`, so no call takes it.
-            receipt = view.idle.popleft()
-            receipt.path = ""
-            members.append(receipt.member)
-            view.idle.append(receipt)
-    for member in members:
-        if member is not None:
-            yield Discard(member)

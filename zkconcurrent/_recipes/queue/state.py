@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..._errors import LossCause
@@ -22,9 +23,10 @@ from ..._protocol.operations import (
 )
 from ..._protocol.rules import FOLDERS
 from ..._protocol.ticket import Ticket
+from ..destroy import Tree
 from ..nodes import lay_out_marked
 from ..receipts import PendingWrite, ReceiptPool
-from .order import Header, Order, free, items
+from .order import Header, Order, free, is_item, items
 
 KEPT = 64
 """How many names of a listing a client keeps: the first 64, or the first 64th of the listing if that is more.
@@ -136,10 +138,25 @@ class QueueView(ReceiptPool):
         self.made_anew = 0
         self.done_before = 0
 
+    @property
+    def tree(self) -> Tree:
+        """The queue's nodes, items included."""
+        at = self.at
+        return Tree(
+            at.path,
+            "Queue",
+            partial(Header.of, at.path),
+            leaves={at.items: is_item, at.claims: bool, at.receipts: bool, at.dead: bool},
+            # A client that waits may have no member, but has a node in another folder.
+            users=(at.members, at.consumers, at.producers),
+            mine=lambda: {each.member.node for each in list(self.receipts) if each.member is not None},
+        )
+
     def forget(self) -> None:
         """Forget all that was seen of the queue, as it was destroyed: the names of its items come again."""
         self.made_anew += 1
-        self.laid_out, self.version, self.last, self.window = False, None, 0, 1
+        super().forget()
+        self.version, self.last, self.window = None, 0, 1
         self.keep(())
 
     @property

@@ -258,10 +258,9 @@ class MapBase(Primitive):
 
         Raises:
             RuntimeError: another client has written here in its present session; nothing was deleted. If that client
-                came during the call, and there were more than 100 entries, some entries may be gone.
+                came during the call, and there were more than 1,000 entries, some entries may be gone.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
-                nodes has children, some of the others may be gone.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
         """
         return self._run(write.destroy(self._mirror), self._check_unused)
 

@@ -30,7 +30,7 @@ from ..._recipes.queue.state import (
     QueueView,
     look,
 )
-from ..._recipes.receipts import OutcomeLost
+from ..._recipes.receipts import OutcomeLost, destroy
 from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
@@ -296,15 +296,15 @@ class QueueBase(Primitive, Generic[T]):
         return self._run(manage.dead(self._view), lambda found: [decoded(each) for each in found])
 
     def destroy(self) -> None:
-        """Remove the queue's nodes and all items, including items that a client puts during this call.
+        """Remove the queue's nodes and all items.
 
         Raises:
-            RuntimeError: another client uses the queue, or a call of any client waits for it; nothing was deleted.
+            RuntimeError: another client uses the queue, or a call of any client waits for it; no item was deleted. If
+                that client came during the call, and there were more than 1,000 items, some items may be gone.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
-                nodes has children, some of the others may be gone.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-        return self._run(manage.destroy(self._view), self._check_unused)
+        return self._run(destroy(self._view), self._check_unused)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users
-from ..._recipes.receipts import OutcomeLost
-from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, destroy, settle
+from ..._recipes.receipts import OutcomeLost, destroy
+from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, settle
 from ..._runtime.interrupts import check_not_interrupted
 from ..._runtime.waiting import Steps
 from .node_data import node_data
@@ -292,8 +292,7 @@ class BaseValue(Primitive):
         Raises:
             RuntimeError: a client is changing the value just now, in turn with others.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
-                nodes has children, some of the others may be gone.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
         """
 
         def destroyed(using: Users) -> None:
