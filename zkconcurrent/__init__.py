@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from ._errors import SequenceExhaustedError as SequenceExhaustedError
     from ._errors import WaitCancelledError as WaitCancelledError
     from ._errors import ZkConcurrentError as ZkConcurrentError
-    from ._local.namespace import LocalNamespace as LocalNamespace
     from ._namespace import Namespace as Namespace
-    from ._namespace import SharedNamespace as SharedNamespace
     from ._namespace import namespace as namespace
     from ._synchronized import synchronized as synchronized
     from ._threads.atomic import AtomicInteger as AtomicInteger
@@ -80,8 +78,7 @@ else:
         "_connect": "Client connect",
         "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
         "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
-        "_local.namespace": "LocalNamespace",
-        "_namespace": "Namespace SharedNamespace namespace",
+        "_namespace": "Namespace namespace",
         "_synchronized": "synchronized",
         "_threads.atomic": "AtomicInteger AtomicLong",
         "_threads.barrier": "Barrier",

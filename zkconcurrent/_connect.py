@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import numbers
 import os
+import sys
 import threading
 import time
 import weakref
@@ -38,6 +40,9 @@ _OF_THIS_PROCESS = (
     "cannot pickle a client of memory:, nor what uses it: memory: is of this process alone; run "
     "`python -m zkconcurrent.testing --memory` in another terminal, and connect to the line that it prints"
 )
+_LOCAL = 'it is of a namespace("local"), which is of this process alone; several processes share one of connect()'
+# In seconds. Only a debugger, or a stop of the whole process, keeps the service from hearing of its client.
+_LOCAL_TIMEOUT = 1_000_000.0
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
@@ -129,6 +134,7 @@ class Client(KazooClient):  # type: ignore[misc]
     a password.
 
     Attributes:
+        dial: makes a connection to a service of this process, in the place of TCP.
         directory_acl: the ACL of the nodes above a primitive's path, if it is not `default_acl`.
         tick: the servers' tick, in seconds, if known.
         margin: by how much a lease is shorter than the session timeout, as a fraction of that.
@@ -156,6 +162,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super().__init__(**options)
         for name in () if kazoo_recipes else _RECIPES:
             setattr(self, name, partial(_refuse_recipe, name))
+        self.dial: Callable[[], Any] | None = None
         self.directory_acl = directory_acl
         self.tick: float | None = tick
         self.margin: float = margin
@@ -227,10 +234,8 @@ class Client(KazooClient):  # type: ignore[misc]
             self.close()
 
     def __repr__(self) -> str:
-        scheme = "zks" if self.use_ssl else "zk"
-        return (
-            f"<{type(self).__module__}.{type(self).__qualname__} {scheme}://{_hosts(self)}{self.chroot}: {self.state}>"
-        )
+        where = f"{'zks' if self.use_ssl else 'zk'}://{_hosts(self)}{self.chroot}" if self.dial is None else "local"
+        return f"<{type(self).__module__}.{type(self).__qualname__} {where}: {self.state}>"
 
 
 @public
@@ -306,11 +311,7 @@ def prepare(
     check_interpreter()
     found = parse(url)
     if of_this_process := "memory" in found:
-        # It is seldom needed.
-        from ._memory import process
-
-        if process.stop not in closers:
-            closers.append(process.stop)
+        process = _memory()
         found |= {"hosts": process.address(found.pop("memory")), "tick": found.get("tick", process.TICK)}
     if start_timeout is not None:
         options["start_timeout"] = start_timeout
@@ -353,16 +354,80 @@ def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     This function does not wait for a server. The object's first call does, up to its own deadline. The client is closed
     when the process exits. If the program has stopped the client, the next unpickled object gets another one.
     """
-    name = url, tuple(options)
+
+    def make() -> Client:
+        client, _ = prepare(url, **dict(options))
+        # The chroot exists: the client that pickled the object has made it.
+        client.chroot = parse(url)["chroot"]
+        return client
+
+    return _only((url, tuple(options)), make)
+
+
+def _only(name: _Name, make: Callable[[], Client]) -> Client:
+    """Return this process's client of that name; it is opened at its first use."""
     client = _by_name.get(name)
     while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
-        new, _ = prepare(url, **dict(options))
-        # The chroot exists: the client that pickled the object has made it.
-        new.chroot = parse(url)["chroot"]
+        new = make()
         new._opens_at_use = True
         # R4: another thread may be faster. There is one client for a name, and one that follows a stopped one.
         client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
     return client
+
+
+class LocalRoot:
+    """The root of a local namespace: a path of its own in the service of this process, or of its forked child.
+
+    Its nodes are removed once the program has neither the namespace nor an object of it.
+
+    Attributes:
+        path: the path.
+    """
+
+    def __init__(self) -> None:
+        self.path = f"/local-{next(_numbers)}"
+        self._opened_by = 0
+        self.open()
+
+    def open(self) -> Client:
+        """Return the client of all local namespaces of this process; begin its service at the first use."""
+        if self._opened_by != os.getpid():
+            check_interpreter()
+            patcher = sys.modules.get("eventlet.patcher")
+            if patcher is not None and patcher.is_monkey_patched("socket"):
+                raise RuntimeError(
+                    "namespace('local') does not work where eventlet has patched the sockets: use "
+                    "namespace(connect('memory:')) there"
+                )
+            process = _memory()
+            server = process.local()
+            client = self._client = _only(("local", ()), partial(_make_local, server.dial, process.TICK))
+            if not client.connected:
+                # On another thread: kazoo can't go on with a start that a signal has interrupted.
+                threading.Thread(target=client.open_at_use, name="zkconcurrent start", daemon=True).start()
+            until = time.monotonic() + PATIENCE
+            while not client.connected and time.monotonic() < until:
+                client.handler.sleep_func(0.001)
+            self._kept = Session.of(client).directory.keep(self.path, server.unused.append)
+            self._opened_by = os.getpid()
+        return self._client
+
+
+def _make_local(dial: Callable[[], Any], tick: float) -> Client:
+    client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(_RETRY))
+    client.dial, client._name = dial, _LOCAL
+    # The service's own clock, which stands still while the machine sleeps.
+    Session.of(client).clock = time.monotonic
+    return client
+
+
+def _memory() -> Any:
+    """Return the module of this process's own services; most programs need none."""
+    from ._memory import process
+
+    if process.stop not in closers:
+        closers.append(process.stop)
+    return process
 
 
 def _name(url: str, options: dict[str, Any], settings: dict[str, Any]) -> _Name | str:
@@ -500,7 +565,10 @@ def _leave_to_parent() -> None:
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
-_by_name: dict[_Name, Client] = {}  # those of unpickled objects
+# Those of unpickled objects, and that of local namespaces.
+_by_name: dict[_Name, Client] = {}
+# They number the local namespaces. A forked child goes on, so that none has a name of its parent's.
+_numbers = itertools.count(1)
 # The parent's clients, in a forked child. They are kept, as their collection would close them and warn.
 _inherited: list[Client] = []
 if hasattr(os, "register_at_fork"):

@@ -1,19 +1,19 @@
 """`namespace`: the names of `threading`, for one base path in ZooKeeper or for this process alone.
 
-A program uses these names, and chooses at its start which of the two it gets. Both make the same checks: a name is a
-path below the base, it belongs to one kind of object, and two names do not nest.
+A program uses these names, and chooses at its start which of the two it gets. Both are the same classes: the names of a
+process lie in a service of its own, in memory.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
 from ._arguments.paths import check_name, check_path
 from ._engine.session import Session
 from ._kazoo.link import KazooClient
-from ._local.namespace import LocalNamespace, check_names
 from ._runtime.public import public
 from ._threads import (
     atomic,
@@ -37,11 +37,12 @@ from ._threads import set as _set
 from ._threads.base.primitive import PickledByPath
 
 if TYPE_CHECKING:
-    from ._connect import Client
+    from ._connect import LocalRoot
 
 OnLost: TypeAlias = Callable[[Any], object]
 P = ParamSpec("P")
 R = TypeVar("R")
+NamespaceT = TypeVar("NamespaceT", bound="BasePath")
 
 
 class BasePath(PickledByPath):
@@ -53,12 +54,13 @@ class BasePath(PickledByPath):
         # This raises TypeError if it is not a client.
         Session.of(client)
         self._client = client
-        self._path = "/" if path == "/" else check_path(path)
+        self._path = base(path)
+        self._local: LocalRoot | None = None
 
     @property
     def client(self) -> KazooClient:
         """The kazoo client."""
-        return self._client
+        return self._client if self._local is None else self._local.open()
 
     @property
     def path(self) -> str:
@@ -77,10 +79,10 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     kind: Any = get_origin(make) or make
 
     def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return make(self._client, self._at(name), *args, **kwargs)
+        return make(self.client, self._at(name), *args, **kwargs)
 
     call.__module__, call.__name__ = kind.__module__, kind.__name__
-    call.__qualname__ = f"SharedNamespace.{kind.__name__}"
+    call.__qualname__ = f"Namespace.{kind.__name__}"
     call.__doc__ = f"Return the `{kind.__name__}` with that name."
     given = list(signature(kind).parameters.values())[2:]
     first = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("self", "name")]
@@ -90,8 +92,8 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
 
 
 @public
-class SharedNamespace(BasePath):
-    """The names of `threading` for all processes that open the same base path: see `namespace`."""
+class Namespace(BasePath):
+    """The names of `threading`, for all processes that open the same base path, or for one: see `namespace`."""
 
     Lock: Final = named(lock.Lock)
     RLock: Final = named(rlock.RLock)
@@ -122,19 +124,6 @@ class SharedNamespace(BasePath):
         return multilock.MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
 
-Namespace: TypeAlias = SharedNamespace | LocalNamespace
-
-
-# This one comes first: without kazoo's types a Client derives from Any, and matches every overload.
-@overload
-@public
-def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
-@overload
-@public
-def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
-@overload
-@public
-def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
 @public
 def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
     """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
@@ -146,9 +135,11 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     `Election`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])`
     is made of RLocks.
 
-    `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
-    object. Each local namespace is independent of all others, so each test makes its own. A program then differs from
-    one for `threading` only by the names it passes. `Namespace` is the type of both.
+    `threads = namespace("local")` has the same objects without a server: they are of a service in the memory of this
+    process, which begins at the first such call. Each local namespace has a path of its own there and shares nothing
+    with others, so each test makes its own. What it has stays while the program keeps the namespace, or an object of
+    it. A forked child has a service of its own: there the namespace begins anew, and objects made before the fork
+    raise `ClientError`.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
@@ -158,19 +149,59 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
         TypeError: the client is neither.
         ValueError: the path is invalid. The namespace's methods raise it if a name is invalid, or belongs to another
             kind of object.
+        RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `threading`.
     """
-    return LocalNamespace(path) if is_local(client) else SharedNamespace(client, path)
+    return opened(Namespace, client, path)
 
 
-def is_local(client: object) -> bool:
-    """Return whether a namespace is for this process alone.
+def opened(
+    kind: Callable[[KazooClient, str], NamespaceT], client: KazooClient | Literal["local"], path: str
+) -> NamespaceT:
+    """Return a namespace of a client, or of this process's own.
 
     Raises:
         ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
     """
-    if isinstance(client, str) and client != "local":
+    if not isinstance(client, str):
+        return kind(client, path)
+    if client != "local":
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
-    return isinstance(client, str)
+    path = base(path)
+    # It is loaded at its first use.
+    from ._connect import LocalRoot
+
+    root = LocalRoot()
+    made = kind(root.open(), root.path if path == "/" else root.path + path)
+    made._local = root
+    return made
+
+
+def base(path: str) -> str:
+    """Return the base path of a namespace.
+
+    Raises:
+        TypeError: it is not a string.
+        ValueError: it is no path.
+    """
+    return "/" if path == "/" else check_path(path)
+
+
+def check_names(names: Iterable[str]) -> list[str]:
+    """Return the names of a MultiLock's locks, sorted.
+
+    Raises:
+        TypeError: `names` is a single string.
+        ValueError: there is no name, or one occurs twice.
+    """
+    if isinstance(names, str):
+        raise TypeError("a MultiLock takes several names: give a list of them")
+    found = sorted(names)
+    if not found:
+        raise ValueError("a MultiLock needs at least one lock")
+    for one, other in itertools.pairwise(found):
+        if one == other:
+            raise ValueError(f"{one!r} is in the MultiLock twice: it would wait for itself")
+    return found

@@ -25,8 +25,7 @@ from ._arguments.locklike import LockLike
 from ._arguments.paths import check_name, check_path
 from ._arguments.template import Template
 from ._kazoo.link import KazooClient
-from ._local.namespace import LocalNamespace
-from ._namespace import Namespace, SharedNamespace
+from ._namespace import Namespace
 from ._runtime.public import public
 from ._threads.base.primitive import kind_of, opens_by_name
 from ._threads.rlock import RLock
@@ -101,10 +100,10 @@ class LockedBy(ABC):
     """The base of both `synchronized` decorators: it holds a lock around each call of a function.
 
     Attributes:
-        _namespaces: the classes of namespaces: the shared one, and the local one.
+        _namespace: the class of namespaces.
     """
 
-    _namespaces: tuple[type[Any], type[Any]]
+    _namespace: type[Any]
 
     def __init__(self, where: Any, path: str | None = None) -> None:
         self._lock_given = where if path is None else None
@@ -117,11 +116,11 @@ class LockedBy(ABC):
                 )
             self._template = Template("")
             return
-        if not (isinstance(where, (KazooClient, *self._namespaces)) or callable(where)):
+        if not (isinstance(where, (KazooClient, self._namespace)) or callable(where)):
             raise TypeError(f"give a client, a namespace or a function that returns one, not {type(where).__name__}")
         self._template = Template(path)
         example = self._template.fill(lambda _: "x")
-        is_namespace = isinstance(where, self._namespaces)
+        is_namespace = isinstance(where, self._namespace)
         if isinstance(where, KazooClient) or (path.startswith("/") and not is_namespace):
             check_path(example)
         else:
@@ -129,15 +128,12 @@ class LockedBy(ABC):
 
     def __reduce__(self) -> tuple[object, ...]:
         where, path = self._where, self._path
-        shared, local = self._namespaces
         if path is None:
             kind: Any = type(where)
             if kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__:
                 raise self._not_pickled(f"a {kind.__name__} excludes only within its process")
             return type(self), (where,)
-        if isinstance(where, local):
-            raise self._not_pickled("the names of a local namespace are those of its process")
-        if isinstance(where, (KazooClient, shared)):
+        if isinstance(where, (KazooClient, self._namespace)):
             try:
                 opens_by_name(where if isinstance(where, KazooClient) else where.client)
             except ValueError as why:
@@ -156,10 +152,10 @@ class LockedBy(ABC):
         if self._lock_given is not None:
             return self._lock_given
         where = self._where
-        if not isinstance(where, (KazooClient, *self._namespaces)):
+        if not isinstance(where, (KazooClient, self._namespace)):
             where = where()
         path = self._template.path(arguments)
-        return where.RLock(path) if isinstance(where, self._namespaces) else self._rlock(where, path)
+        return where.RLock(path) if isinstance(where, self._namespace) else self._rlock(where, path)
 
     def _block(self) -> Any:
         """Return the lock of a block."""
@@ -265,7 +261,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         during the call that makes the generator.
     """
 
-    _namespaces = SharedNamespace, LocalNamespace
+    _namespace = Namespace
 
     def __init__(self, where: Where | LockLike, path: str | None = None) -> None:
         super().__init__(where, path)

@@ -162,7 +162,6 @@ def test_namespaces(zk: KazooClient, zk_path: str) -> None:
 
     async def use(names: aio.Namespace) -> None:
         d = names.Dict("d", codec=JSON)
-        assert names.Dict("d", codec=JSON) is d or isinstance(names, aio.SharedNamespace)
         await d.ready()
         await d.put("a", [1])
         await d.update({"b": (2,)}, c=3)

@@ -1,13 +1,8 @@
-"""`aio.namespace`: one program runs on ZooKeeper and on asyncio's own objects alike; names keep the same rules."""
+"""`aio.namespace`: one program runs on ZooKeeper and in one process alike; names keep the same rules."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import math
-import sys
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,12 +22,6 @@ def tasks(request: pytest.FixtureRequest) -> aio.Namespace:
     if request.param == "local":
         return aio.namespace("local", "/app")
     return aio.namespace(request.getfixturevalue("zk"), request.getfixturevalue("zk_path"))
-
-
-@pytest.fixture
-def local() -> aio.LocalNamespace:
-    """A namespace of asyncio's objects."""
-    return aio.namespace("local", "/app")
 
 
 def test_one_program(tasks: aio.Namespace) -> None:
@@ -66,9 +55,8 @@ def test_one_program(tasks: aio.Namespace) -> None:
                 most = max(most, inside)
                 await asyncio.sleep(0)
                 inside -= 1
-        if sys.version_info >= (3, 11) or isinstance(tasks, aio.SharedNamespace):
-            async with tasks.Barrier("barrier", PARTIES):
-                pass
+        async with tasks.Barrier("barrier", PARTIES):
+            pass
         condition = tasks.Condition("condition")
         async with condition:  # each in turn, by number
             await condition.wait_for(lambda: turn == number)
@@ -84,8 +72,7 @@ def test_one_program(tasks: aio.Namespace) -> None:
     assert turn == PARTIES
 
 
-BOTH = [kind for kind in named(aio.SharedNamespace) if hasattr(aio.LocalNamespace, kind)]
-every = pytest.mark.parametrize("kind", [kind for kind in BOTH if kind != "Barrier" or sys.version_info >= (3, 11)])
+every = pytest.mark.parametrize("kind", named(aio.Namespace))
 
 
 @every
@@ -128,7 +115,7 @@ def test_a_condition_gives_up_all_levels(tasks: aio.Namespace) -> None:
 
     async def main() -> None:
         lock = tasks.RLock("lock")
-        condition = tasks.Condition("condition", lock)  # type: ignore[arg-type]
+        condition = tasks.Condition("condition", lock)
         waits = asyncio.Event()
 
         async def waiter() -> None:
@@ -158,7 +145,7 @@ def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert aio.namespace(zk).Barrier("barrier", 2).path == "/barrier"
     assert tasks.ReadWriteLock("pair").read_lock.path == f"{zk_path}/pair"
     assert (tasks.client, tasks.path) == (zk, zk_path)
-    assert repr(tasks) == f"<zkconcurrent.aio.SharedNamespace path={zk_path!r}>"
+    assert repr(tasks) == f"<zkconcurrent.aio.Namespace path={zk_path!r}>"
     threads = zkconcurrent.namespace(connect(), zk_path)
 
     async def main() -> None:
@@ -177,159 +164,3 @@ def test_bad_bases_and_clients() -> None:
             aio.namespace(client, path)
         assert str(told.value) == str(expected.value)
         assert "secret" not in str(told.value)
-
-
-# -- asyncio's own ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("Lock", ()),
-        ("Condition", ()),
-        ("Semaphore", (3,)),
-        ("BoundedSemaphore", (3,)),
-        ("Event", ()),
-        pytest.param("Barrier", (2,), marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio has none")),
-    ],
-)
-def test_they_are_asyncios(local: aio.LocalNamespace, name: str, arguments: tuple[Any, ...]) -> None:
-    """The names that `asyncio` has give its objects: the same for the same name, another for another."""
-    make = getattr(local, name)
-    one = make("one", *arguments)
-    assert isinstance(one, getattr(asyncio, name))
-    assert make("one", *arguments) is one
-    assert make("other", *arguments) is not one
-    assert getattr(aio.namespace("local"), name)("one", *arguments) is not one
-
-
-@pytest.mark.parametrize(
-    ("use", "error", "told"),
-    [
-        (lambda local: local.Condition("c", asyncio.Lock()), TypeError, "of this namespace, not Lock"),
-        (lambda local: local.Condition("c", aio.namespace("local").RLock("x")), ValueError, "another namespace"),
-        (lambda local: local.Semaphore("s", 1.5), TypeError, "value must be an int, not float"),
-        (lambda local: local.Lock("l", on_lost=7), TypeError, "on_lost must be callable"),
-        (lambda local: local.MultiLock(["l"], on_lost=7), TypeError, "on_lost must be callable"),
-        (lambda local: local.CountDownLatch("l", -1), ValueError, "must not be negative"),
-        (lambda local: local.ReadWriteLock("l"), AttributeError, "ReadWriteLock"),
-        pytest.param(
-            lambda local: local.Barrier("b", 0),
-            ValueError if sys.version_info >= (3, 11) else NotImplementedError,
-            "parties must be|3.11",
-        ),
-    ],
-)
-def test_what_is_wrong(
-    use: Callable[[aio.LocalNamespace], Any], error: type[Exception], told: str, local: aio.LocalNamespace
-) -> None:
-    """The local namespace refuses at once all that the shared one would refuse, and the names that it lacks."""
-    with pytest.raises(error, match=told):
-        use(local)
-    assert not local._objects
-
-
-def test_terms_and_what_is_kept(local: aio.LocalNamespace) -> None:
-    """Terms that all must agree on must be given alike; objects with a lasting state stay."""
-    local.Event("event").set()
-    local.Semaphore("semaphore", 0).release()
-    local.CountDownLatch("latch", 2).count_down()
-    gc.collect()
-    assert local.Event("event").is_set()
-    assert not local.Semaphore("semaphore", 0).locked()
-    assert asyncio.run(local.CountDownLatch("latch", 2).fetch_count()) == 1
-    with pytest.raises(ValueError, match="'/app/semaphore' was made with value=0, not 3"):
-        local.Semaphore("semaphore", 3)
-    assert repr(local) == "<zkconcurrent.aio.LocalNamespace path='/app'>"
-    assert len(local._made_as) == 3
-
-
-@pytest.mark.parametrize("kind", ["Lock", "RLock", "Condition", "MultiLock"])
-def test_what_is_dropped_while_held(kind: str, local: aio.LocalNamespace) -> None:
-    """A lock that is dropped while it is held is a ResourceWarning, and the next of its name is free."""
-
-    async def main() -> None:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            await make_named(local, kind, "lock").acquire()
-            gc.collect()
-            async with make_named(local, kind, "lock"):
-                pass
-            gc.collect()
-        assert ["'/app/lock' was garbage collected while held" in str(each.message) for each in told].count(True) == 1
-
-    asyncio.run(asyncio.wait_for(main(), 20))
-
-
-def test_an_rlock_of_a_task(local: aio.LocalNamespace) -> None:
-    """Its task may acquire it again; another one waits, and can't release it; a cancelled MultiLock holds nothing."""
-
-    async def main() -> None:
-        lock, both = local.RLock("b"), local.MultiLock(["a", "b"])
-        with pytest.raises(RuntimeError, match="un-acquired"):
-            lock.release()
-        async with lock, lock:
-            other = asyncio.create_task(both.acquire())
-            await asyncio.sleep(0)
-            assert local.RLock("a").locked()
-            assert not other.done()
-            assert both.locked()
-            other.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await other
-            assert not local.RLock("a").locked()
-
-            async def release() -> None:
-                lock.release()
-
-            with pytest.raises(RuntimeError, match="un-acquired"):
-                await asyncio.create_task(release())
-        assert not lock.locked()
-
-    asyncio.run(main())
-
-
-def test_a_latch(local: aio.LocalNamespace) -> None:
-    """A wait ends at its deadline, or when the count is zero."""
-
-    async def main() -> None:
-        latch = local.CountDownLatch("latch", 2)
-        assert not await latch.wait(0)
-        assert not await latch.wait(0.01)
-        waiting = asyncio.create_task(latch.wait())
-        latch.count_down()
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        latch.count_down(5)
-        assert await waiting
-        assert await latch.wait(0)
-        assert await local.CountDownLatch("open", 0).wait()
-
-    asyncio.run(main())
-
-
-def test_a_candidate_that_gives_up(local: aio.LocalNamespace) -> None:
-    """A task that is cancelled while it waits to lead, or gives a bad timeout, leaves no candidate."""
-
-    async def main() -> None:
-        election = local.Election("leader")
-
-        async def lead(timeout: float | None = None) -> None:
-            async with election.lead(timeout):
-                pytest.fail("two lead")
-
-        async with election.lead():
-            waiting = asyncio.create_task(lead())
-            while len(await election.candidates()) < 2:
-                await asyncio.sleep(0)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            with pytest.raises(ValueError, match="NaN"):
-                await asyncio.create_task(lead(math.nan))
-            with pytest.raises(TimeoutError, match="not elected"):
-                await asyncio.create_task(lead(0))
-            assert len(await election.candidates()) == 1
-        assert await election.candidates() == []
-
-    asyncio.run(main())

@@ -57,7 +57,7 @@ def primitives(package: ModuleType = zkconcurrent) -> list[str]:
         for name, each in named.items()
         if isinstance(each, type) and {"client", "path"} <= set(inspect.signature(each.__init__).parameters)
     }
-    return sorted(made - {"SharedNamespace"} | {"ReadLock", "WriteLock"})
+    return sorted(made - {"Namespace"} | {"ReadLock", "WriteLock"})
 
 
 def make(of: Any, name: str, client: Any, path: str) -> Any:

@@ -16,7 +16,6 @@ from typing import Any
 
 from tests.helpers.kinds import primitives
 from zkconcurrent import aio
-from zkconcurrent._local import election as local_election
 from zkconcurrent._threads.base.lock_core import LockCore
 
 # The awaitable of a task, by the attribute or method of a thread.
@@ -302,8 +301,6 @@ KINDS = {
     aio.ReadLock: ReadLock,
     aio.WriteLock: WriteLock,
     aio.Election: Election,
-    local_election.AsyncTerm: Term,
-    local_election.AsyncElection: Election,
 }
 
 

@@ -22,7 +22,7 @@ def test_every_kind_is_here() -> None:
         for name, each in public.items()
         if inspect.isclass(each) and {"client", "path"} <= set(inspect.signature(each.__init__).parameters)
     }
-    assert made - {"SharedNamespace"} == {name.partition(",")[0] for name in KINDS}  # a namespace has no nodes
+    assert made - {"Namespace"} == {name.partition(",")[0] for name in KINDS}  # a namespace has no nodes
 
 
 @pytest.mark.parametrize("first", KINDS)

@@ -100,7 +100,7 @@ def test_one_program(request: pytest.FixtureRequest, threads: Namespace, in_thre
     """Threads of several processes, or of one, count without losing any, take turns, and wait for each other."""
     (tmp_path / "in").mkdir()
     (tmp_path / "turn").write_text("0")
-    if isinstance(threads, zkconcurrent.LocalNamespace):
+    if request.node.callspec.params["threads"] == "local":
         running = [in_thread(party, threads, number, tmp_path) for number in range(PARTIES)]
         most = [each.result(100) for each in running]
     else:
@@ -126,7 +126,7 @@ def test_one_program(request: pytest.FixtureRequest, threads: Namespace, in_thre
 
 # -- the names -------------------------------------------------------------------------------------------------------
 
-every = pytest.mark.parametrize("kind", named(zkconcurrent.SharedNamespace))
+every = pytest.mark.parametrize("kind", named(Namespace))
 
 
 @every
@@ -295,13 +295,13 @@ def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert threads.Semaphore("deep/api", 5).path == f"{zk_path}/deep/api"
     assert zkconcurrent.namespace(zk).Event("event").path == "/event"
     assert (threads.client, threads.path) == (zk, zk_path)
-    assert repr(threads) == f"<zkconcurrent.SharedNamespace path={zk_path!r}>"
+    assert repr(threads) == f"<zkconcurrent.Namespace path={zk_path!r}>"
     with threads.RLock("cart"):
         assert not zkconcurrent.RLock(connect(), f"{zk_path}/cart").acquire(blocking=False)
 
 
 def test_on_lost(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """A namespace's lock calls `on_lost` at a loss, as any lock does; a local one takes it, and never calls it."""
+    """A namespace's lock calls `on_lost` at a loss, as any lock does."""
     lost: list[object] = []
     threads = zkconcurrent.namespace(zk, zk_path)
     lock = threads.Lock("lock", on_lost=lost.append)
@@ -310,10 +310,6 @@ def test_on_lost(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     eventually(lambda: lost == [lock])
     with pytest.raises(zkconcurrent.LockLostError):
         lock.release()
-    local = zkconcurrent.namespace("local")
-    for method in (local.Lock, local.RLock, local.Semaphore, local.BoundedSemaphore, local.ReadWriteLock):
-        method(method.__name__, on_lost=lost.append)  # type: ignore[operator]
-    assert lost == [lock]
 
 
 @pytest.mark.parametrize("path", ["", "app", "/app/", "/a/../b", "//"])
@@ -363,11 +359,9 @@ def test_a_name_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
     """Fault 161: so does a name below a namespace, and the id of a member of a group."""
     member: str = enum.Enum("Names", {"CART": "cart"}, type=str).CART  # type: ignore[misc, attr-defined]
     threads = zkconcurrent.namespace("local", zk_path)
-    assert threads.Lock(member) is threads.Lock("cart")
-    shared = zkconcurrent.namespace(zk, zk_path)
-    assert shared.Lock(member).path == f"{zk_path}/cart"
-    for each in (threads, shared):
+    for each in (threads, zkconcurrent.namespace(zk, zk_path)):
+        assert each.Lock(member).path == f"{each.path}/cart"
         with each.Group("group").join(b"", member) as joined:
-            assert joined.path == f"{zk_path}/group/cart"
+            assert joined.path == f"{each.path}/group/cart"
     base: str = enum.Enum("Bases", {"BASE": zk_path}, type=str).BASE  # type: ignore[misc, attr-defined]
     assert f"{zkconcurrent.namespace(zk, base).path}/cart" == f"{zk_path}/cart"

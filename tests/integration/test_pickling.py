@@ -103,8 +103,8 @@ def opened(zookeeper: Server, zk_path: str) -> Iterator[Client]:
 
 def forget() -> None:
     """Close the clients of unpickled objects."""
-    while _by_name:
-        _, client = _by_name.popitem()
+    for name in [name for name in _by_name if name[0] != "local"]:
+        client = _by_name.pop(name)
         client.stop()
         client.close()
 

@@ -245,10 +245,9 @@ def program(threads: Namespace) -> None:
 
 def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
     """Pick one by configuration."""
-    shared: zkconcurrent.SharedNamespace = zkconcurrent.namespace(zk, "/app")
-    local: zkconcurrent.LocalNamespace = zkconcurrent.namespace("local")
-    token: int = shared.RLock("cart", on_lost=told).fencing_token
-    event: threading.Event = local.Event("go")
+    shared: zkconcurrent.Namespace = zkconcurrent.namespace(zk, "/app")
+    local: zkconcurrent.Namespace = zkconcurrent.namespace("local")
+    token: int = local.RLock("cart", on_lost=told).fencing_token
     return shared if config["locks"] == "zookeeper" else local
 
 

@@ -221,11 +221,10 @@ async def program(tasks: Namespace) -> None:
 
 def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
     """Pick one by configuration."""
-    shared: aio.SharedNamespace = aio.namespace(zk, "/app")
-    local: aio.LocalNamespace = aio.namespace("local")
-    token: int = shared.RLock("cart", on_lost=told).fencing_token
-    read: aio.ReadLock = shared.ReadWriteLock("pair").read_lock
-    event: asyncio.Event = local.Event("go")
+    shared: aio.Namespace = aio.namespace(zk, "/app")
+    local: aio.Namespace = aio.namespace("local")
+    token: int = local.RLock("cart", on_lost=told).fencing_token
+    read: aio.ReadLock = local.ReadWriteLock("pair").read_lock
     return shared if config["locks"] == "zookeeper" else local
 
 

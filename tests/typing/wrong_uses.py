@@ -65,13 +65,11 @@ zkconcurrent.Election(zk, "/app/leader").run(len, 1)  # type: ignore[arg-type]
 
 threads: Namespace = zkconcurrent.namespace("local")
 threads.RLock()  # type: ignore[call-arg]
-threads.Mutex("cart")  # type: ignore[union-attr]
-threads.RLock("cart").unlock()  # type: ignore[union-attr]
+threads.Mutex("cart")  # type: ignore[attr-defined]
+threads.RLock("cart").unlock()  # type: ignore[attr-defined]
 threads.Semaphore("api", "5")  # type: ignore[arg-type]
 threads.MultiLock([1])  # type: ignore[list-item]
-local = zkconcurrent.namespace("local")
-local.RLock("cart").fencing_token  # type: ignore[attr-defined]
-zkconcurrent.namespace(zk, 1)  # type: ignore[call-overload]
+zkconcurrent.namespace(zk, 1)  # type: ignore[arg-type]
 
 held: LockLike = zkconcurrent.RLock(zk, "/app/lock")
 held = threading.Lock()
@@ -119,7 +117,7 @@ named: zkconcurrent.Queue[int] = shared.Queue("jobs")  # type: ignore[assignment
 aio.namespace(zk, "/app").Barrier("barrier")  # type: ignore[call-arg]
 tasks: aio.Namespace = aio.namespace("local")
 tasks.RLock()  # type: ignore[call-arg]
-tasks.ReadWriteLock("pair")  # type: ignore[union-attr]
+tasks.SimpleQueue("jobs")  # type: ignore[attr-defined]
 tasks = threads  # type: ignore[assignment]
 aio.connect(1)  # type: ignore[arg-type]
 

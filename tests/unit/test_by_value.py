@@ -28,24 +28,24 @@ local = zkconcurrent.namespace("local")
 tasks = aio.namespace("local")
 
 
-def here() -> zkconcurrent.LocalNamespace:
+def here() -> zkconcurrent.Namespace:
     """Return where the locks are; it is importable, and so pickled by name."""
     return local
 
 
-def here_too() -> aio.LocalNamespace:
+def here_too() -> aio.Namespace:
     """Return where the locks of tasks are."""
     return tasks
 
 
 def held(name: str) -> bool:
     """Return whether the caller holds the lock of that name."""
-    return bool(local.RLock(name)._is_owned())  # type: ignore[attr-defined]
+    return local.RLock(name)._is_owned()
 
 
 def held_too(name: str) -> bool:
     """Return whether the calling task holds the lock of that name."""
-    return tasks.RLock(name)._owner is asyncio.current_task()
+    return tasks.RLock(name).hold_count() > 0
 
 
 @wrapt.decorator
@@ -221,7 +221,7 @@ def test_a_body_that_would_run_later() -> None:
 
     for function in (block, lambda: (n for n in range(3))):
         with pytest.raises(TypeError, match="would run without the lock"):
-            synchronized(here, "x")(function)()
+            synchronized(here, "bare")(function)()
 
 
 def test_what_is_no_function() -> None:
@@ -234,12 +234,12 @@ def test_what_is_no_function() -> None:
             return held(f"x/{n}")
 
     for what in (Called(), functools.partial(Called(), 7), Called().__call__, types.MethodType(Called(), 7)):
-        function = synchronized(here, "x")(what)
+        function = synchronized(here, "bare")(what)
         assert inspect.signature(function) == inspect.signature(what)
         function = synchronized(here, "x/7")(what)
         assert function() is True
         assert copied(function)() is True
-    assert synchronized(here, "x")(Called()).number == 7  # type: ignore[attr-defined]
+    assert synchronized(here, "bare")(Called()).number == 7  # type: ignore[attr-defined]
 
 
 def test_the_decorator_of_somebody_else() -> None:
@@ -286,7 +286,9 @@ def test_a_module_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("of_the_user")
     monkeypatch.setitem(sys.modules, "of_the_user", module)
     vars(module).update(synchronized=synchronized, here=here, held=held)
-    text = "@synchronized(here, 'x')\ndef function():\n    return held('x')\n\n\nclass Kind:\n    method = function\n"
+    text = (
+        "@synchronized(here, 'bare')\ndef function():\n    return held('bare')\n\n\nclass A:\n    method = function\n"
+    )
     exec(text, vars(module))
     assert copied(module.function) is module.function
     cloudpickle.register_pickle_by_value(module)
@@ -337,15 +339,15 @@ async def coroutine(n: int = 1) -> int:
         ),
         (synchronized(secret, "/users/{n}"), r"'/users/\{n\}': its client has credentials"),
         (synchronized(zkconcurrent.namespace(plain, "/app"), "{n}"), r"'\{n\}': its client was not opened by connect"),
-        (synchronized(local, "users"), "'users': the names of a local namespace"),
+        (synchronized(local, "users"), r"'users': it is of a namespace\(\"local\"\)"),
         (synchronized(threading.Lock()), "a lock: a lock excludes only within its process"),
         (synchronized(threading.RLock()), "a lock: a RLock excludes only within its process"),
         (synchronized(threading.Condition()), "a Condition excludes only within its process"),
-        (synchronized(local.Lock("one")), "a Lock excludes only within its process"),
+        (synchronized(local.Lock("one")), r"cannot pickle Lock .*one': it is of a namespace\(\"local\"\)"),
         (synchronized(zkconcurrent.Lock(plain, "/lock")), "cannot pickle Lock '/lock'"),
         (aio.synchronized(plain, "/users"), "'/users': its client was not opened by connect"),
-        (aio.synchronized(tasks, "users"), "'users': the names of a local namespace"),
-        (aio.synchronized(tasks.Lock("one")), "a Lock excludes only within its process"),
+        (aio.synchronized(tasks, "users"), r"'users': it is of a namespace\(\"local\"\)"),
+        (aio.synchronized(tasks.Lock("one")), "cannot pickle Lock .*one'"),
         (aio.synchronized(asyncio.Lock()), "a Lock excludes only within its process"),
         (aio.synchronized(aio.Lock(plain, "/lock")), "cannot pickle Lock '/lock'"),
     ],
@@ -394,7 +396,7 @@ def test_what_does_not() -> None:
     with pytest.raises(TypeError, match=r"cannot pickle <zkconcurrent.Client .*credentials.*open a client"):
         pickle.dumps(secret)
     for names in (zkconcurrent.namespace(plain, "/app"), aio.namespace(plain, "/app")):
-        with pytest.raises(TypeError, match=r"cannot pickle SharedNamespace '/app'.*not opened by connect\(\)"):
+        with pytest.raises(TypeError, match=r"cannot pickle Namespace '/app'.*not opened by connect\(\)"):
             pickle.dumps(names)
     with pytest.raises(TypeError):
         pickle.dumps(plain)
@@ -411,7 +413,7 @@ def test_those_of_tasks(name: str) -> None:
     for arguments in ((opened, f"/{name}"), (opened, f"/{name}", 3)):
         with suppress(TypeError, ValueError):
             made = getattr(aio, name)(*arguments) if made is None else made
-    if not isinstance(getattr(made, "path", None), str) or name == "SharedNamespace":
+    if not isinstance(getattr(made, "path", None), str) or name == "Namespace":
         return
     for what in (made, lambda: made, getattr(made, "hold", made)):
         with pytest.raises(TypeError, match=rf"cannot pickle {name} '/{name}'"):

@@ -1,4 +1,4 @@
-"""An isolated subinterpreter, where no client could work, is refused at once; a local namespace works there too."""
+"""An isolated subinterpreter, where no client could work, is refused at once."""
 
 from __future__ import annotations
 
@@ -45,14 +45,10 @@ def run(code: str) -> None:
         "zkconcurrent.Lock(KazooClient(), '/lock')",
         "zkconcurrent.Event(KazooClient(), '/event')",
         "zkconcurrent.namespace(KazooClient(), '/app')",
+        "zkconcurrent.namespace('local')",
         "zkconcurrent.connect('zk://127.0.0.1:1', start_timeout=0.1)",
     ],
 )
 def test_an_isolated_subinterpreter(use: str) -> None:
     """To make anything there is a RuntimeError that says why."""
     run(REFUSED.format(use=use))
-
-
-def test_a_local_namespace_there() -> None:
-    """The classes that need no client work there."""
-    run("lock = zkconcurrent.namespace('local').RLock('lock')\nwith lock: pass")

@@ -20,7 +20,7 @@ LAYERS = [
     {"_engine"},
     {"_threads.base"},
     {"_threads"},
-    {"_url", "_local"},
+    {"_url"},
     {"_connect"},
     {"_namespace"},
     {"_synchronized"},
@@ -125,8 +125,8 @@ def test_a_class_name_has_one_meaning() -> None:
         if path.is_file():
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
-                    side = module if module == "_local.aio" else layer(module)
-                    side = side if side.startswith(("aio", "_local", "_memory")) else ""
+                    side = layer(module)
+                    side = side if side in ("aio", "_memory") else ""
                     homes.setdefault(f"{side} {node.name}", set()).add(module)
     same = {" Layout"}  # the paths of a primitive's nodes: each recipe has its own
     assert {name: found for name, found in homes.items() if len(found) > 1 and name not in same} == {}

@@ -46,12 +46,12 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
         ),
         f"zkconcurrent/aio/_{home}.py": (name == "SimpleQueue" or hasattr(aio, name), "its twin for tasks"),
         "zkconcurrent/_namespace.py": (
-            name in WITHOUT_NAMES or hasattr(zkconcurrent.SharedNamespace, name),
-            "its line in SharedNamespace",
+            name in WITHOUT_NAMES or hasattr(zkconcurrent.Namespace, name),
+            "its line in Namespace",
         ),
         "zkconcurrent/aio/_namespace.py": (
-            name in WITHOUT_NAMES or name == "SimpleQueue" or hasattr(aio.SharedNamespace, name),
-            "its line in SharedNamespace",
+            name in WITHOUT_NAMES or name == "SimpleQueue" or hasattr(aio.Namespace, name),
+            "its line in Namespace",
         ),
         f"tests/integration/test_{home}.py": (
             (ROOT / f"tests/integration/test_{TESTED_WITH.get(home, home)}.py").exists(),

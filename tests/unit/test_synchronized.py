@@ -376,7 +376,7 @@ def test_async_in_disguise() -> None:
 
     with pytest.raises(TypeError, match="async function"):
         function()
-    assert not local.RLock("disguise")._is_owned()  # type: ignore[attr-defined]
+    assert not local.RLock("disguise")._is_owned()
 
 
 @pytest.mark.parametrize("what", [int, type("User", (), {}), 7, None])
@@ -685,7 +685,7 @@ def test_a_function_says_where() -> None:
     """A function that returns where is asked for each call, so that a client may be made after a fork."""
     asked = []
 
-    def where() -> zkconcurrent.LocalNamespace:
+    def where() -> zkconcurrent.Namespace:
         asked.append(1)
         return local
 

@@ -31,14 +31,9 @@ MISSING: dict[str, dict[str, str]] = {
     "Lock": {"acquire_lock": ALIAS, "release_lock": ALIAS, "locked_lock": ALIAS},
     "Condition": {"notifyAll": ALIAS},
     "Event": {"isSet": ALIAS},
-    "LocalNamespace": {
-        "ReadWriteLock": "neither asyncio nor threading has one to stand for it",
-        "SimpleQueue": "asyncio has none",
-    },
-    "SharedNamespace": {"SimpleQueue": "asyncio has none"},
+    "Namespace": {"SimpleQueue": "asyncio has none"},
     "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
-    "SharedNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
-    "LocalNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
+    "Namespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "ReadLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
     **{name: {"is_shutdown": "asyncio's has none; a property would have to wait for the reply"} for name in QUEUES},
     **{
@@ -54,8 +49,7 @@ MORE = {
     "Condition": {"locked", "fetch_locked"},  # asyncio's has `locked`
 }
 OTHERS: dict[str, Callable[[Any, KazooClient], Any]] = {
-    "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
-    "SharedNamespace": lambda package, client: package.namespace(client, "/twin"),
+    "Namespace": lambda package, client: package.namespace(client, "/twin"),
     "synchronized": lambda package, client: package.synchronized(client, "/twin"),
 }
 
@@ -103,7 +97,7 @@ def test_parameters(name: str) -> None:
     assert missing == {method: set(MISSING.get(f"{name}.{method}", {})) for method in methods(name)}
 
 
-@pytest.mark.parametrize("name", [name for name in TWINS if name not in ("LocalNamespace", "synchronized")])
+@pytest.mark.parametrize("name", [name for name in TWINS if name != "synchronized"])
 def test_texts(name: str) -> None:
     """The repr is the twin's, with the name of `aio`; neither is pickled, and both say the same of it."""
     theirs, ours = make(zkconcurrent, name), make(aio, name)

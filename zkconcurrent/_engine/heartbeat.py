@@ -2,10 +2,10 @@
 
 While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits.
 The `multi` is a write, so it proves the lease, and it shows which node is missing. The keeper sends it every
-`Lease.beat` while the client holds, and every third of the session timeout while the client only waits. While a waiter
-or a new hold needs the connection's first proof, the keeper sends it as soon as it can prove something. Without nodes,
-the heartbeat is a `sync` every third of the session timeout, in place of kazoo's ping. So the first hold finds a
-request that is old enough to prove its lease.
+`Lease.beat` while the client holds. While the client only waits, the keeper sends it every third of the session
+timeout, or more often if the session is a long one. While a waiter or a new hold needs the connection's first proof,
+the keeper sends it as soon as it can prove something. Without nodes, the heartbeat is a `sync`, as often as for
+waiters, in place of kazoo's ping. So the first hold finds a request that is old enough to prove its lease.
 
 A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
 the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
@@ -22,6 +22,7 @@ from functools import partial
 
 from .._arguments.limits import CHECK_BYTES
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
+from .._protocol.lease import LONGEST_BEAT
 from .._protocol.operations import ConnectionLost
 from .._protocol.ticket import State, Ticket
 from .client_state import ClientState
@@ -103,7 +104,7 @@ class Heartbeat:
         client, lease = self._client, self._client.registry.lease
         if not self._proof_is_wanted():
             held = any(ticket.state is State.HELD for ticket in client.registry.tickets.values())
-            return self._last + (lease.beat if held else client.timeout / 3)
+            return self._last + (lease.beat if held else min(client.timeout / 3, 3 * LONGEST_BEAT))
         # Two requests prove a lease: X, with an older one (q) before it that is old enough, and W after it; see
         # `lease`.
         soon = self._last + lease.beat / 10

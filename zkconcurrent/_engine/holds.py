@@ -134,6 +134,7 @@ class PathState:
         next_loss: the loss of the next hold, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
+        kept: an object that lives as long as any state below the same root; only local namespaces have one.
         lock: the path of a condition's lock.
         first_look: this client's first look at the path, if the primitive needs one.
         observers: the objects to tell of losses, by role.
@@ -151,6 +152,7 @@ class PathState:
         # The layers above make this `LocalHandoff`.
         self.handoff: Any = None
         self.part = ""
+        self.kept: object = None
         self.lock = ""
         # The layers above make this `FirstLook`.
         self.first_look: Any = None

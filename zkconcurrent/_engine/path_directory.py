@@ -11,17 +11,22 @@ from .._arguments.paths import ancestors
 PathStateT = TypeVar("PathStateT", bound=Any)
 
 
+class Kept:
+    """What all states below one path keep, and what else needs their nodes."""
+
+
 class PathDirectory(weakref.WeakValueDictionary[str, Any]):
     """The state of each path that has a live primitive, by path.
 
-    All methods are called with the session's lock held. Each state has a `kind`, the kind of primitive, and a `part`,
-    the name of a node below its path that may be a primitive of its own.
+    All methods but `keep` are called with the session's lock held. Each state has a `kind`, the kind of primitive, and
+    a `part`, the name of a node below its path that may be a primitive of its own.
     """
 
     def __init__(self) -> None:
         super().__init__()
         # How many primitives lie below each path.
         self._interior: dict[str, int] = {}
+        self._kept: weakref.WeakValueDictionary[str, Kept] = weakref.WeakValueDictionary()
         # The states that are about to get their places.
         self._opening: dict[str, Any] = {}
 
@@ -53,6 +58,8 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
                 )
         state = make()
         state.part = part
+        if self._kept:
+            state.kept = self._kept.get(path.split("/", 2)[1])
         # R4: a signal handler may open the path meanwhile, at any line. One that comes later takes this state; one that
         # came before has made the path's state.
         first = self._opening.setdefault(path, state)
@@ -67,6 +74,18 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         finally:
             del self._opening[path]
         return state  # type: ignore[no-any-return]
+
+    def keep(self, root: str, then: Callable[[str], object]) -> Kept:
+        """Return an object that the states of all paths below a root keep; once it is gone, `then` gets the root."""
+        kept = self._kept[root[1:]] = Kept()
+        weakref.finalize(kept, self._let_go, self._kept, root, then).atexit = False
+        return kept
+
+    @staticmethod
+    def _let_go(kept: weakref.WeakValueDictionary[str, Kept], root: str, then: Callable[[str], object]) -> None:
+        # R4: a signal handler may have had it kept twice.
+        if root[1:] not in kept:
+            then(root)
 
     def closed(self, path: str) -> None:
         """Note that the primitive of a path is gone."""

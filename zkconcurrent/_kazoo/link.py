@@ -46,10 +46,10 @@ SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 FORKED = (
-    "the client was opened before fork(), so it belongs to the parent process: open one in each child after the fork, "
-    "as in the start-up hook of a worker (multiprocessing: initializer=, Celery: worker_process_init, gunicorn: "
-    "post_worker_init); a lock on a client of connect() does that itself if it is an argument of the function that a "
-    "pool runs"
+    "the client was opened before fork(), so it belongs to the parent process: open one, or make a namespace('local'), "
+    "in each child after the fork, as in the start-up hook of a worker (multiprocessing: initializer=, Celery: "
+    "worker_process_init, gunicorn: post_worker_init); a lock on a client of connect() does that itself if it is an "
+    "argument of the function that a pool runs"
 )
 TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
 

@@ -25,6 +25,7 @@ class FairHandler:
     """
 
     def __init__(self, client: KazooClient, addresses: Addresses) -> None:
+        self._client = client
         self._addresses = addresses
         self._handler = client.handler
         # The connection thread looks this up at each of its turns, too often for `__getattr__`.
@@ -37,6 +38,8 @@ class FairHandler:
         self, address: tuple[Any, ...], hostname: str | None = None, timeout: float | None = None, **options: Any
     ) -> Any:
         """Connect as kazoo's handler does; note the error if that fails."""
+        if (dial := getattr(self._client, "dial", None)) is not None:
+            return dial()
         if timeout is not None:
             timeout = self._addresses.share(timeout)
         self._addresses.trying = (hostname or address[0], address[0], address[1])

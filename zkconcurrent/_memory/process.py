@@ -1,7 +1,9 @@
-"""The services of this process: each is a server on loopback, on a thread of its own, begun at its first use.
+"""The services of this process: each has a server on a thread of its own, begun at its first use.
 
-Over TCP a client of such a service is a client like any other. A forked child reaches its parent's services, which the
-parent goes on serving. The child closes its copies of their sockets, so that its clients notice the parent's end.
+The service of `namespace("local")` is reached through pairs of sockets, by this process alone; a forked child has one
+of its own. The others are on loopback, where their clients are clients like any other. A forked child reaches those of
+its parent, which goes on serving them. The child closes its copies of all sockets, so that its clients notice the
+parent's end.
 """
 
 from __future__ import annotations
@@ -17,25 +19,38 @@ from .tcp import TcpServer, monotonic_ms
 from .tree import Tree
 
 TICK = 0.2  # seconds
+# No name in a URL has parentheses.
+_LOCAL = "(local)"
 _LIMITS = Limits(tick=int(TICK * 1000), longest=2**31 - 1)
 
-_servers: dict[str, TcpServer] = {}
-_threads: dict[str, threading.Thread] = {}
-_beginning = threading.Lock()
+_servers: dict[str, tuple[TcpServer, threading.Thread]] = {}
 
 
 def address(name: str) -> str:
     """Return host and port of the service with that name; begin it if there is none."""
-    with _beginning:
-        server = _servers.get(name)
-        if server is None:
-            _warn_of_workers()
-            service = Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000)
-            server = _servers[name] = TcpServer(service, 0, {})
-            # A daemon: it serves until the process ends, also those who close their sessions at its exit.
-            _threads[name] = threading.Thread(target=server.run, name=f"zkconcurrent memory:{name}", daemon=True)
-            _threads[name].start()
-    return f"127.0.0.1:{server.port}"
+    if name not in _servers:
+        _warn_of_workers()
+    return f"127.0.0.1:{_serve(name, 0).port}"
+
+
+def local() -> TcpServer:
+    """Return the server of `namespace("local")`; begin it if there is none."""
+    return _serve(_LOCAL, None)
+
+
+def _serve(name: str, port: int | None) -> TcpServer:
+    found = _servers.get(name)
+    if found is None:
+        server = TcpServer(Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000), port, {})
+        # A daemon: it serves until the process ends, also those who close their sessions at its exit.
+        thread = threading.Thread(target=server.run, name=f"zkconcurrent memory:{name}", daemon=True)
+        # R4: another thread, or a signal handler, may be faster. There is no lock for which a signal handler could
+        # wait. And the server runs before others know it, so an interrupt leaves none that does not run.
+        thread.start()
+        found = _servers.setdefault(name, (server, thread))
+        if found[0] is not server:
+            server.stop()
+    return found[0]
 
 
 def _warn_of_workers() -> None:
@@ -55,18 +70,15 @@ def _warn_of_workers() -> None:
 
 def stop(until: float) -> None:
     """Stop all services, at the exit of the process; wait for it until the given time, by the monotonic clock."""
-    for name, thread in _threads.items():
-        _servers[name].stop()
+    for server, thread in list(_servers.values()):
+        server.stop()
         thread.join(max(0.0, until - time.monotonic()))
 
 
 def _leave_to_parent() -> None:
-    # A thread of the parent may have held the old one.
-    global _beginning
-    _beginning = threading.Lock()
-    _threads.clear()
-    for server in _servers.values():
+    for server, _ in _servers.values():
         server.close_copies()
+    _servers.pop(_LOCAL, None)
 
 
 if hasattr(os, "register_at_fork"):

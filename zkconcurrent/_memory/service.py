@@ -149,6 +149,14 @@ class Service:
         self._heard.pop(session, None)
         self._timeouts.pop(session, None)
 
+    def remove(self, path: str) -> None:
+        """Remove a node with all nodes below it, if it is there."""
+        nodes, found = self.tree.nodes, [path]
+        for each in found:
+            found += [f"{each}/{name}" for name in nodes[each].children] if each in nodes else []
+        if path in nodes:
+            self.commit(0, [Delete(each) for each in reversed(found)], None)
+
     def run_chores(self) -> int:
         """Expire sessions, and remove empty containers.
 

@@ -1,4 +1,4 @@
-"""The memory server's process: one thread serves all connections of 127.0.0.1, and keeps a journal of the changes.
+"""The memory server: one thread serves all connections, of 127.0.0.1 or of its process, and may keep a journal.
 
 The journal is for tests that kill a server and start it again: each change is in the file before a client hears of it.
 It is not written through to the disk, so it does not outlive the machine.
@@ -11,7 +11,9 @@ import selectors
 import socket
 import sys
 import time
+from collections import deque
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from .changes import Change
@@ -60,33 +62,45 @@ class TcpServer:
 
     Args:
         service: what it serves.
-        port: of 127.0.0.1; 0 for any that is free.
+        port: of 127.0.0.1; 0 for any that is free; None to serve this process alone, by `dial`.
         settings: those of its `zoo.cfg`, for the word `conf`.
 
     Attributes:
-        port: where it listens.
+        port: where it listens; 0 if it does not.
+        unused: paths that nobody will use again. Finalizers add to it; the server removes their nodes.
 
     Raises:
         OSError: another process listens at the port.
     """
 
-    def __init__(self, service: Service, port: int, settings: dict[str, str]) -> None:
+    def __init__(self, service: Service, port: int | None, settings: dict[str, str]) -> None:
         self._service = service
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[Connection, socket.socket] = {}
         self._to_send: dict[Connection, None] = {}
         self._words = Words(service, self._sockets.keys(), settings, self._drop)
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self._stopped = False
-        self.port: int = self._listener.getsockname()[1]
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ)
+        self.port = 0
+        self.unused: deque[str] = deque()
+        # The server's ends of what `dial` has made.
+        self._dialled: deque[socket.socket] = deque()
+        self._woken, self._wakes = socket.socketpair()
+        self._own = [self._woken, self._wakes]
+        for each in self._own:
+            each.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._wake_up)
+        if port is not None:
+            listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+            self.port = listener.getsockname()[1]
+            listener.setblocking(False)
+            self._own.append(listener)
+            self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
 
     def close_copies(self) -> None:
         """Close this process's copies of the sockets; in a forked child, whose parent serves on its own."""
         # Nothing is unregistered: the parent's selector is the same.
         self._selector.close()
-        for each in (self._listener, *self._sockets.values()):
+        for each in (*self._own, *self._dialled, *self._sockets.values()):
             each.close()
 
     def run(self) -> None:
@@ -97,9 +111,11 @@ class TcpServer:
             # The chores come first, as the process may have been stopped for longer than a session lives.
             if monotonic_ms() >= due:
                 due = self._service.run_chores()
+                while self.unused:
+                    self._service.remove(self.unused.popleft())
             for key, events in ready:
-                if key.data is None:
-                    self._accept()
+                if not isinstance(key.data, Connection):
+                    key.data()
                     continue
                 if events & selectors.EVENT_WRITE:
                     self._note_output(key.data)
@@ -112,16 +128,34 @@ class TcpServer:
     def stop(self) -> None:
         """Have `run` close all connections and return; on another thread."""
         self._stopped = True
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port)).close()
+        self._wake()
 
-    def _accept(self) -> None:
+    def dial(self) -> socket.socket:
+        """Return a client's end of a new connection, which no other process can have."""
+        ours, theirs = socket.socketpair()
+        self._dialled.append(ours)
+        self._wake()
+        return theirs
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._wakes.send(b"\0")
+
+    def _wake_up(self) -> None:
+        self._woken.recv(_AT_ONCE)
+        while self._dialled:
+            self._serve(self._dialled.popleft(), "127.0.0.1")
+
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            client, (host, _) = self._listener.accept()
+            client, (host, _) = listener.accept()
         except OSError:  # it has gone again
             return
-        client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._serve(client, host)
+
+    def _serve(self, client: socket.socket, host: str) -> None:
+        client.setblocking(False)
         connection = Connection(self._service, host, self._words.answer, self._note_output)
         self._sockets[connection] = client
         self._selector.register(client, selectors.EVENT_READ, connection)

@@ -54,6 +54,8 @@ MARGIN = 0.02
 GAP = 0.3
 # The gap where the tick is known, as a part of it.
 TICK_GAP = 0.6
+# In seconds. However long the session lives, a holder hears soon that its node is gone.
+LONGEST_BEAT = 5.0
 # How many requests the log keeps for each timeout.
 THIN = 100
 NEVER = -math.inf
@@ -134,7 +136,7 @@ class Lease:
         self._asked = timeout if self._asked == math.inf else self._asked
         self.timeout = timeout = min(self.timeout, timeout)
         self.gap = GAP * timeout if self._tick is None else TICK_GAP * self._tick
-        self.beat = timeout / (6 if self.gap <= GAP / 2 * timeout else 9)
+        self.beat = min(LONGEST_BEAT, timeout / (6 if self.gap <= GAP / 2 * timeout else 9))
         self._set_end()
 
     def ended(self) -> None:

@@ -6,7 +6,6 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 # Each `as` exports its name to type checkers, which would take an `__all__` that is no literal for an empty one.
 import typing as _typing
 
-from .._local.aio import LocalNamespace as LocalNamespace
 from ._atomic import AtomicInteger as AtomicInteger
 from ._atomic import AtomicLong as AtomicLong
 from ._barrier import Barrier as Barrier
@@ -27,7 +26,6 @@ from ._lock import Lock as Lock
 from ._losses import Lost as Lost
 from ._multilock import MultiLock as MultiLock
 from ._namespace import Namespace as Namespace
-from ._namespace import SharedNamespace as SharedNamespace
 from ._namespace import namespace as namespace
 from ._queue import Claim as Claim
 from ._queue import DelayQueue as DelayQueue

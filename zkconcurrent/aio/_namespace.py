@@ -1,15 +1,12 @@
-"""`namespace`: the names of `asyncio`, for one base path of ZooKeeper or for one loop of this process."""
+"""`namespace`: the names of `asyncio`, for one base path of ZooKeeper or for this process alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias, overload
+from typing import Final, Literal
 
-from .._connect import Client
 from .._kazoo.link import KazooClient
-from .._local.aio import LocalNamespace
-from .._local.namespace import check_names
-from .._namespace import BasePath, OnLost, is_local, named
+from .._namespace import BasePath, OnLost, check_names, named, opened
 from .._runtime.public import public
 from . import (
     _atomic,
@@ -32,8 +29,8 @@ from . import (
 
 
 @public
-class SharedNamespace(BasePath):
-    """The names of `asyncio` for all processes that open the same base path: see `namespace`."""
+class Namespace(BasePath):
+    """The names of `asyncio`, for all processes that open the same base path, or for one: see `namespace`."""
 
     _package = "zkconcurrent.aio"
 
@@ -65,31 +62,15 @@ class SharedNamespace(BasePath):
         return _multilock.MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
 
-Namespace: TypeAlias = SharedNamespace | LocalNamespace
-
-
-# This one comes first: a type checker that does not know kazoo takes a Client for anything.
-@overload
-@public
-def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
-@overload
-@public
-def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
-@overload
-@public
-def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
 @public
 def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
-    """Return an object with the names of `asyncio`, for ZooKeeper or for one loop of this process.
+    """Return an object with the names of `asyncio`, for ZooKeeper or for this process alone.
 
     After `tasks = aio.namespace(zk, "/app")`, `tasks.Lock("cart")` is the `aio.Lock` at `/app/cart`, and so on, as with
     `zkconcurrent.namespace` for threads. Both share the paths.
 
-    `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
-    `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `DoubleBarrier`, `Group`, `Election`, `PriorityQueue`,
-    `DelayQueue`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock`. The same
-    name gives the same object. Each local namespace is independent of all others. `Namespace` is the type of both.
+    `tasks = aio.namespace("local")` has the same objects for the tasks of this process alone, in any loop. The first
+    such call of a process begins its service, which takes some milliseconds: a program calls it before its loop runs.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
@@ -99,8 +80,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
         TypeError: the client is neither.
         ValueError: the path is invalid. The namespace's methods raise it if a name is invalid, or belongs to another
             kind of object.
+        RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `asyncio`.
     """
-    return LocalNamespace(path) if is_local(client) else SharedNamespace(client, path)
+    return opened(Namespace, client, path)

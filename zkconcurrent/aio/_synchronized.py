@@ -9,10 +9,9 @@ from types import TracebackType
 from typing import TypeAlias
 
 from .._kazoo.link import KazooClient
-from .._local.aio import LocalNamespace
 from .._runtime.public import public
 from .._synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
-from ._namespace import Namespace, SharedNamespace
+from ._namespace import Namespace
 from ._rlock import RLock
 
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
@@ -46,7 +45,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         `wrapt.synchronized`.
     """
 
-    _namespaces = SharedNamespace, LocalNamespace
+    _namespace = Namespace
 
     def __init__(self, where: Where | ReleasesAtEnd, path: str | None = None) -> None:
         super().__init__(where, path)

@@ -1,1 +1,0 @@
-"""The same names without a server, for programs of one process."""
