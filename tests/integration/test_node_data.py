@@ -222,3 +222,16 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         await waiting
 
     asyncio.run(main())
+
+
+def test_a_hold_whose_node_is_gone(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What counts is the queue: where an operator has deleted the caller's node, nothing is to be waited for."""
+    one, two = RLock(zk, zk_path), RLock(connect(), zk_path)
+    one.acquire()
+    owner = one.owner()
+    assert owner is not None
+    zk.delete(owner.node)
+    with two:
+        pass
+    with pytest.raises(zkconcurrent.LockLostError):
+        one.release()

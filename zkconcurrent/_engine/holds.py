@@ -68,12 +68,10 @@ class OwnedHold(NamedTuple):
     Attributes:
         ticket: its ticket.
         location: the full path of its queue, and the servers.
-        role: the role of its node.
     """
 
     ticket: Ticket
     location: Location
-    role: str
 
 
 def owned_by(owner: int) -> Collection[OwnedHold]:
@@ -217,7 +215,7 @@ class PathState:
             ticket.observer = self._observer
             self.holds[role][owner] = hold
             if owned:
-                holds_of(owner)[ticket.prefix] = OwnedHold(ticket, self.location, role)
+                holds_of(owner)[ticket.prefix] = OwnedHold(ticket, self.location)
             self.next_loss.pop(role, None)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)

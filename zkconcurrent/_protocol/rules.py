@@ -153,6 +153,14 @@ def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
     return [] if nearest is None else [nearest]
 
 
+def in_the_way(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
+    """Return all nodes ahead of `me` that exclude it, whichever of them it waits for first."""
+    line = line_up(queue, rule)
+    ahead = line if me is None else line[: line.index(me)]
+    alone = rule.exclusive if me is None else rule.alone in me
+    return [name for name in ahead if alone or rule.alone in name]
+
+
 def holders(queue: Sequence[str], rule: Rule) -> list[str]:
     """Return the nodes that hold, in any role, in the order of their turns."""
     line = line_up(queue, rule)

@@ -40,12 +40,18 @@ from .._protocol.operations import (
     Sync,
     WaitGone,
 )
-from .._protocol.rules import Rule, blockers, check_queue, holders, line_up
+from .._protocol.rules import Rule, blockers, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import HOLDS, Ticket
 from .nodes import FirstLook, missing
 
 
-def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket]:
+def acquire(
+    path: str,
+    rule: Rule,
+    data: bytes,
+    first: FirstLook | None = None,
+    look: Callable[[Sequence[str]], None] | None = None,
+) -> Recipe[Ticket]:
     """Join the queue under `path` and wait for our turn.
 
     Args:
@@ -53,6 +59,7 @@ def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) 
         rule: how it decides.
         data: the content of our node.
         first: the look at the path of the primitive to which the queue belongs, if that lies above it.
+        look: called once we have queued behind others, with the nodes ahead that exclude us; it may refuse to wait.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
@@ -70,6 +77,9 @@ def acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) 
                     yield ProveLease(ticket)
                     names = yield listing
                 else:
+                    if look is not None:
+                        look(in_the_way(ticket.name, names, rule))
+                        look = None
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
                     read = yield WaitGone(ticket, ahead[0], (listing,))

@@ -343,8 +343,6 @@ class LockCore(QueueCore):
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
         if wait:
-            if holds_of(owner):
-                self.refuse_own_hold(owner, deadline)
             self.begin_wait(call, owner)
         handoff = self.path_state.handoff
         if handoff is None:
@@ -366,26 +364,28 @@ class LockCore(QueueCore):
         if not wait:
             return try_acquire(self.path, self.rule, node_data(owner), self.first_look)
         timeout = None if deadline is None else deadline - self.session.now()
-        return acquire(self.path, self.rule, waiter_data(owner, self.path_state, timeout), self.first_look)
+        data = waiter_data(owner, self.path_state, timeout)
+        look = partial(self.refuse_own_hold, owner, deadline) if holds_of(owner) else None
+        return acquire(self.path, self.rule, data, self.first_look, look)
 
-    def refuse_own_hold(self, owner: int, deadline: float | None) -> None:
+    def refuse_own_hold(self, owner: int, deadline: float | None, ahead: Sequence[str]) -> None:
         """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
 
         Such a hold belongs to another client of this process: through one client, the owner gets in again.
+
+        Args:
+            owner: the thread or task that waits.
+            deadline: when it gives up.
+            ahead: the nodes in the queue that are ahead of its own and exclude it.
 
         Raises:
             DeadlockError: there is no deadline.
         """
         for each in owned_by(owner):
-            rule, other = self.rule, each.ticket
-            if (
-                each.location == self.path_state.location
-                and (rule.exclusive or rule.alone in each.role)
-                and other.session != self.session.registry.session
-            ):
+            if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
                 text = (
-                    f"{name(owner)!r} holds {other.node!r} through another client, and would wait for itself: a "
-                    "re-entrant lock is re-entrant for one client; use the same one"
+                    f"{name(owner)!r} holds {node!r} through another client, and would wait for itself: a re-entrant "
+                    "lock is re-entrant for one client; use the same one"
                 )
                 if deadline is None:
                     raise DeadlockError(self.path, text)
