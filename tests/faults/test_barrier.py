@@ -263,7 +263,7 @@ def test_a_session_that_ends_as_a_party_comes(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Fault 270: a party that does not know whether it came while the action runs breaks nothing, and comes again."""
+    """Fault 262: a party that does not know whether it came while the action runs breaks nothing, and comes again."""
     begun, go = threading.Event(), threading.Event()
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(30))

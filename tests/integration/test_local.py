@@ -367,7 +367,7 @@ def test_many_that_are_dropped(eventually: Eventually) -> None:
 
 
 def test_a_session_that_lasts_for_long(eventually: Eventually) -> None:
-    """Fault 261. The client removes its unused watches, and a holder hears of its loss, in seconds."""
+    """Fault 263. The client removes its unused watches, and a holder hears of its loss, in seconds."""
     with zkconcurrent.connect("memory:long?timeout=100000") as zk:
         zkconcurrent.Event(zk, "/event").wait(0.01)
         server, _ = process._servers["long"]

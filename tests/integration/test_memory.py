@@ -165,7 +165,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("executor", ["", "executor"])
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_a_worker_that_imports_the_main_module(method: str, executor: str, tmp_path: Path) -> None:
-    """Fault 272: it is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
+    """Fault 261: it is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
     main = tmp_path / "main.py"
     main.write_text(_MAIN)
     done = subprocess.run(
