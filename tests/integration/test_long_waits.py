@@ -146,6 +146,46 @@ def test_what_is_not_told(
     waiting.result(10)
 
 
+@pytest.mark.parametrize("does", ["blocks", "raises"])
+def test_a_log_handler_that_does_harm(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, does: str
+) -> None:
+    """A handler of the program that blocks or raises costs neither the waiter nor the holder anything, and one thread."""
+    told, go_on = threading.Event(), threading.Event()
+
+    class Harmful(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+            told.set()
+            if does == "raises":
+                raise ValueError(does)
+            return go_on.wait(60)
+
+    handler = Harmful()
+    long_waits.log.addHandler(handler)
+    lock, holder = RLock(zk, zk_path), RLock(connect(), zk_path)
+    others = [Lock(zk, f"{zk_path}/../{n}".replace("/../", "-")) for n in range(5)]
+    try:
+        holder.acquire()
+        for other in others:
+            other.acquire()
+        waiting = in_thread(lambda: lock.acquire() and lock.release())
+        assert told.wait(20)
+        more = [in_thread(lambda other=other: other.acquire(timeout=20) and other.release()) for other in others]
+        threading.Event().wait(3)
+        tellers = [each for each in threading.enumerate() if each.name.endswith(" waits")]
+        assert len(tellers) <= 1
+        holder.release()
+        waiting.result(10)
+        for other in others:
+            other.release()
+        for each in more:
+            each.result(10)
+    finally:
+        go_on.set()
+        long_waits.log.removeHandler(handler)
+    eventually(lambda: not lock._session.long_waits._telling)
+
+
 def test_out_of_reach_and_cancelled(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
 ) -> None:

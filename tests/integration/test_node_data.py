@@ -130,6 +130,21 @@ def test_strangers_data(zk: KazooClient, zk_path: str) -> None:
         zk.delete(node)
 
 
+def test_strangers_types(zk: KazooClient, zk_path: str) -> None:
+    """Whatever strangers wrote, each field has its type: a program may compare, hash and format what it gets."""
+    data = (
+        '{"host": {}, "pid": "1\\nx", "thread": [], "by": [1], "owner": {}, "timeout": "x", "more": "x", '
+        '"holds": [[{}, 1]]}'
+    )
+    zk.create(f"{zk_path}/x-lock-", data.encode(), sequence=True, makepath=True, ephemeral=True)
+    owner = Lock(zk, zk_path).owner()
+    assert owner is not None
+    assert {owner}
+    assert (owner.host, owner.pid, owner.thread, owner.by, owner.owner, owner.timeout) == (None,) * 6
+    assert owner.more == 0
+    assert owner.holds == (("{}", "1"),)
+
+
 def test_a_forked_child_holds_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """In a forked child, a waiter tells of no hold of the parent, and is another owner."""
     with RLock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b") as _:

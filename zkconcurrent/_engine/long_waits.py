@@ -8,7 +8,9 @@ is sent before; a report takes a listing and a read, on a thread of its own. The
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -47,13 +49,17 @@ class LongWaits:
         self._keeper = keeper
         # How long a wait in each queue will have lasted at its next report; only queues with a long wait are here.
         self._due: dict[Hashable, float] = {}
+        # What one thread tells, so that a log handler that blocks costs no other; the oldest are dropped.
+        self._reports: deque[Callable[[], None]] = deque(maxlen=4096)
+        self._telling = False
 
     def ended(self, wait: LongWait, path: str, outcome: str) -> None:
-        """Log the end of a wait that was reported."""
+        """Have the end of a wait that was reported logged, by the keeper's next turn: the caller has the lock now."""
         queue, _, since = wait
         if queue.queue_key in self._due and (waited := self._client.now() - since) >= LONG:
             fields = {"zk_path": path, "zk_waited": waited}
-            log.warning("%s after a wait of %.0f s [%s]", outcome, waited, path, extra=fields)
+            text = "%s after a wait of %.0f s [%s]"
+            self._reports.append(partial(log.warning, text, outcome, waited, path, extra=fields))
 
     def look(self) -> None:
         """Have the reports made that are due. For the keeper, with the session's lock held."""
@@ -64,17 +70,24 @@ class LongWaits:
             if wait is not None and now - wait[2] >= LONG:
                 long.setdefault(wait[0].queue_key, []).append(wait)
         self._due = {key: self._due.get(key, LONG) for key in long}
-        reports: list[Callable[[], None]] = []
+        enabled = log.isEnabledFor(logging.WARNING)
         for key, waits in long.items():
             waited = now - min(since for _, _, since in waits)
             if waited >= self._due[key]:
-                reports.append(partial(waits[0][0].report_wait, [owner for _, owner, _ in waits], waited))
+                if enabled:
+                    owners = [owner for _, owner, _ in waits]
+                    self._reports.append(partial(waits[0][0].report_wait, owners, waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)
-        if reports and log.isEnabledFor(logging.WARNING):
-            self._keeper.start_soon(partial(self._keeper.spawn, partial(_make, reports), "waits"))
+        if self._reports and not self._telling:
+            self._telling = True
+            self._keeper.start_soon(partial(self._keeper.spawn, self._tell, "waits"))
 
-
-def _make(reports: list[Callable[[], None]]) -> None:
-    for report in reports:
-        report()
+    def _tell(self) -> None:
+        try:
+            while self._reports:
+                # A log handler of the program may raise; the other reports are still to be made.
+                with suppress(Exception):
+                    self._reports.popleft()()
+        finally:
+            self._telling = False

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, PathState, lost_error, owned_by
@@ -84,9 +84,10 @@ class Contender(NamedTuple):
 
         try:
             said = json.loads(node.data)
-            host, pid, thread = said["host"], said["pid"], said["thread"]
-            owner, by, timeout, more = map(said.get, ("owner", "by", "timeout", "more"))
-            holds = tuple((path, node) for path, node in said.get("holds", ()))
+            host, pid, thread = _typed(said["host"], str), _typed(said["pid"], int), _typed(said["thread"], str)
+            owner, by = (_typed(said.get(key), str) for key in ("owner", "by"))
+            timeout, more = _typed(said.get("timeout"), float, int), _typed(said.get("more"), int)
+            holds = tuple((str(path), str(node)) for path, node in said.get("holds", ()))
         except MALFORMED:
             host, pid, thread, owner = node.data.decode("utf-8", "replace") or None, None, None, None
             by, timeout, holds, more = None, None, (), 0
@@ -106,8 +107,13 @@ class Contender(NamedTuple):
             by,
             timeout,
             holds,
-            more or 0,
+            max(0, more or 0),
         )
+
+
+def _typed(said: object, *kinds: type) -> Any:
+    """Return what a node's data say, if it is of one of these types; else None: any program may have written it."""
+    return said if type(said) in kinds else None
 
 
 Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
