@@ -663,7 +663,7 @@ def test_a_receipt_that_an_operator_removes(connect: Connect, proxy: Proxy, zk: 
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_the_first_change_after_destroy(effect: str, nth: int, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 264: the receipts that went with the value are no longer used, so no outcome is unknown."""
+    """Fault 266: the receipts that went with the value are no longer used, so no outcome is unknown."""
     number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
     number.add(5)
     number.destroy()

@@ -150,7 +150,7 @@ def test_what_is_not_told(
 def test_a_log_handler_that_does_harm(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, does: str
 ) -> None:
-    """A handler of the program that blocks or raises costs neither the waiter nor the holder anything, and one thread."""
+    """A handler of the program that blocks or raises costs no waiter and no holder anything, and one thread at most."""
     told, go_on = threading.Event(), threading.Event()
 
     class Harmful(logging.Handler):

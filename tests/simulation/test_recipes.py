@@ -59,7 +59,7 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
 )
 @pytest.mark.parametrize("operation", ["DetachTicket", "Discard"])
 def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table, operation: str) -> None:
-    """Faults 132 and 265: a client knows of all that it keeps beyond a call, from before the call to its very end."""
+    """Faults 132 and 267: a client knows of all that it keeps beyond a call, from before the call to its very end."""
     cases = [
         each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == (operation, 16)
     ]
