@@ -6,6 +6,7 @@ import itertools
 import logging
 import numbers
 import os
+import socket
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ import weakref
 from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ._engine.session import Session
@@ -26,7 +27,7 @@ from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.process_exit import closers
 from ._runtime.public import public
-from ._url import ACLS, LONGEST_TIMEOUT, Secret, parse
+from ._url import ACLS, LONGEST_TIMEOUT, Secret, Settings, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -162,7 +163,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super().__init__(**options)
         for name in () if kazoo_recipes else _RECIPES:
             setattr(self, name, partial(_refuse_recipe, name))
-        self.dial: Callable[[], Any] | None = None
+        self.dial: Callable[[], socket.socket] | None = None
         self.directory_acl = directory_acl
         self.tick: float | None = tick
         self.margin: float = margin
@@ -195,13 +196,13 @@ class Client(KazooClient):  # type: ignore[misc]
             raise ValueError(self._name)
         return process_client, self._name
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Client], _Name]:
         try:
             return self.by_name()
         except ValueError as why:
             raise TypeError(f"cannot pickle {self!r}: {why}; open a client in the other process") from None
 
-    def __deepcopy__(self, memo: object = None) -> Any:
+    def __deepcopy__(self, memo: object = None) -> NoReturn:
         # It would be another client, and so another session.
         raise TypeError(f"cannot copy {self!r}: use the client itself, or call connect() again")
 
@@ -413,7 +414,7 @@ class LocalRoot:
         return self._client
 
 
-def _make_local(dial: Callable[[], Any], tick: float) -> Client:
+def _make_local(dial: Callable[[], socket.socket], tick: float) -> Client:
     client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(_RETRY))
     client.dial, client._name = dial, _LOCAL
     # The service's own clock, which stands still while the machine sleeps.
@@ -421,7 +422,7 @@ def _make_local(dial: Callable[[], Any], tick: float) -> Client:
     return client
 
 
-def _memory() -> Any:
+def _memory() -> ModuleType:
     """Return the module of this process's own services; most programs need none."""
     from ._memory import process
 
@@ -430,7 +431,7 @@ def _memory() -> Any:
     return process
 
 
-def _name(url: str, options: dict[str, Any], settings: dict[str, Any]) -> _Name | str:
+def _name(url: str, options: Settings, settings: Settings) -> _Name | str:
     """Return the arguments of `process_client`; or, as a str, the reason why another process can't open this client."""
     # GSSAPI has no secret here: it takes the user's Kerberos ticket.
     sasl = settings.get("sasl_options") or {"mechanism": "GSSAPI"}
@@ -513,7 +514,7 @@ def _refuse_recipe(name: str, *_: object, **__: object) -> NoReturn:
     )
 
 
-def _take_acl(settings: dict[str, Any]) -> None:
+def _take_acl(settings: Settings) -> None:
     """Set the ACLs of the nodes that the client makes.
 
     Raises:
@@ -540,7 +541,7 @@ def _take_acl(settings: dict[str, Any]) -> None:
         settings["default_acl"] = _acl_list(f"acl must be one of {', '.join(ACLS)}, or", acl)
 
 
-def _acl_list(must_be: str, given: Any) -> list[ACL]:
+def _acl_list(must_be: str, given: object) -> list[ACL]:
     if not isinstance(given, Sequence) or not given or not all(isinstance(each, ACL) for each in given):
         raise TypeError(f"{must_be} a list of kazoo.security.ACL that is not empty")
     return list(given)

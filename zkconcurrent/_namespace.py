@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, get_origin
 
 from ._arguments.paths import check_name, check_path
 from ._engine.session import Session
@@ -34,12 +34,11 @@ from ._threads import (
 )
 from ._threads import dict as _dict
 from ._threads import set as _set
-from ._threads.base.primitive import PickledByPath
+from ._threads.base.primitive import OnLost, PickledByPath
 
 if TYPE_CHECKING:
     from ._connect import LocalRoot
 
-OnLost: TypeAlias = Callable[[Any], object]
 P = ParamSpec("P")
 R = TypeVar("R")
 NamespaceT = TypeVar("NamespaceT", bound="BasePath")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, unquote_plus
 
 from ._arguments.paths import check_path
+
+T = TypeVar("T")
 
 # In seconds: the protocol counts in milliseconds, with 32 bits.
 LONGEST_TIMEOUT = 2**31 / 1000
@@ -32,7 +34,11 @@ class Secret(str):
         return "'***'"
 
 
-def parse(url: str) -> dict[str, Any]:
+Settings: TypeAlias = dict[str, Any]
+"""What a URL says, by the names of kazoo's arguments, with `chroot` and `start_timeout` beside them."""
+
+
+def parse(url: str) -> Settings:
     """Return the parts of a URL by the names of kazoo's arguments, with `chroot` and `start_timeout` beside them.
 
     Raises:
@@ -63,7 +69,7 @@ def parse(url: str) -> dict[str, Any]:
     if fragment:
         raise ValueError("the URL must have no part that begins with '#'")
     user, at, hosts = authority.rpartition("@")
-    found: dict[str, Any] = {
+    found: Settings = {
         "hosts": ",".join(_check_host(n, host) for n, host in enumerate(hosts.split(","), 1)),
         "chroot": _chroot(path),
     }
@@ -75,8 +81,8 @@ def parse(url: str) -> dict[str, Any]:
     return found
 
 
-def _of_memory(name: str, path: str, query: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"memory": name, "chroot": _chroot(path)}
+def _of_memory(name: str, path: str, query: str) -> Settings:
+    found: Settings = {"memory": name, "chroot": _chroot(path)}
     for option in query[1:].split("&") if query[1:] else ():
         _take_option(option, found)
     if refused := sorted(found.keys() & {"sasl", "acl"}):
@@ -102,7 +108,7 @@ def _check_host(n: int, text: str) -> str:
     return f"{host}:{port}"
 
 
-def _take_option(text: str, found: dict[str, Any]) -> None:
+def _take_option(text: str, found: Settings) -> None:
     """Add one option, `name=value`."""
     name, equals, value = text.partition("=")
     if name not in _OPTIONS:
@@ -121,7 +127,7 @@ def _take_option(text: str, found: dict[str, Any]) -> None:
     found[name] = _checked(f"option {name!r}", rule, check, _decode(f"option {name!r}", value, plus=True))
 
 
-def _take_user(text: str | None, sasl: str | None, found: dict[str, Any]) -> None:
+def _take_user(text: str | None, sasl: str | None, found: Settings) -> None:
     """Add the credentials."""
     if text is None and sasl is None:
         return
@@ -147,10 +153,10 @@ def _decode(part: str, text: str, *, plus: bool = False) -> str:
     rule = "have no '%' except at the beginning of an encoded UTF-8 character: write '%25'"
     if re.search("%(?![0-9A-Fa-f]{2})", text):
         raise ValueError(f"the URL's {part} must {rule}")
-    return _checked(part, rule, lambda text: (unquote_plus if plus else unquote)(text, errors="strict"), text)  # type: ignore
+    return _checked(part, rule, lambda text: (unquote_plus if plus else unquote)(text, errors="strict"), text)
 
 
-def _checked(part: str, rule: str, check: Callable[[str], Any], text: str) -> Any:
+def _checked(part: str, rule: str, check: Callable[[str], T], text: str) -> T:
     """Return the value of a part of the URL.
 
     Raises:
@@ -191,14 +197,14 @@ _CHROOT = (
 _SECONDS = "be a number of seconds, such as 10 or 2.5", _seconds
 _FILE = "be a file's name", str
 # For each option, its rule and its parser.
-_OF_TLS: dict[str, tuple[str, Callable[[str], Any]]] = {
+_OF_TLS: dict[str, tuple[str, Callable[[str], object]]] = {
     "ca": _FILE,
     "certfile": _FILE,
     "keyfile": _FILE,
     "verify_certs": _flag(),
     "check_hostname": _flag(),
 }
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+_OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "timeout": _SECONDS,
     "tick": _SECONDS,
     "start_timeout": _SECONDS,

@@ -95,8 +95,8 @@ class TaskHold(Hold):
 
     __slots__ = ("_depth", "_task")
 
-    def __init__(self, task: Any, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
-        self._task: Callable[[], Any]
+    def __init__(self, task: object, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
+        self._task: Callable[[], object]
         try:
             self._task = weakref.ref(task)
         except TypeError:
@@ -402,7 +402,7 @@ def all_holds(holds: Holds) -> list[Hold]:
     return [hold for of_role in list(holds.values()) for hold in list(of_role.values())]
 
 
-def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
+def _drop_collected(dropped: deque[LeftTickets], path: str, holds: Holds) -> None:
     """Finalize a path's state: only queue the work, as a finalizer may run anywhere."""
     held = [hold.ticket for hold in all_holds(holds) if hold.alive]
     dropped.append(LeftTickets([path], held))

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from .._protocol.operations import NoNode
 from .._protocol.ticket import State, Ticket
@@ -22,6 +22,28 @@ class LossObserver(Protocol):
 
     def _start_on_lost(self) -> None:
         """Call `on_lost` on a thread of its own. If this raises RuntimeError, the keeper calls it again later."""
+
+
+class Settable(Protocol):
+    """An event of any kind: of threads, of greenlets, or what a loop is to do."""
+
+    def set(self) -> None:
+        """Set it."""
+
+
+class LossListener(Protocol):
+    """An object that is told of losses."""
+
+    @property
+    def event(self) -> Settable:
+        """What the loss sets, with the session's lock held."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it need not be told any more."""
+
+    def tell(self) -> None:
+        """Note the loss; called without the lock, after `event` was set."""
 
 
 class Loss:
@@ -42,7 +64,7 @@ class Loss:
         self._event: threading.Event | None = None
         self.told: bool = False
         self.reported: bool = False
-        self.listeners: tuple[Any, ...] = ()
+        self.listeners: tuple[LossListener, ...] = ()
 
     @property
     def event(self) -> threading.Event:
@@ -53,7 +75,7 @@ class Loss:
                 self._event.set()
         return self._event
 
-    def add(self, listener: Any) -> bool:
+    def add(self, listener: LossListener) -> bool:
         """Have a listener told of the loss; return whether the loss has come already."""
         self.listeners = (*(each for each in self.listeners if not each.over), listener)
         return self.told
@@ -167,7 +189,7 @@ def was_lost(ticket: Ticket) -> bool:
     return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
 
 
-def listen(listener: Any, losses: Iterable[tuple[Session, Loss]]) -> None:
+def listen(listener: LossListener, losses: Iterable[tuple[Session, Loss]]) -> None:
     """Have a listener told of several losses, also of those that have come already."""
     for session, loss in losses:
         with session.lock:

@@ -134,7 +134,7 @@ class Transport:
         self.on_change: Callable[[str], None] = lambda _: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
         self.on_kazoo_node: Callable[[str], None] = lambda _: None
-        self.quiet_listeners: set[Any] = set()
+        self.quiet_listeners: set[Callable[[str], object]] = set()
         self._renews = self._is_renewing = False
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         # The numbers go on from kazoo's, as the client may have been in use before.

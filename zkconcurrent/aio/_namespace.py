@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from .._kazoo.link import KazooClient
-from .._namespace import BasePath, OnLost, check_names, named, opened
+from .._namespace import BasePath, check_names, named, opened
 from .._runtime.public import public
+from .._threads.base.primitive import OnLost
 from . import (
     _atomic,
     _barrier,
