@@ -98,8 +98,8 @@ def test_restoring_all_levels_of_a_hold_that_is_lost(
     lock = RLock(connect(timeout=4), zk_path)
     take = lock._path_state.take
 
-    def take_and_lose(*args: Any) -> Any:
-        hold = take(*args)
+    def take_and_lose(*args: Any, **options: Any) -> Any:
+        hold = take(*args, **options)
         session = lock._session
         with session.lock:  # at once: the answer to a heartbeat would renew the lease
             session.registry.lease.end = 0.0

@@ -19,7 +19,7 @@ CAUSES = {
     "not started": "call client.start()",
     "is stopped": "call client.start()",
     "given up": "open another one",
-    "before fork()": "open one in each child after the fork",
+    "before fork()": "in each child after the fork",
     "own threads": "hand the work to another thread",
     "exiting": "end this thread",
 }

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NoNodeError
@@ -90,6 +93,26 @@ def waits(event: Event, n: int = 1) -> bool:
     with session.lock:
         awaited = sum(bool(ticket.awaits) and not ticket.changed for ticket in session.registry.tickets.values())
     return awaited >= n and any(event.client._data_watchers.values())
+
+
+@contextmanager
+def held_elsewhere(lock: Any) -> Iterator[None]:
+    """Hold a lock by another thread of this process: a caller that waits for it then does not wait for itself."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert held.wait(20)
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def at_the_handoff(lock: AnyLock, n: int) -> Callable[[], bool]:

@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.helpers.contenders import at_the_handoff, children, permits_awaited, queued, wait_in, waiters
+from tests.helpers.contenders import at_the_handoff, children, held_elsewhere, permits_awaited, queued, wait_in, waiters
 from tests.helpers.proxy import Proxy
 from tests.integration.test_hold import AGAINST, MAKE, every
 from tests.integration.test_locklikes import ephemerals
@@ -310,7 +310,7 @@ def test_a_handler_that_raises_too(
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)  # type: ignore[arg-type]
 
     try:
-        with AGAINST.get(which, MAKE[which])(zk, zk_path):
+        with held_elsewhere(AGAINST.get(which, MAKE[which])(zk, zk_path)):
             held = len(ephemerals(zk, zk_path))
             interrupting = in_thread(interrupt)
             with pytest.raises(SystemExit):
@@ -364,7 +364,7 @@ def test_a_handler_that_raises_between_two_sleeps(
         counts.append(mine.cancel_waits())
         raise KeyboardInterrupt
 
-    with make(zk, zk_path):
+    with held_elsewhere(make(zk, zk_path)):
         held = len(ephemerals(zk, zk_path))
         request = {"Semaphore": "children", "QuorumLock": "sync"}.get(which, "get")
         send = getattr(mine._session.link, request)

@@ -28,6 +28,7 @@ from tests.conftest import Eventually, InThread
 from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.kinds import KINDS
 from tests.helpers.proxy import Proxy
+from zkconcurrent import _connect
 from zkconcurrent._connect import _RECIPES, _close_all
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -552,9 +553,11 @@ with zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=6") as zk:
 """
 
 
-def test_the_exit_leaves_what_is_a_parents(zookeeper: Server) -> None:
+def test_the_exit_leaves_what_is_a_parents(zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A forked child closes its own clients when it ends, not the parent's."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
+        # Not the others of this process, such as that of local namespaces.
+        monkeypatch.setattr(_connect, "_clients", {client})
         client._pid += 1
         _close_all(time.monotonic())
         client._pid -= 1

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import held_elsewhere
 from tests.helpers.lock_types import read_lock, write_lock
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
 
@@ -192,19 +193,18 @@ def test_an_interrupted_waiter(
 ) -> None:
     """Ctrl-C ends the wait, and nothing of the waiter is left to hold up the next one."""
     held, mine, behind = against(zk, zk_path), make(connect(), zk_path), against(connect(), zk_path)
-    held.acquire()
-    before = ephemerals(zk, zk_path)
+    with held_elsewhere(held):
+        before = ephemerals(zk, zk_path)
 
-    def interrupt() -> None:
-        eventually(lambda: len(ephemerals(zk, zk_path)) == len(before) + 1)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        def interrupt() -> None:
+            eventually(lambda: len(ephemerals(zk, zk_path)) == len(before) + 1)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    interrupting = in_thread(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        mine.acquire()
-    interrupting.result(20)
-    eventually(lambda: ephemerals(zk, zk_path) == before)
-    held.release()
+        interrupting = in_thread(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            mine.acquire()
+        interrupting.result(20)
+        eventually(lambda: ephemerals(zk, zk_path) == before)
     with behind:
         pass
     eventually(lambda: ephemerals(zk, zk_path) == [])
