@@ -86,7 +86,8 @@ def test_the_negotiated_timeout(
     """It is the one of the connect reply, also after a reconnect."""
     client = opened(first)
     lock = Lock(client, zk_path)
-    assert session_timeout(client) == GRANTED
+    # kazoo lets `start` return before it calls its listeners.
+    eventually(lambda: session_timeout(client) == GRANTED)
     with lock:
         states: list[str] = []
         client.add_listener(states.append)
