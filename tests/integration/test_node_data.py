@@ -86,7 +86,7 @@ def test_full_paths(
 
 
 def test_a_release_ends_it(zk: KazooClient, zk_path: str) -> None:
-    """What was released, lost or tried is not told of."""
+    """A waiter does not tell of a hold that was released or lost, nor of a try."""
     held, lost, lock = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
     with held:
         pass

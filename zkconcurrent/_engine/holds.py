@@ -63,7 +63,7 @@ Location: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
 
 
 class OwnedHold(NamedTuple):
-    """What is known of a hold that only its owner ends, in whichever client of this process.
+    """A hold that only its owner ends, in whichever client of this process.
 
     Attributes:
         ticket: its ticket.
