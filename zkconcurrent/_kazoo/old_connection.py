@@ -1,4 +1,4 @@
-"""What is known of a connection that is older than the library: since when it was surely there, and its timeout.
+"""A connection that is older than the library tells since when it was surely there, and its session timeout.
 
 The connect request was sent after kazoo's connection thread had started. kazoo keeps the negotiated session timeout in
 local variables only: first in `_connect`, which calls the state listeners; later, as two thirds of the timeout, in
