@@ -27,9 +27,13 @@ PATHS = 120  # more than are removed together
 
 
 def wait_in_vain(client: KazooClient, path: str, paths: int = PATHS) -> None:
-    """Wait for events that nobody sets, each once."""
+    """Wait for events that nobody sets, each until its watch is there: a busy machine takes longer than one wait."""
     for n in range(paths):
-        assert not Event(client, f"{path}/{n}").wait(0.02)
+        patience, watched = 0.02, False
+        while not watched:
+            assert not Event(client, f"{path}/{n}").wait(patience)
+            watched = f"{path}/{n}" in client._data_watchers
+            patience *= 2
 
 
 def kept(client: KazooClient) -> list[Any]:
