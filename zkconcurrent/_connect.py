@@ -22,7 +22,7 @@ from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
-from ._protocol.lease import MARGIN
+from ._protocol.lease import MARGIN, longest_outage
 from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.process_exit import closers
@@ -138,6 +138,7 @@ class Client(KazooClient):  # type: ignore[misc]
         dial: makes a connection to a service of this process, in the place of TCP.
         directory_acl: the ACL of the nodes above a primitive's path, if it is not `default_acl`.
         tick: the servers' tick, in seconds, if known.
+        survive: the outage that a hold must survive, in seconds; None if the library chooses.
         margin: by how much a lease is shorter than the session timeout, as a fraction of that.
         max_request: the largest request, in bytes.
     """
@@ -147,6 +148,7 @@ class Client(KazooClient):  # type: ignore[misc]
         *,
         directory_acl: Sequence[Any] | None = None,
         tick: float | None = None,
+        survive: float | None = None,
         margin: float = MARGIN,
         max_request: int = MAX_REQUEST,
         kazoo_recipes: bool = False,
@@ -166,6 +168,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self.dial: Callable[[], socket.socket] | None = None
         self.directory_acl = directory_acl
         self.tick: float | None = tick
+        self.survive: float | None = survive
         self.margin: float = margin
         self.max_request: int = max_request
         self._pid = os.getpid()
@@ -255,8 +258,9 @@ def connect(
     survives the process. It listens on 127.0.0.1. `memory:orders/app?timeout=5` has a chroot and an option.
 
     The options are `timeout` (of the session, in seconds; default 20), `tick` (the servers' `tickTime`, in seconds: if
-    known, leases need fewer requests and survive longer outages), `start_timeout`, `sasl` (`DIGEST-MD5` or `GSSAPI`),
-    `acl`, and with `zks://` `ca`, `certfile` and `keyfile` (PEM files; without `keyfile`, `certfile` has the key too),
+    known, leases need fewer writes), `survive` (the outage that a hold must survive, in seconds; some 0.4 of the
+    timeout by default: the shorter, the fewer writes), `start_timeout`, `sasl` (`DIGEST-MD5` or `GSSAPI`), `acl`, and
+    with `zks://` `ca`, `certfile` and `keyfile` (PEM files; without `keyfile`, `certfile` has the key too),
     `verify_certs` and `check_hostname` (`true` or `false`). By default the host name is checked against the
     certificate; kazoo on its own does not check it.
 
@@ -272,12 +276,12 @@ def connect(
         acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default otherwise, even with a
             certfile, as not every server identifies a user by it; or, like `default_acl`, a list of
             `kazoo.security.ACL` for all nodes that the client creates.
-        **options: `tick`; `margin`, how much slower than the servers' clocks the local clock may run, as a fraction of
-            the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must be below the
-            servers' `jute.maxbuffer`; `kazoo_recipes`, True to allow kazoo's own recipes, such as `zk.Lock`, which
-            exclude nothing that this library's primitives hold (False; `zk.DataWatch` and `zk.ChildrenWatch` are always
-            allowed); and the arguments of `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
-            `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
+        **options: `tick`; `survive`; `margin`, how much slower than the servers' clocks the local clock may run, as a
+            fraction of the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must
+            be below the servers' `jute.maxbuffer`; `kazoo_recipes`, True to allow kazoo's own recipes, such as
+            `zk.Lock`, which exclude nothing that this library's primitives hold (False; `zk.DataWatch` and
+            `zk.ChildrenWatch` are always allowed); and the arguments of `kazoo.client.KazooClient`, such as `handler`,
+            `default_acl`, `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
@@ -285,8 +289,8 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
-        TypeError: the timeout is not a number, `kazoo_recipes` is not a bool, credentials are not a str, or `acl` is
-            neither a word nor a list of ACLs.
+        TypeError: the timeout, the tick or `survive` is not a number, `kazoo_recipes` is not a bool, credentials are
+            not a str, or `acl` is neither a word nor a list of ACLs.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -321,7 +325,7 @@ def prepare(
     if twice := sorted(options.keys() & found.keys()):
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
     settings = {"connection_retry": dict(_RETRY), "timeout": TIMEOUT, **found, **options}
-    _check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN))
+    _check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
     if not isinstance(settings.get("kazoo_recipes", False), bool):
         raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
     patience = settings.pop("start_timeout", PATIENCE)
@@ -443,21 +447,26 @@ def _name(url: str, options: Settings, settings: Settings) -> _Name | str:
     return url, tuple(sorted((option, value) for option, value in options.items() if option != "start_timeout"))
 
 
-def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
+def _check_lease(timeout: float, tick: float | None, margin: float, survive: float | None) -> None:
     """Refuse settings that allow no lease.
 
     Raises:
-        TypeError: the timeout is not a number.
-        ValueError: the timeout, the tick or the margin is out of range.
+        TypeError: the timeout, the tick or the outage to survive is not a number.
+        ValueError: the timeout, the tick, the margin or the outage to survive is out of range.
     """
-    if not isinstance(timeout, numbers.Number):
-        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
+    for name, value in (("timeout", timeout), ("tick", tick or 0), ("survive", survive or 0)):
+        if not isinstance(value, numbers.Number):
+            raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     if not 0 < timeout < LONGEST_TIMEOUT:
         raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds, such as 10 or 2.5")
     if tick is not None and not 0 < tick <= timeout / 2:
         raise ValueError(f"tick is {tick!r}; it must be more than 0, and at most half of the timeout, {timeout:g} s")
     if not 0 <= margin < 0.5:
         raise ValueError(f"margin is {margin!r}; it must be a fraction of the timeout, from 0 to less than 0.5")
+    most = longest_outage(timeout, tick, margin)
+    if survive is not None and not 0 <= survive <= most:
+        hint = "" if tick else "; or somewhat more, if you give the tick"
+        raise ValueError(f"survive is {survive!r}; with a timeout of {timeout:g} s it is 0 to {most:.3g} s{hint}")
 
 
 def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], bool]) -> None:

@@ -207,6 +207,7 @@ _OF_TLS: dict[str, tuple[str, Callable[[str], object]]] = {
 _OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "timeout": _SECONDS,
     "tick": _SECONDS,
+    "survive": _SECONDS,
     "start_timeout": _SECONDS,
     "sasl": _one_of(*_MECHANISMS),
     "acl": _one_of(*ACLS),

@@ -14,7 +14,7 @@ from tests.simulation.checks.mutants import Mutant, bug, seeded
 from tests.simulation.subjects.lease import READ, TICK, WRITE, History, Plan, Request, history
 from tests.simulation.world.run import TIMES
 from tests.simulation.world.world import Violation
-from zkconcurrent._protocol.lease import MARGIN
+from zkconcurrent._protocol.lease import MARGIN, THIN
 
 HISTORIES = 3000
 FURTHEST = 20_000
@@ -81,12 +81,10 @@ MUTANTS = [
         "return max(each.sent, connected)",
         "return max(each.answered, connected)",
     ),
-    bug(
-        "the gap is less than half a tick", "_protocol.lease:Lease.opened", "TICK_GAP * self._tick", "0.4 * self._tick"
-    ),
+    bug("the gap is less than half a tick", "_protocol.lease:gap_of", "TICK_GAP * tick", "0.4 * tick"),
     bug(
         "the gap is less than half a tick, of an unknown tick",
-        "_protocol.lease:Lease.opened",
+        "_protocol.lease:gap_of",
         "GAP * timeout if",
         "0.2 * timeout if",
     ),
@@ -191,7 +189,7 @@ def test_nothing_is_lost_in_calm(timeout: float, tick: float | None) -> None:
 
 @pytest.mark.parametrize(
     ("tick", "survives"),
-    [(None, 4 / 9 - MARGIN), (TICK, 0.5 - MARGIN)],
+    [(None, 1 - 0.3 - 1 / 4 - MARGIN - 1 / THIN), (TICK, 1 - 0.06 - 1 / 2 - MARGIN - 1 / THIN)],
     ids=["tick unknown", "tick known"],
 )
 def test_an_outage_that_is_survived(tick: float | None, survives: float, simulated: list[str]) -> None:

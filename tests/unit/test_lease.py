@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
 
-from zkconcurrent._protocol.lease import MARGIN, NEVER, THIN, Exchange, Lease, proved
+from zkconcurrent._protocol.lease import LONGEST_BEAT, LONGEST_SPACING, MARGIN, NEVER, THIN, Exchange, Lease, proved
 
 T = 10.0
 GAP = 0.3 * T
 LASTS = (1 - MARGIN) * T
 
 
-def opened(connected: float = 100.0, timeout: float = T, tick: float | None = None) -> Lease:
+def opened(
+    connected: float = 100.0, timeout: float = T, tick: float | None = None, survive: float | None = None
+) -> Lease:
     """Return the lease of a session whose connection was asked for then."""
-    lease = Lease(1, tick)
+    lease = Lease(1, tick, survive=survive)
     lease.opened(connected, timeout)
     return lease
 
@@ -42,18 +45,28 @@ def test_what_a_write_proves(log: list[tuple[float, float]], heard: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("tick", "gap", "beat"),
+    ("tick", "survive", "gap", "spacing", "beat"),
     [
-        pytest.param(None, 0.3 * T, T / 9, id="unknown"),
-        pytest.param(2.0, 1.2, T / 6, id="known"),
-        pytest.param(T / 2, 0.3 * T, T / 9, id="known, but as long as it may be"),
+        pytest.param(None, None, 0.3 * T, T / 4, T / 12, id="unknown"),
+        pytest.param(2.0, None, 1.2, T / 2, T / 10, id="known"),
+        pytest.param(T / 2, None, 0.3 * T, T / 4, T / 12, id="known, but as long as it may be"),
+        pytest.param(2.0, 2.0, 1.2, LASTS - 3.4, (LASTS - 3.4) / 6, id="a short outage"),
+        pytest.param(None, 0.5 * T, 0.3 * T, 0.16 * T, 0.08 * T, id="a long outage"),
+        pytest.param(None, T, 0.3 * T, T / 9, T / 9, id="an outage that no hold can survive"),
     ],
 )
-def test_the_gap_and_the_beat(tick: float | None, gap: float, beat: float) -> None:
-    """The gap is more than half a tick; a client that knows it to be short sends fewer heartbeats."""
-    lease = opened(tick=tick)
+def test_how_often(tick: float | None, survive: float | None, gap: float, spacing: float, beat: float) -> None:
+    """A proof each spacing, by the outage to survive and the gap; and so many beats that one is a spacing after q."""
+    lease = opened(tick=tick, survive=survive)
     assert lease.gap == pytest.approx(gap)
+    assert lease.spacing == pytest.approx(spacing)
     assert lease.beat == pytest.approx(beat)
+
+
+def test_a_long_session() -> None:
+    """A dead link, or a node that is gone, shows within seconds, although the session lives for hours."""
+    lease = opened(timeout=10_000.0)
+    assert (lease.spacing, lease.beat) == (LONGEST_SPACING, LONGEST_BEAT)
 
 
 def test_nothing_is_proved_at_first() -> None:
@@ -146,15 +159,28 @@ def test_a_hold_begins_with_time_for_a_renewal() -> None:
     assert lease.believed(lease.end - 0.001, doubted)  # on a slow link, no better proof may ever come
 
 
-def test_beats_renew_it() -> None:
-    """With a write each beat, answered at once, the lease runs on for at least (4/9 - margin) of the timeout."""
-    lease, now, least = opened(), 100.0, math.inf
-    for _ in range(100):
-        if now > 110:
+@pytest.mark.parametrize("tick", [None, 1.0])
+@pytest.mark.parametrize("survive", [None, 1.0, 4.0])
+def test_spaced_proofs(tick: float | None, survive: float | None) -> None:
+    """With a proof when it is due, the lease runs on for the outage to survive, and a proof comes each spacing."""
+    lease, least, proofs, trip = opened(tick=tick, survive=survive), math.inf, list[float](), 0.001
+    begun = now = beat = 100.0
+    while now < begun + 50 * T:
+        if now > begun + 5 * T:
             least = min(least, lease.end - now)
-        lease.answered(now, now + 0.001, write=True)
-        now += lease.beat
-    assert 4 / 9 - MARGIN - 0.01 < least / T < 4 / 9 - MARGIN + 0.01
+        if now >= lease.due:
+            lease.answered(now, now + trip, write=False)
+            lease.answered(now + 2 * trip, now + 3 * trip, write=True)
+            proofs.append(now)
+        if now >= beat:
+            lease.answered(now + 3 * trip, now + 4 * trip, write=beat == begun)
+            beat += lease.beat
+        now += 5 * trip
+    target = LASTS - lease.gap - lease.spacing - 2 * T / THIN
+    assert survive is None or target == pytest.approx(survive)
+    assert target < least < target + 1.5 * T / THIN
+    between = [later - earlier for earlier, later in itertools.pairwise(proofs[5:])]
+    assert sum(between) / len(between) == pytest.approx(lease.spacing, rel=0.02)
 
 
 def test_a_busy_client() -> None:
@@ -213,7 +239,7 @@ def test_a_shorter_timeout() -> None:
     lease.opened(105.0, 4.0)
     assert lease.timeout == 4.0
     assert lease.gap == pytest.approx(0.3 * 4.0)
-    assert lease.beat == pytest.approx(4.0 / 9)
+    assert lease.spacing == pytest.approx(4.0 / 4)
     assert lease.end == pytest.approx(100 + 0.98 * 4)  # which is over
     assert not lease.believed(105.1)
     lease.opened(110.0, 40.0)

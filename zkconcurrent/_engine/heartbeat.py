@@ -1,11 +1,15 @@
 """The heartbeat renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
-While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits.
-The `multi` is a write, so it proves the lease, and it shows which node is missing. The keeper sends it every
-`Lease.beat` while the client holds. While the client only waits, the keeper sends it every third of the session
-timeout, or more often if the session is a long one. While a waiter or a new hold needs the connection's first proof,
-the keeper sends it as soon as it can prove something. Without nodes, the heartbeat is a `sync`, as often as for
-waiters, in place of kazoo's ping. So the first hold finds a request that is old enough to prove its lease.
+A *proof* is one `multi` with a check of every node that holds or waits, sent as soon as a `sync` before it is answered.
+The `multi` is a write, so it proves the lease, and it shows which node is missing. Each costs a transaction of the
+ensemble. So the keeper sends one only when it is due: while the client holds, once in each `Lease.spacing`, at the time
+that `Lease.due` computes; while it only waits, every third of the session timeout, or more often if the session is a
+long one; and while a waiter or a new hold needs the connection's first proof, as soon as that can prove something.
+
+In between, a holder sends a `sync` each `Lease.beat`, which costs no transaction: it finds a dead link, and is the
+older request that a later proof needs. The first of these after a grant also sets a watch on the node of the hold. So
+the client learns at once that an operator has deleted the node. Without nodes, the heartbeat is a `sync`, as often as
+the proofs of waiters, in place of kazoo's ping. So the first hold finds a request old enough to prove its lease.
 
 A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
 the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
@@ -19,10 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from .._arguments.limits import CHECK_BYTES
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
-from .._protocol.lease import LONGEST_BEAT
+from .._protocol.lease import LONGEST_SPACING
 from .._protocol.operations import ConnectionLost
 from .._protocol.ticket import State, Ticket
 from .client_state import ClientState
@@ -48,8 +53,10 @@ class Heartbeat:
         self._next: int | None = None
         # The keeper has seen no reply since then.
         self._silent_since = 0.0
-        # When the last heartbeat was sent.
-        self._last = -math.inf
+        # When the last request was sent, the last in the order of beats, and the last that a proof followed.
+        self._sent = self._last = self._checked = -math.inf
+        # The nodes of holds that are watched.
+        self._watched: set[str] = set()
         # Until when a create may still arrive, by path.
         self._in_doubt: dict[str, float] = {}
         # When the keeper last asked the leader about the awaited nodes.
@@ -64,14 +71,15 @@ class Heartbeat:
     def reset(self) -> None:
         """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
         self._unanswered.clear()
-        self._last = -math.inf
+        self._watched.clear()
+        self._last = self._checked = -math.inf
         # A server's copy diverges when the server restarts, so the leader is asked after a third of the timeout.
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
         self._unknown.clear()
 
     def hurry(self) -> None:
-        """Send the next heartbeat at once."""
-        self._last = -math.inf
+        """Send the next proof at once."""
+        self._last = self._checked = -math.inf
         self._client.wake_keeper()
 
     def watch_for_late_create(self, path: str) -> None:
@@ -80,7 +88,7 @@ class Heartbeat:
 
     def overdue(self, now: float) -> bool:
         """Return whether a reply is late."""
-        return bool(self._unanswered) and now - self._last > self._client.timeout / 6
+        return bool(self._unanswered) and now - self._sent > self._client.timeout / 6
 
     def beat(self, now: float) -> float:
         """Send what is due; cut a connection on which a reply is overdue. For the keeper, while connected.
@@ -94,21 +102,46 @@ class Heartbeat:
         client = self._client
         if self._unanswered:
             self._check_link(now)
-        elif self._next_beat(now) <= now:
-            self._send(now)
-        most = client.registry.lease.beat
-        return most if self._unanswered else max(SHORTEST_PAUSE, min(most, self._next_beat(now) - now))
+            return client.registry.lease.beat
+        proof = self._next_proof()
+        beat = min(proof, self._last + self._pause())
+        if beat > now:
+            return max(SHORTEST_PAUSE, min(client.registry.lease.beat, beat - now))
+        if self._last + self._pause() <= now:
+            # A proof in between moves no beat: each is a q in its time.
+            self._last = now
+        if proof <= now or not client.registry.known():
+            self._checked = now
+        self._send(now, self._prove if proof <= now else self._watch_holds)
+        return client.registry.lease.beat
 
-    def _next_beat(self, now: float) -> float:
-        """Return when the next heartbeat is to be sent."""
-        client, lease = self._client, self._client.registry.lease
-        if not self._proof_is_wanted():
-            held = any(ticket.state is State.HELD for ticket in client.registry.tickets.values())
-            return self._last + (lease.beat if held else min(client.timeout / 3, 3 * LONGEST_BEAT))
-        # Two requests prove a lease: X, with an older one (q) before it that is old enough, and W after it; see
-        # `lease`.
-        soon = self._last + lease.beat / 10
-        return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
+    def _pause(self) -> float:
+        """Return for how long at most nothing is sent."""
+        if self._holds() or self._proof_is_wanted():
+            return self._client.registry.lease.beat
+        return min(self._client.timeout / 3, LONGEST_SPACING)
+
+    def _next_proof(self) -> float:
+        """Return when the next proof is to be begun."""
+        registry = self._client.registry
+        lease = registry.lease
+        if not registry.known():
+            return math.inf
+        if self._checked == -math.inf:
+            return self._checked
+        if self._proof_is_wanted():
+            return max(lease.renewable, self._sent + lease.beat / 10)
+        if self._holds():
+            # The client's other writes prove the lease, too, but do not check its nodes.
+            return min(lease.due, self._checked + 2 * lease.spacing)
+        return self._checked + self._pause()
+
+    def _holds(self) -> bool:
+        return any(ticket.state is State.HELD for ticket in self._client.registry.tickets.values())
+
+    def _held(self) -> set[str]:
+        """Return the nodes of holds."""
+        return {ticket.node for ticket in self._client.registry.known() if ticket.state is State.HELD}
 
     def _proof_is_wanted(self) -> bool:
         """Return whether a proof must come soon: for a waiter, or for a hold that rests on the handshake alone.
@@ -116,9 +149,7 @@ class Heartbeat:
         Such a hold may begin so late that its lease hardly lasts for the time that a proof takes.
         """
         registry = self._client.registry
-        return self._is_proving() or (
-            not registry.lease.renewed and any(ticket.state is State.HELD for ticket in registry.tickets.values())
-        )
+        return self._is_proving() or (not registry.lease.renewed and self._holds())
 
     def _is_proving(self) -> bool:
         """Return whether a waiter needs a proof of the lease to be granted."""
@@ -129,7 +160,7 @@ class Heartbeat:
         before, self._next = self._next, client.link.transport.awaited_xid
         if self._next is None or before not in (None, self._next):
             self._silent_since = now
-            if now - self._last > client.timeout:
+            if now - self._sent > client.timeout:
                 # The replies were lost inside kazoo.
                 self._unanswered.clear()
         elif now - self._silent_since > client.timeout / 3:
@@ -137,18 +168,11 @@ class Heartbeat:
             self._unanswered.clear()
             client.link.transport.drop()
 
-    def _send(self, now: float) -> None:
+    def _send(self, now: float, then: Callable[[], None]) -> None:
+        """Send a `sync`, have `then` called at its reply, and look for what may be wrong."""
         client, link = self._client, self._client.link
-        self._last = self._silent_since = now
-        known = client.registry.known()
-        readable = [ticket for ticket in known if not ticket.unreadable]
-        for part in self._parts([ticket.node for ticket in readable]):
-            self._check_nodes(readable[part])
-        if not known:
-            link.sync("/", self._expected(lambda _: None))
-        elif not readable:
-            # A check of the root proves as much, and the root can't be missing.
-            link.check_root(self._expected(lambda _: None))
+        self._sent = self._silent_since = now
+        link.sync("/", self._expected(lambda _: then()))
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
             self._delete_strays(path)
@@ -156,6 +180,42 @@ class Heartbeat:
             self._asked_leader = now
             self._ask_leader()
         self._next = link.transport.awaited_xid
+
+    def _prove(self) -> None:
+        """Send the checks, now that a `sync` is answered."""
+        link, known = self._client.link, self._client.registry.known()
+        self._sent = self._client.clock()
+        readable = [ticket for ticket in known if not ticket.unreadable]
+        for part in self._parts([ticket.node for ticket in readable]):
+            self._check_nodes(readable[part])
+        if known and not readable:
+            # A check of the root proves as much, and the root can't be missing.
+            link.check_root(self._expected(lambda _: None))
+
+    def _watch_holds(self) -> None:
+        """Watch the nodes of holds that are not watched yet, some at a time."""
+        held = self._held()
+        self._watched &= held
+        for node in [*(held - self._watched)][:NODES_PER_MULTI]:
+            self._watched.add(node)
+            # A read leaves no watch on a node that is not there.
+            self._client.link.get(node, HandledReply(self._watch_set, post=self._client.post), self._on_event)
+
+    def _watch_set(self, reply: HandledReply) -> None:
+        if isinstance(reply.error, kazoo_errors.NoNodeError):
+            self.hurry()
+
+    def _on_event(self, event: Any) -> None:
+        """Take the event of a watch on the node of a hold: if it is not released, a proof shows what is missing."""
+
+        def look() -> None:
+            if event.path in self._watched:
+                # If the node is still there, the next beat watches it anew.
+                self._watched.discard(event.path)
+                if event.type == "DELETED" and event.path in self._held():
+                    self.hurry()
+
+        self._client.post(look)
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
         """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""
@@ -178,8 +238,7 @@ class Heartbeat:
                 then(reply)
             if self._is_proving():
                 self._client.wake_calls()
-            if self._proof_is_wanted():
-                # The next request may prove the lease, so the keeper sends it soon.
+            if self._next_proof() < self._last + self._pause():
                 self._client.wake_keeper()
 
         reply = HandledReply(on_reply, post=self._client.post)

@@ -92,4 +92,10 @@ class Leases:
             lease.answered(reply.sent, self._clock(), write=False)
 
     def _new_lease(self, session: int) -> Lease:
-        return Lease(session, getattr(self._client, "tick", None), getattr(self._client, "margin", MARGIN))
+        client = self._client
+        return Lease(
+            session,
+            getattr(client, "tick", None),
+            getattr(client, "margin", MARGIN),
+            getattr(client, "survive", None),
+        )

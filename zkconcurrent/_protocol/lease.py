@@ -33,6 +33,14 @@ How the module computes:
 * A grant is believed if W, the create itself, yields a lease. After a long wait the create is old, so a `multi` of
   checks goes with the listing.
 
+Times of sending
+----------------
+A proof costs a transaction, and the two requests before it cost none. So a holder sends a `sync` each `beat`, which
+serves as q, and a proof at most each `spacing`: X once a q is a gap old, and W at X's reply. After a proof the lease
+reaches (1 - margin) T from its q on; the next proof comes `spacing` later, so an outage in between is survived if it is
+no longer than `(1 - margin) T - gap - spacing`, less three round trips. A connection that was just opened is a q of its
+own.
+
 At the start there is neither W nor q. A q must be answered at least the gap before X is sent. If the first acquire of
 every program waited for that, the library would be no drop-in replacement. So the library takes the latest moment that
 was certainly before the connect request. That is the exact time of the request, if `connect` opened the client; on
@@ -54,8 +62,11 @@ MARGIN = 0.02
 GAP = 0.3
 # The gap where the tick is known, as a part of it.
 TICK_GAP = 0.6
-# In seconds. However long the session lives, a holder hears soon that its node is gone.
+# In seconds, however long the session lives: a dead link shows soon, and so does a node that is gone.
 LONGEST_BEAT = 5.0
+LONGEST_SPACING = 15.0
+# A holder sends at least so many requests for each timeout.
+BEATS = 9
 # How many requests the log keeps for each timeout.
 THIN = 100
 NEVER = -math.inf
@@ -66,6 +77,35 @@ class Exchange(NamedTuple):
 
     sent: float
     answered: float
+
+
+def gap_of(timeout: float, tick: float | None) -> float:
+    """Return how long before X is sent q must have been answered: more than half a tick."""
+    return GAP * timeout if tick is None else TICK_GAP * tick
+
+
+def spacing_of(timeout: float, tick: float | None, margin: float, survive: float | None) -> float:
+    """Return how long a holder waits between two proofs, in seconds.
+
+    Args:
+        timeout: the session timeout.
+        tick: the servers' tick, if known.
+        margin: by how much the lease is shorter than the timeout, as a part of it.
+        survive: the outage that a hold must survive, in seconds; None for some 0.4 of the timeout.
+    """
+    shortest = timeout / BEATS
+    if survive is None:
+        spacing = timeout / (2 if gap_of(timeout, tick) <= GAP / 2 * timeout else 4)
+    else:
+        spacing = shortest + longest_outage(timeout, tick, margin) - survive
+    return min(LONGEST_SPACING, max(shortest, spacing))
+
+
+def longest_outage(timeout: float, tick: float | None, margin: float) -> float:
+    """Return the longest outage that holds can be made to survive, in seconds; arguments as `spacing_of`."""
+    # A hundredth more for the time of three round trips.
+    slack = 2 * timeout / THIN
+    return (1 - margin) * timeout - gap_of(timeout, tick) - slack - timeout / BEATS
 
 
 def proved(write_sent: float, log: Iterable[Exchange], connected: float, gap: float) -> float:
@@ -102,10 +142,13 @@ class Lease:
         end: the time until which the session surely lives.
         over: the session has ended.
         gap: see `proved`, in seconds.
-        beat: how long a holder waits between two requests that prove the lease, in seconds.
+        beat: how long a holder waits between two requests, in seconds.
+        spacing: how long a holder waits between two proofs, in seconds.
     """
 
-    def __init__(self, session: int, tick: float | None = None, margin: float = MARGIN) -> None:
+    def __init__(
+        self, session: int, tick: float | None = None, margin: float = MARGIN, survive: float | None = None
+    ) -> None:
         self.session = session
         self.timeout: float = math.inf
         # The first connection's timeout.
@@ -115,8 +158,10 @@ class Lease:
         self.over: bool = False
         self.gap: float = math.inf
         self.beat: float = math.inf
+        self.spacing: float = math.inf
         self._tick = tick
         self._margin = margin
+        self._survive = survive
         self._connected = NEVER
         self._log: deque[Exchange] = deque()
         # When the write was sent that was judged last.
@@ -135,8 +180,9 @@ class Lease:
         self._log = deque()
         self._asked = timeout if self._asked == math.inf else self._asked
         self.timeout = timeout = min(self.timeout, timeout)
-        self.gap = GAP * timeout if self._tick is None else TICK_GAP * self._tick
-        self.beat = min(LONGEST_BEAT, timeout / (6 if self.gap <= GAP / 2 * timeout else 9))
+        self.gap = gap_of(timeout, self._tick)
+        self.spacing = spacing_of(timeout, self._tick, self._margin, self._survive)
+        self.beat = self.spacing / math.ceil(self.spacing / min(LONGEST_BEAT, timeout / BEATS))
         self._set_end()
 
     def ended(self) -> None:
@@ -182,6 +228,17 @@ class Lease:
     def renewed(self) -> bool:
         """Whether more than the opening of the present connection proves it."""
         return self.heard > self._connected
+
+    @property
+    def due(self) -> float:
+        """When a holder is to begin its next proof: as soon as a request a spacing after the last q is old enough."""
+        # The log may have a slightly older exchange in the place of one that was sent in time.
+        slack = self.timeout / THIN
+        # kazoo's thread may add to the log: this copies it in one step.
+        for each in [*self._log]:
+            if each.sent >= self.heard + self.spacing - slack:
+                return each.answered + self.gap + slack
+        return math.inf
 
     @property
     def renewable(self) -> float:

@@ -722,17 +722,38 @@ class History:
     # The client's actions.
 
     def keep(self) -> None:
-        """Do as the session's keeper does: one check each beat while holding, a sync each third of the timeout else."""
+        """Do as the session's keeper does: a sync each beat while holding, and a proof when it is due.
+
+        Without a hold, a sync each third of the timeout.
+        """
         if self.ended:
             return
-        lease, wait = self.lease, self.plan.timeout / 3
+        lease = self.lease
         if self.conn is not None and self.holding and self.outstanding:
             self._late = True  # the next goes out as soon as that is answered
             return
-        if self.conn is not None:
-            self.ask(WRITE if self.holding else SYNC)
-            wait = lease.beat if self.holding else lease.timeout / 3
-        self.at(self.now + wait / self.plan.rate, self.client, self.keep)
+        if self.conn is None or not self.holding:
+            self.ask(SYNC)
+            self.at(self.now + self.plan.timeout / 3 / self.plan.rate, self.client, self.keep)
+            return
+        if lease.renewed:
+            self.ask(SYNC, then=self._prove_when_due)
+        else:
+            self._prove()
+        self.at(self.now + lease.beat / self.plan.rate, self.client, self.keep)
+
+    def _prove_when_due(self) -> None:
+        wait = self.lease.due - self.clock(self.now)
+        if wait < self.plan.timeout:
+            self.at(self.now + max(0.0, wait) / self.plan.rate, self.client, self._prove_if_due)
+
+    def _prove_if_due(self) -> None:
+        if self.holding and not self.outstanding and self.lease.due <= self.clock(self.now) + 1e-9:
+            self._prove()
+
+    def _prove(self) -> None:
+        # A clock ticks between an answer and what is sent for it.
+        self.ask(SYNC, then=lambda: self.at(self.now + 1e-6, self.client, self.ask, WRITE))
 
     def chatter(self, every: float, kinds: tuple[Kind, ...]) -> None:
         """Ask now and then, as a thread of the user's."""
