@@ -32,7 +32,7 @@ class Count:
     @property
     def heartbeats(self) -> int:
         """How many heartbeats were sent, each of which checks what is held, or asks for `getEphemerals`."""
-        return sum(1 for each in self._sent() if each.heartbeat and each.name != "sync")
+        return sum(1 for each in self._sent() if each.heartbeat and each.name not in ("sync", "getData"))
 
     @property
     def removals(self) -> int:

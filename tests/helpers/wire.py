@@ -73,8 +73,8 @@ class Message:
         error: the error code of an answer, 0 for none.
         zxid: of an answer.
         request: the request of an answer.
-        heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, or `sync` of "/" of a
-            client that has no chroot.
+        heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, `sync` of "/" of a
+            client that has no chroot, or a read of a contender right behind that.
     """
 
     kind: Literal["request", "answer", "event"]
@@ -110,6 +110,8 @@ class Dialogue:
         self.outstanding: list[Message] = []
         self._framed = True
         self._opened = self._accepted = False
+        # The last request was a heartbeat's `sync`, or a read behind one.
+        self._beats = False
         self._to_server, self._to_client = bytearray(), bytearray()
 
     def requests(self, data: bytes, now: float) -> Iterator[tuple[bytes, Message | None]]:
@@ -151,7 +153,9 @@ class Dialogue:
             message.name == "getEphemerals"
             or (message.name, message.path) == ("sync", "/")
             or (message.name == "multi" and _only_checks(frame))
+            or (message.name == "getData" and self._beats and "/_c_" in message.path)
         )
+        self._beats = message.heartbeat and message.name in ("sync", "getData")
         self.outstanding.append(message)
         return message
 

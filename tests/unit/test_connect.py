@@ -81,7 +81,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a#b", "begins with '#'"),
         (
             "zk://a?tiemout=1",
-            r"unknown option \(did you mean 'timeout'\?\); the options are timeout, tick, start_timeout, sasl, acl",
+            r"unknown option \(did you mean 'timeout'\?\); the options are timeout, tick, survive, start_timeout, sasl, acl",
         ),
         ("zk://a?what=1", "an unknown option; the options are"),
         ("zk://a?acl=mine", "option 'acl' must be creator or open"),
@@ -91,6 +91,11 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a?timeout=-1", "option 'timeout' must be a number of seconds"),
         ("zk://a?timeout=0", "option 'timeout' must"),
         ("zk://a?timeout=nan", "option 'timeout' must"),
+        (
+            "zk://a?timeout=10&survive=6",
+            r"survive is 6\.0; with a timeout of 10 s it is 0 to 5\.\d+ s; or somewhat more",
+        ),
+        ("zk://a?timeout=10&tick=1&survive=8", r"survive is 8\.0; with a timeout of 10 s it is 0 to 7\.\d+ s$"),
         ("zk://a?timeout=1&timeout=2", "option 'timeout' twice"),
         ("zk://a?ca=/x", "option 'ca' is for TLS: write zks://"),
         ("zks://a?verify_certs=no", "option 'verify_certs' must be true or false"),
@@ -108,6 +113,13 @@ def test_what_is_wrong_is_named(url: str, told: str) -> None:
     """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it."""
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect(url)
+
+
+@pytest.mark.parametrize("option", ["timeout", "tick", "survive"])
+def test_what_is_no_number(option: str) -> None:
+    """A duration of another type is a TypeError that names it."""
+    with pytest.raises(TypeError, match=f"{option} must be a number of seconds, not str"):
+        zkconcurrent.connect("zk://a", **{option: "5"})  # type: ignore[arg-type]
 
 
 def shown(error: BaseException | None) -> str:

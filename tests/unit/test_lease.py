@@ -47,9 +47,9 @@ def test_what_a_write_proves(log: list[tuple[float, float]], heard: float) -> No
 @pytest.mark.parametrize(
     ("tick", "survive", "gap", "spacing", "beat"),
     [
-        pytest.param(None, None, 0.3 * T, T / 4, T / 12, id="unknown"),
-        pytest.param(2.0, None, 1.2, T / 2, T / 10, id="known"),
-        pytest.param(T / 2, None, 0.3 * T, T / 4, T / 12, id="known, but as long as it may be"),
+        pytest.param(None, None, 0.3 * T, 0.26 * T, 0.26 * T / 3, id="unknown"),
+        pytest.param(1.0, None, 0.6, 0.5 * T, T / 10, id="known"),
+        pytest.param(T / 2, None, 0.3 * T, 0.26 * T, 0.26 * T / 3, id="known, but as long as it may be"),
         pytest.param(2.0, 2.0, 1.2, LASTS - 3.4, (LASTS - 3.4) / 6, id="a short outage"),
         pytest.param(None, 0.5 * T, 0.3 * T, 0.16 * T, 0.08 * T, id="a long outage"),
         pytest.param(None, T, 0.3 * T, T / 9, T / 9, id="an outage that no hold can survive"),
@@ -239,7 +239,7 @@ def test_a_shorter_timeout() -> None:
     lease.opened(105.0, 4.0)
     assert lease.timeout == 4.0
     assert lease.gap == pytest.approx(0.3 * 4.0)
-    assert lease.spacing == pytest.approx(4.0 / 4)
+    assert lease.spacing == pytest.approx(0.26 * 4.0)
     assert lease.end == pytest.approx(100 + 0.98 * 4)  # which is over
     assert not lease.believed(105.1)
     lease.opened(110.0, 40.0)

@@ -112,7 +112,7 @@ class Heartbeat:
             self._last = now
         if proof <= now or not client.registry.known():
             self._checked = now
-        self._send(now, self._prove if proof <= now else self._watch_holds)
+        self._send(now, proof <= now)
         return client.registry.lease.beat
 
     def _pause(self) -> float:
@@ -168,11 +168,12 @@ class Heartbeat:
             self._unanswered.clear()
             client.link.transport.drop()
 
-    def _send(self, now: float, then: Callable[[], None]) -> None:
-        """Send a `sync`, have `then` called at its reply, and look for what may be wrong."""
+    def _send(self, now: float, proof: bool) -> None:
+        """Send a `sync`, with a proof at its reply or without, and look for what may be wrong."""
         client, link = self._client, self._client.link
         self._sent = self._silent_since = now
-        link.sync("/", self._expected(lambda _: then()))
+        link.sync("/", self._expected(lambda _: self._prove() if proof else None))
+        self._watch_holds()
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
             self._delete_strays(path)
@@ -198,7 +199,7 @@ class Heartbeat:
         self._watched &= held
         for node in [*(held - self._watched)][:NODES_PER_MULTI]:
             self._watched.add(node)
-            # A read leaves no watch on a node that is not there.
+            # This read is behind the `sync`. It leaves no watch on a node that is not there.
             self._client.link.get(node, HandledReply(self._watch_set, post=self._client.post), self._on_event)
 
     def _watch_set(self, reply: HandledReply) -> None:

@@ -65,6 +65,8 @@ TICK_GAP = 0.6
 # In seconds, however long the session lives: a dead link shows soon, and so does a node that is gone.
 LONGEST_BEAT = 5.0
 LONGEST_SPACING = 15.0
+# The outage that a hold survives unless the user says otherwise, as a part of the timeout.
+SURVIVED = 0.4
 # A holder sends at least so many requests for each timeout.
 BEATS = 9
 # How many requests the log keeps for each timeout.
@@ -91,14 +93,11 @@ def spacing_of(timeout: float, tick: float | None, margin: float, survive: float
         timeout: the session timeout.
         tick: the servers' tick, if known.
         margin: by how much the lease is shorter than the timeout, as a part of it.
-        survive: the outage that a hold must survive, in seconds; None for some 0.4 of the timeout.
+        survive: the outage that a hold must survive, in seconds; None for `SURVIVED` of the timeout.
     """
-    shortest = timeout / BEATS
-    if survive is None:
-        spacing = timeout / (2 if gap_of(timeout, tick) <= GAP / 2 * timeout else 4)
-    else:
-        spacing = shortest + longest_outage(timeout, tick, margin) - survive
-    return min(LONGEST_SPACING, max(shortest, spacing))
+    survive = SURVIVED * timeout if survive is None else survive
+    longer = max(0.0, longest_outage(timeout, tick, margin) - survive)
+    return min(LONGEST_SPACING, timeout / BEATS + longer)
 
 
 def longest_outage(timeout: float, tick: float | None, margin: float) -> float:
