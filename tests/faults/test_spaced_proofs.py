@@ -73,7 +73,8 @@ def test_a_watch_ends_with_the_hold(zookeeper: Server, zk_path: str, eventually:
     """Neither the client nor the server keeps the watch of a hold that was released."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=4.0) as zk:
         for n in range(20):
-            with Lock(zk, f"{zk_path}/{n}") as lock:
+            lock = Lock(zk, f"{zk_path}/{n}")
+            with lock:
                 node = watched(zk, lock, eventually)
             eventually(lambda node=node: node not in zk._data_watchers)
         eventually(lambda: not Session.of(zk).heartbeat._watched)
@@ -83,7 +84,9 @@ def test_a_watch_ends_with_the_hold(zookeeper: Server, zk_path: str, eventually:
 def test_an_outage_at_any_moment(known: dict[str, float], proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """A hold survives each outage that it is to survive, whenever it begins between two proofs."""
     timeout = 6.0
-    with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=timeout, **known) as zk, Lock(zk, zk_path) as lock:
+    with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=timeout, **known) as zk:
+        lock = Lock(zk, zk_path)
+        lock.acquire()
         session = Session.of(zk)
         lease = session.registry.lease
         # A busy machine is late by a part of it.

@@ -129,11 +129,13 @@ class Heartbeat:
             return math.inf
         if self._checked == -math.inf:
             return self._checked
+        # A proof that proved no more than the last is not repeated at once.
+        soon = self._sent + lease.beat / 10
         if self._proof_is_wanted():
-            return max(lease.renewable, self._sent + lease.beat / 10)
+            return max(soon, lease.renewable)
         if self._holds():
             # The client's other writes prove the lease, too, but do not check its nodes.
-            return min(lease.due, self._checked + 2 * lease.spacing)
+            return max(soon, min(lease.due, self._checked + 2 * lease.spacing))
         return self._checked + self._pause()
 
     def _holds(self) -> bool:
