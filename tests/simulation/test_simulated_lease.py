@@ -38,7 +38,7 @@ MUTANTS = [
         "_kazoo.leases:Leases._note_sync",
         "write=False",
         "write=True",
-        ("_engine.heartbeat:Heartbeat._send", "known = client.registry.known()", "known = []"),
+        ("_engine.heartbeat:Heartbeat._prove", "self._client.registry.known()", "[]"),
     ),
     bug(
         "a write counts from its own sending",

@@ -320,13 +320,14 @@ class Process:
         self.stopped_until = 0.0
         self.starved_until = 0.0
         self.ahead = self.set_at = self.read = 0.0
+        self._told = 0.0
         begun = len(world.actors)
         self.client = Client(self, timeout, host)
         link = Link(self.client)
         link.identity = world.whoami
         link.seen_chroot = self.client.chroot  # as of a client that `connect` has opened
         self.client._stopped.clear()
-        self.session = Session(self.client, link, lambda: world.now, lambda: world.now, self.wall_clock).start()
+        self.session = Session(self.client, link, self.boot_clock, lambda: world.now, self.wall_clock).start()
         self.client._zkconcurrent_session = self.session
         self.own_threads = set(world.actors[begun:])
         self.session.registry.seed = f"{number:08d}-0000-4000-8000"
@@ -341,6 +342,11 @@ class Process:
     def runs(self) -> bool:
         """Whether its threads get turns."""
         return self.stopped_until <= self.world.now
+
+    def boot_clock(self) -> float:
+        """Tell the time by the machine's clock, which ticks between any two readings."""
+        self._told = max(self.world.now, math.nextafter(self._told, math.inf))
+        return self._told
 
     def wall_clock(self) -> float:
         """Tell the time by the process's wall clock."""
