@@ -108,7 +108,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
         mine = None if self._held is None else self._held.name
         if wait:
-            self._lock_core.begin_wait(call, self._identity())
+            self._lock_core.begin_wait(call, self._identity(), deadline)
         held = yield from call.run(acquire(self._path, self._owner, str(uuid.uuid4()), data, wait, mine), deadline)
         self._lock_core.end_wait(call, held is not None)
         if held is None:

@@ -231,7 +231,7 @@ class LeaderCore(LockCore):
         super().__init__(path_state, rule, identity)
         self.data = data
 
-    def begin_wait(self, call: Call, owner: int) -> None:
+    def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Do nothing: a candidate waits as long as another leads."""
 
     def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:  # noqa: ARG002

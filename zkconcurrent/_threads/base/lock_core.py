@@ -156,9 +156,9 @@ class QueueCore:
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
 
-    def begin_wait(self, call: Call, owner: int) -> None:
+    def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
-        call.long_wait = self, owner, self.session.now()
+        call.long_wait = self, owner, self.session.now(), deadline
 
     def end_wait(self, call: Call, acquired: bool) -> None:
         """Note that the wait of a call is over."""
@@ -349,7 +349,7 @@ class LockCore(QueueCore):
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
         if wait:
-            self.begin_wait(call, owner)
+            self.begin_wait(call, owner, deadline)
         handoff = self.path_state.handoff
         if handoff is None:
             ticket = yield from call.run(self.recipe(wait, owner, deadline), deadline)
