@@ -18,6 +18,7 @@ from zkconcurrent import (
     DetachedLock,
     DoubleBarrier,
     Election,
+    Group,
     Lock,
     LockLostError,
     LossCause,
@@ -212,6 +213,57 @@ def test_a_quorum(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert "no quorum of its locks is left: " in str(error)
     for name in "ab":
         assert f"{zk_path}/{name}: its node was deleted; held for " in str(error)
+
+
+@pytest.mark.parametrize("how", ["expires", "deleted", "stopped", "gives up"])
+def test_a_membership(
+    how: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A membership whose id another took says why its node had gone; one whose client has ended says that."""
+    options: dict[str, Any] = {"connection_retry": {"max_tries": 2, "delay": 0.1}} if how == "gives up" else FAST
+    client = connect(hosts=proxy.hosts, timeout=SESSION, **options)
+    member = Group(client, zk_path).join(b"mine", "id")
+    assert member.cause is None
+    others = Group(zk, zk_path)
+    if how == "expires":
+        old = client.client_id
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: not client.connected)
+        connect(client_id=old).stop()  # closes the session
+        others.join(b"theirs", "id")
+        proxy.resume()
+    elif how == "deleted":
+        transaction = zk.transaction()
+        transaction.delete(member.path)
+        transaction.create(member.path, b"theirs", ephemeral=True)
+        transaction.commit()
+    elif how == "stopped":
+        client.stop()
+    else:
+        proxy.refuse()
+        proxy.cut()
+    assert member.lost.wait(20)
+    cause = {
+        "expires": LossCause.SESSION_EXPIRED,
+        "deleted": LossCause.NODE_DELETED,
+        "stopped": LossCause.CLIENT_STOPPED,
+        "gives up": LossCause.CLIENT_GAVE_UP,
+    }[how]
+    assert member.cause is cause
+    if how in ("expires", "deleted"):
+        found = lambda: [record for record in caplog.records if record.name == "zkconcurrent.losses"]  # noqa: E731
+        eventually(found)
+        (record,) = found()
+        assert (vars(record)["zk_path"], vars(record)["zk_cause"]) == (f"{zk_path}/id", cause.value)
+        why = {"expires": "its session expired", "deleted": "its node was deleted"}[how]
+        assert f"the membership {zk_path}/id is lost: {why}, and then: the group" in record.getMessage()
 
 
 def test_a_task(zk: KazooClient, connect: Connect, zk_path: str) -> None:

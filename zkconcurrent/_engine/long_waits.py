@@ -35,7 +35,7 @@ class WaitedFor(Protocol):
 
 
 LongWait: TypeAlias = "tuple[WaitedFor, int, float, float | None]"
-"""The wait of one call: the queue; the thread or task that waits; since when, and until when, by the clock of deadlines.
+"""The wait of one call: the queue; the thread or task; since when and until when it waits, by the clock of deadlines.
 
 Each acquire makes one, so it is no class, which would take longer.
 """

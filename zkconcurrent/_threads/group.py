@@ -12,8 +12,10 @@ from .._arguments.paths import check_name
 from .._engine.driver import Call
 from .._engine.holds import PathState
 from .._engine.loss import Loss
-from .._engine.session import Session, log
-from .._errors import ClientError
+from .._engine.loss_cause import words
+from .._engine.session import Session, losses
+from .._errors import ClientError, LossCause
+from .._protocol.ticket import LossRecord
 from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
 from .._runtime.public import public
@@ -55,6 +57,7 @@ class Membership:
         self._member = Member(state.path, name, data, session.now, patience)
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
+        self._cause: LossCause | None = None
         # The membership's thread exists, or is about to be started.
         self._began = False
         self._over = False
@@ -86,6 +89,11 @@ class Membership:
         """
         with self._session.lock:
             return self._loss.event
+
+    @property
+    def cause(self) -> LossCause | None:
+        """Why the membership was lost: why its node went, or why the client has ended; None while it is not lost."""
+        return self._cause
 
     def leave(self) -> None:
         """Leave the group. A second call, or one after the membership was lost, does nothing.
@@ -194,10 +202,18 @@ class Membership:
             self._wake_callers()
 
     def _tell_lost(self) -> None:
-        with self._session.lock:
+        session, error, cause = self._session, self._error, self._member.cause
+        stopped = isinstance(error, ClientError)
+        if stopped:
+            gave_up = session.link.gave_up and not session.link.stopping
+            cause = LossCause.CLIENT_GAVE_UP if gave_up else LossCause.CLIENT_STOPPED
+        self._cause = cause
+        with session.lock:
             self._loss.tell()
-        if not isinstance(self._error, ClientError):
-            log.warning("the membership %s is lost: %s", self.path, self._error)
+        if not stopped:
+            why = "its node is gone" if cause is None else words(LossRecord(cause))
+            fields = {"zk_path": self.path, "zk_cause": cause and cause.value}
+            losses.warning("the membership %s is lost: %s, and then: %s", self.path, why, error, extra=fields)
 
     def _wake_callers(self) -> None:
         for call in list(self._callers.values()):
