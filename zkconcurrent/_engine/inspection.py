@@ -243,8 +243,7 @@ class _Seen:
         held_for = clock - ticket.granted
         lost = ticket.state is State.LOST
         return HoldReport(
-            path,
-            self._kind(path),
+            *self._primitive(path),
             mode_of(ticket),
             ticket.token,
             _date(self._now - held_for),
@@ -276,8 +275,7 @@ class _Seen:
         if call.deserted is not None and not waiter.gone and call.deserted():
             waiter = waiter._replace(gone="its event loop is closed")
         return WaitReport(
-            call.path,
-            self._kind(call.path),
+            *self._primitive(call.path),
             next((mode for ticket in tickets if (mode := mode_of(ticket))), ""),
             _date(self._now - waited),
             waited,
@@ -287,11 +285,12 @@ class _Seen:
             report_owner(holders[0]) if holders else None,
         )
 
-    def _kind(self, path: str) -> str:
-        """Return the class of a path: that of the primitive there, or of the nearest above."""
-        while path not in self._kinds and path:
-            path = path.rpartition("/")[0]
-        return self._kinds.get(path, "")
+    def _primitive(self, path: str) -> tuple[str, str]:
+        """Return the path and the class of the primitive there or, for a node of its own, of the nearest above."""
+        above = path
+        while above and above not in self._kinds:
+            above = above.rpartition("/")[0]
+        return above or path, self._kinds.get(above, "")
 
 
 def report_owner(owner: int) -> OwnerReport:

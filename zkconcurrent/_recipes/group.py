@@ -253,8 +253,8 @@ def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
         elif member.wanted:
             yield Wait(ticket)
     except Requeue as why:
-        member.ticket = None
         member.cause = LossCause.NODE_DELETED if isinstance(why, NodeGone) else LossCause.SESSION_EXPIRED
+        member.ticket = None
         yield Discard(ticket)
 
 
