@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.processes import line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    Condition,
     DetachedLock,
     DoubleBarrier,
     Election,
@@ -22,12 +24,15 @@ from zkconcurrent import (
     Lock,
     LockLostError,
     LossCause,
+    MultiLock,
     Queue,
     QuorumLock,
+    ReadWriteLock,
     RLock,
     Semaphore,
     aio,
 )
+from zkconcurrent import connect as connected
 from zkconcurrent.testing import Server
 
 SESSION = 6.0  # seconds
@@ -154,6 +159,87 @@ def test_a_permit_and_a_term(zookeeper: Server, connect: Connect, zk_path: str) 
         assert term.lost.wait(20)
     assert caught.value.cause is LossCause.SESSION_EXPIRED
     assert lost(semaphore).cause is LossCause.SESSION_EXPIRED
+
+
+def test_a_refused_authentication(connect: Connect, zk_path: str) -> None:
+    """The servers have refused the client's credentials, which ends it."""
+    lock = Lock(connect(timeout=SESSION), zk_path)
+    lock.acquire()
+    event = lock.lost
+    lock.client.add_auth_async("nosuch", "credentials")
+    assert event.wait(20)
+    assert lost(lock).cause is LossCause.CLIENT_GAVE_UP
+
+
+@pytest.mark.parametrize("where", ["downgrade", "condition", "term", "multilock"])
+def test_a_deleted_node_wherever_it_is_noticed(where: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A downgrade, a condition's wait, a term and a joint lock tell the same cause as a release."""
+    client = connect(timeout=60)
+    if where == "downgrade":
+        both = ReadWriteLock(client, zk_path)
+        both.write_lock.acquire()
+        delete(zk, zk_path)
+        with pytest.raises(LockLostError) as caught:
+            both.read_lock.acquire()
+        # The write lock's own loss is told, too.
+        assert lost(both.write_lock).cause is LossCause.NODE_DELETED
+    elif where == "condition":
+        condition = Condition(client, zk_path)
+        condition.acquire()
+        delete(zk, f"{zk_path}/lock")
+        with pytest.raises(LockLostError) as caught:
+            condition.wait(5)
+        with pytest.raises(LockLostError):
+            condition.release()
+    elif where == "term":
+        with pytest.raises(LockLostError) as caught, Election(client, zk_path).lead() as term:
+            delete(zk, zk_path)
+            assert term.lost.wait(20)
+    else:
+        several = MultiLock([Lock(client, f"{zk_path}/{name}") for name in "ab"])
+        several.acquire()
+        delete(zk, f"{zk_path}/b")
+        with pytest.raises(LockLostError) as caught:
+            several.release()
+    assert caught.value.cause is LossCause.NODE_DELETED
+
+
+def test_not_reacquired(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """Ctrl-C ends a condition's wait while ZooKeeper is out of reach: it has no lock to give back."""
+    condition = Condition(connect(hosts=proxy.hosts, timeout=SESSION, **FAST), zk_path)
+    condition.acquire()
+
+    def strike() -> None:
+        proxy.refuse()
+        proxy.cut()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1.0, strike)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        condition.wait(60)
+    timer.join()
+    with pytest.raises(LockLostError) as caught:
+        condition.release()
+    assert caught.value.cause is LossCause.NOT_REACQUIRED
+    assert "a condition's wait could not acquire it again" in str(caught.value)
+
+
+def test_a_reconnect_that_shortens_the_timeout() -> None:
+    """The server comes back with a lower limit, and grants the same session less than the outage has lasted."""
+    with Server(max_session_timeout=60) as server, connected(f"zk://{server.hosts}?timeout=40") as client:
+        lock = Lock(client, "/lock")
+        lock.acquire()
+        event, session = lock.lost, client.client_id[0]
+        server.kill()
+        server._settings["maxSessionTimeout"] = 2000
+        assert not event.wait(3)
+        server.start()
+        assert event.wait(30)
+        error = lost(lock)
+        if client.client_id[0] == session:
+            assert "as a reconnect has shortened the session timeout" in str(error)
+        assert error.cause is LossCause.LEASE_ENDED
 
 
 @pytest.mark.parametrize("expires", [True, False])
