@@ -98,10 +98,8 @@ def test_the_client(zk: KazooClient, zk_path: str) -> None:
         assert f"connected, session {zk.client_id[0] & (1 << 64) - 1:#x}, lease ends in " in str(inspect())
 
 
-def test_waits(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
-    """A wait tells for how long it lasts and may last, the node that it awaits, and that node's owner in this process."""
+def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A wait tells for how long it lasts and may last, which node it awaits, and that node's owner in this process."""
     lock, other = RLock(zk, zk_path), connect()
     with lock:
         waits_for = RLock(other, zk_path)
@@ -155,7 +153,7 @@ def test_its_turn_in_this_process(zk: KazooClient, zk_path: str, in_thread: InTh
 
 @pytest.mark.parametrize("kind", [Lock, RLock])
 def test_its_thread_has_ended(kind: Callable[..., Any], zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """A hold whose thread has ended says so; that nobody will release it, if no other thread can."""
+    """Fault 269: a hold whose thread has ended says so; that nobody will release it, if no other thread can."""
     lock = kind(zk, zk_path)
     assert in_thread(lock.acquire).result(20)
     gc.collect()
@@ -193,7 +191,7 @@ def test_tasks(zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
-    """Neither a hold nor a wait of a task whose loop is closed will ever end by itself."""
+    """Fault 269: neither a hold nor a wait of a task whose loop is closed will ever end by itself."""
     lock, other = aio.Lock(zk, zk_path), aio.Lock(zk, zk_path)
     loop = asyncio.new_event_loop()
 
@@ -221,8 +219,8 @@ def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
     session.keeper._loops_checked_at = 0.0
 
 
-def test_a_lost_hold(zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """A lost hold is told of, with the cause, until its thread has settled it."""
+def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 268: a lost hold is told of, with the cause, until its thread has settled it."""
     lock = RLock(connect(timeout=6), zk_path)
     lock.acquire()
     lost = lock.lost
@@ -239,7 +237,7 @@ def test_a_lost_hold(zk: KazooClient, zookeeper: Server, connect: Connect, zk_pa
 def test_out_of_reach_and_stopped(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """A client that is cut off has a lease that runs out, and its calls wait for ZooKeeper; then it is stopped."""
+    """Fault 268: a client that is cut off has a lease that runs out, and its calls wait for ZooKeeper; then it is stopped."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     event, session = Event(client, zk_path), client.client_id[0]
 
@@ -287,7 +285,7 @@ def test_a_client_that_is_garbage(zk_path: str, eventually: Eventually) -> None:
 
 
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
-    """A forked child holds nothing; its parent's clients are not its own."""
+    """Fault 268: a forked child holds nothing; its parent's clients are not its own."""
     session = zk.client_id[0]
     with Lock(zk, zk_path):
         read, write = os.pipe()
@@ -306,7 +304,7 @@ def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_it_takes_no_lock_and_sends_nothing(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Another thread may stand in the middle of a step, with the session's lock."""
+    """Fault 268: another thread may stand in the middle of a step, with the session's lock."""
     lock = Lock(zk, zk_path)
     with lock:
         session = lock._session
@@ -332,7 +330,7 @@ def test_it_takes_no_lock_and_sends_nothing(zk: KazooClient, zk_path: str, in_th
 
 
 def test_at_every_line(zk: KazooClient, zk_path: str) -> None:
-    """A handler that strikes at any line of an acquire and a release finds the hold once, or not at all."""
+    """Fault 268: a handler that strikes at any line of an acquire and a release finds the hold once, or not at all."""
     lock = RLock(zk, zk_path)
     counts: list[int] = []
     package = str(Path(sys.modules["zkconcurrent"].__file__ or "").parent)
@@ -411,7 +409,7 @@ with zkconcurrent.RLock(zk, sys.argv[2] + "/held"):
 def test_a_signal_while_the_main_thread_waits(
     zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually, tmp_path: Path
 ) -> None:
-    """The text is on stderr, once, the handler that was there before is called, and the wait goes on."""
+    """Fault 268: the text is on stderr, once, the handler that was there before is called, and the wait goes on."""
     wanted = Lock(zk, f"{zk_path}/wanted")
     with python("-c", WAITS, zookeeper.hosts, zk_path, folder=tmp_path) as process:
         with wanted:
@@ -443,7 +441,7 @@ def test_a_signal_that_can_not_be_handled(in_thread: InThread) -> None:
 
 @pytest.mark.parametrize("how", ["no such descriptor", "nobody reads", "an error"])
 def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program goes on, wherever it is; an error of the library's own is told in place of the text."""
+    """Fault 268: the program goes on, wherever it is; an error of the library's own is told in place of the text."""
     before = signal.getsignal(signal.SIGUSR2)
     read, write = os.pipe()
     if how != "an error":
@@ -489,7 +487,7 @@ sys.modules["tells"] = at_the_end
 
 
 def test_in_finalizers_and_at_the_exit(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """A finalizer may inspect, also while the interpreter exits, when nothing is held any more."""
+    """Fault 268: a finalizer may inspect, also while the interpreter exits, when nothing is held any more."""
     with python("-c", AT_EXIT, zookeeper.hosts, zk_path, folder=tmp_path) as process:
         out, errors = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -546,7 +544,7 @@ print(cycles, file=sys.stderr)
 
 @pytest.mark.long
 def test_a_storm_of_signals(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """A dump each millisecond disturbs neither those that acquire and release, nor their mutual exclusion."""
+    """Fault 268: a dump each millisecond disturbs neither those that acquire and release, nor their mutual exclusion."""
     seconds = os.environ.get("STORM", "10")
     with python("-c", STORM, zookeeper.hosts, zk_path, seconds, folder=tmp_path) as process:
         out, errors = process.communicate(timeout=float(seconds) + 90)

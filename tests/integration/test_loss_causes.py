@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import pickle
 import signal
@@ -55,7 +56,8 @@ def held(connect: Connect, proxy: Proxy, zk_path: str) -> Lock:
 
 def test_the_session_expired(held: Lock, zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
     """The servers have ended the session; the log says the same as the error."""
-    token, event = held.fencing_token, held.lost
+    token, event, owner = held.fencing_token, held.lost, held.owner()
+    assert owner is not None
     zookeeper.expire(held.client)
     assert event.wait(20)
     error = lost(held)
@@ -67,6 +69,7 @@ def test_the_session_expired(held: Lock, zookeeper: Server, caplog: pytest.LogCa
     (record,) = (record for record in caplog.records if record.name == "zkconcurrent.losses")
     fields = vars(record)
     assert (fields["zk_path"], fields["zk_token"], fields["zk_cause"]) == (held.path, token, "session_expired")
+    assert fields["zk_by"] == owner.by
     again = pickle.loads(pickle.dumps(error))
     assert (again.cause, again.token, str(again)) == (error.cause, token, str(error))
 
@@ -101,6 +104,17 @@ def test_out_of_reach(how: str, held: Lock, proxy: Proxy) -> None:
     error = lost(held)
     assert error.cause is LossCause.LEASE_ENDED
     assert "its lease ran out, as ZooKeeper was out of reach; held for " in str(error)
+
+
+def test_slow_replies(held: Lock, proxy: Proxy) -> None:
+    """Each reply comes, and a little later than the one before, until none proves the lease in time."""
+    event = held.lost
+    delays = itertools.count(SESSION / 120, SESSION / 120)
+    while not event.wait(SESSION / 20):
+        proxy.delay(next(delays))
+    error = lost(held)
+    assert error.cause is LossCause.LEASE_ENDED
+    assert "its lease ran out, as ZooKeeper's replies were slow; held for " in str(error)
 
 
 PAUSED = """

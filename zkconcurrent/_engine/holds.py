@@ -212,7 +212,7 @@ class PathState:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
-            ticket.observer = self._observer
+            ticket.observer, ticket.owner = self._observer, owner
             self.holds[role][owner] = hold
             if owned:
                 holds_of(owner)[ticket.prefix] = OwnedHold(ticket, self.location)
@@ -230,7 +230,7 @@ class PathState:
             self._drop_unsettled(role)
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
-                ticket.observer = self._observer
+                ticket.observer, ticket.owner = self._observer, owner
                 self.holds[role][ticket.prefix] = hold
             self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))
             self.next_loss.pop(role, None)

@@ -265,9 +265,7 @@ class _Seen:
                 continue
             yield self._wait(call, owner, now - since, None if deadline is None else deadline - since, owners)
 
-    def _wait(
-        self, call: Call, owner: int, waited: float, timeout: float | None, owners: dict[str, int]
-    ) -> WaitReport:
+    def _wait(self, call: Call, owner: int, waited: float, timeout: float | None, owners: dict[str, int]) -> WaitReport:
         tickets = [ticket for ticket in list(call.tickets) if ticket.state is State.QUEUED]
         awaits = tuple(node for ticket in tickets for node in ticket.awaits)
         holders = [owners[prefix] for node in awaits if (prefix := _prefix(node)) in owners]
@@ -379,5 +377,3 @@ def dump_on_signal(signum: int, fd: int = 2) -> None:
         signal.signal(signum, dump)
     except (ValueError, OSError) as error:
         raise ValueError(f"dump_on_signal can't handle signal {signum!r}: {error}") from None
-
-

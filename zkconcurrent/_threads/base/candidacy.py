@@ -161,7 +161,7 @@ class Candidacy:
             # The frames of the traceback would keep this candidacy and its seat alive.
             self.error = error.with_traceback(None)
             if not isinstance(error, ClientError):
-                log.error("the candidacy at %s has ended: %s", seat.path, error)
+                log.error("the candidacy at %s has ended: %s", seat.path, error, extra={"zk_path": seat.path})
         finally:
             self.over = True
             self._tell()

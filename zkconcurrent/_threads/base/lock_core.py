@@ -32,6 +32,10 @@ from .cancel import cancel_waits
 from .node_data import node_data, waiter_data
 
 deadlocks = logging.getLogger("zkconcurrent.deadlocks")
+WAITS_FOR_ITSELF = (
+    "%r holds %r through another client, and would wait for itself: a re-entrant lock is re-entrant for one client; "
+    "use the same one"
+)
 
 
 @public
@@ -389,13 +393,10 @@ class LockCore(QueueCore):
         """
         for each in owned_by(owner):
             if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
-                text = (
-                    f"{name(owner)!r} holds {node!r} through another client, and would wait for itself: a re-entrant "
-                    "lock is re-entrant for one client; use the same one"
-                )
                 if deadline is None:
-                    raise DeadlockError(self.path, text)
-                deadlocks.warning("%s [%s]", text, self.path)
+                    raise DeadlockError(self.path, WAITS_FOR_ITSELF % (name(owner), node))
+                fields = {"zk_path": self.path, "zk_by": label(owner)}
+                deadlocks.warning(f"{WAITS_FOR_ITSELF} [%s]", name(owner), node, self.path, extra=fields)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold, and that their numbers are about to run out."""
@@ -403,6 +404,7 @@ class LockCore(QueueCore):
             log.warning(
                 "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
                 self.path,
+                extra={"zk_path": self.path},
             )
         log.debug("acquired %s", tickets)
 
