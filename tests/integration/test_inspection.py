@@ -237,7 +237,7 @@ def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
 def test_out_of_reach_and_stopped(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 268: a client that is cut off has a lease that runs out, and its calls wait for ZooKeeper; then it is stopped."""
+    """Fault 268: a client that is cut off has a lease that runs out, and calls that wait; then it is stopped."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     event, session = Event(client, zk_path), client.client_id[0]
 
@@ -391,7 +391,7 @@ def test_the_work_for_a_thousand_holds() -> None:
         permits.release(1000)
     assert whole < 2.2 * half
     # Calls and returns, of C functions too.
-    assert whole / 1000 < 120
+    assert whole / 1000 < 50
 
 
 WAITS = """
@@ -544,7 +544,7 @@ print(cycles, file=sys.stderr)
 
 @pytest.mark.long
 def test_a_storm_of_signals(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """Fault 268: a dump each millisecond disturbs neither those that acquire and release, nor their mutual exclusion."""
+    """Fault 268: a dump each millisecond disturbs neither those that acquire and release, nor their exclusion."""
     seconds = os.environ.get("STORM", "10")
     with python("-c", STORM, zookeeper.hosts, zk_path, seconds, folder=tmp_path) as process:
         out, errors = process.communicate(timeout=float(seconds) + 90)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from functools import cache
+from operator import attrgetter
 from types import FrameType
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
-from .._protocol.rules import role_of
 from .._protocol.ticket import PREFIX_LENGTH, State, Ticket
 from .._runtime.identity import ended, label, name, task_of
 from .._runtime.process_exit import living_sessions
@@ -27,8 +28,8 @@ from .holds import all_holds
 from .loss_cause import cause_of
 from .session import Session
 
-MODES = {"__READ__": "read", "__WRIT__": "write", "lease-": "permit"}
-"""The modes of holds, by the role of their nodes; there are no others."""
+MODES = {"__READ__": "read", "__WRIT__": "write", "lease": "permit"}
+"""The modes of holds, by the role of their nodes without its hyphen; other roles have one mode only."""
 # Only the thread that has acquired one of these can release it.
 _OWN = ("RLock", "ReadWriteLock")
 
@@ -63,8 +64,8 @@ class HoldReport(NamedTuple):
         since: when the hold began, by this machine's clock.
         held_for: for how many seconds it has lasted.
         depth: how many acquires are not released.
-        owner: the thread or task that has acquired it; None for a node that a releasing thread has just left to the
-            next one of this process.
+        owner: the thread or task that has acquired it; None at the moment when it is granted, or left to the next
+            thread of this process.
         cause: why the hold was lost, until its owner has settled that; None while it is held.
     """
 
@@ -83,7 +84,7 @@ class HoldReport(NamedTuple):
         text += f" ({self.held_for:.1f} s)"
         if self.depth > 1:
             text += f", {self.depth} levels"
-        text += ": " + ("left to the next thread of this process" if self.owner is None else str(self.owner))
+        text += ": " + ("just passing to a thread of this process" if self.owner is None else str(self.owner))
         if self.cause is not None:
             return f"lost ({self.cause.value}): {text}"
         if self.owner is not None and self.owner.gone and self.kind.startswith(_OWN):
@@ -190,7 +191,9 @@ def inspect() -> Inspection:
     """
     now = time.time()
     sessions: list[Any] = living_sessions()
-    seen = [_Seen(session, now) for session in sessions]
+    # One owner may hold a thousand locks.
+    describe = cache(report_owner)
+    seen = [_Seen(session, now, describe) for session in sessions]
     owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
     return Inspection(_date(now), os.getpid(), tuple(each.report(owners) for each in seen))
 
@@ -202,9 +205,10 @@ class _Seen:
         owners: the owners of its holds, by the prefixes of their nodes.
     """
 
-    def __init__(self, session: Session, now: float) -> None:
+    def __init__(self, session: Session, now: float, describe: Callable[[int], OwnerReport]) -> None:
         self._session = session
         self._now = now
+        self._describe = describe
         # R4: each of these copies is made in one step.
         self._tickets = list(session.registry.tickets.values())
         self._states = [state for ref in session.directory.valuerefs() if (state := ref()) is not None]
@@ -226,15 +230,15 @@ class _Seen:
             state,
             present,
             None if present is None else max(0.0, lease.end - session.clock()),
-            tuple(sorted(self._held(), key=lambda hold: (hold.path, hold.since))),
-            tuple(sorted(self._waiting(owners), key=lambda wait: wait.since)),
+            tuple(sorted(self._held(), key=attrgetter("path", "since"))),
+            tuple(sorted(self._waiting(owners), key=attrgetter("since"))),
         )
 
     def _held(self) -> Iterator[HoldReport]:
         clock = self._session.clock()
         for hold in self._holds:
             if hold.ticket.state in (State.HELD, State.LOST):
-                yield self._hold(hold.ticket, hold.path, clock, hold.depth, report_owner(hold.owner))
+                yield self._hold(hold.ticket, hold.path, clock, hold.depth, self._describe(hold.owner))
         for ticket in self._tickets:
             if ticket.state is State.HELD and ticket.prefix not in self.owners:
                 yield self._hold(ticket, ticket.path, clock, 1, None)
@@ -269,7 +273,7 @@ class _Seen:
         tickets = [ticket for ticket in list(call.tickets) if ticket.state is State.QUEUED]
         awaits = tuple(node for ticket in tickets for node in ticket.awaits)
         holders = [owners[prefix] for node in awaits if (prefix := _prefix(node)) in owners]
-        waiter = report_owner(owner)
+        waiter = self._describe(owner)
         if call.deserted is not None and not waiter.gone and call.deserted():
             waiter = waiter._replace(gone="its event loop is closed")
         return WaitReport(
@@ -280,7 +284,7 @@ class _Seen:
             timeout,
             waiter,
             awaits,
-            report_owner(holders[0]) if holders else None,
+            self._describe(holders[0]) if holders else None,
         )
 
     def _primitive(self, path: str) -> tuple[str, str]:
@@ -303,7 +307,7 @@ def report_owner(owner: int) -> OwnerReport:
 
 def mode_of(ticket: Ticket) -> str:
     """Return the mode in which a ticket holds or waits."""
-    return "" if ticket.name is None else MODES.get(role_of(ticket.name) or "", "")
+    return MODES.get((ticket.name or "")[PREFIX_LENGTH:].rstrip("-0123456789"), "")
 
 
 def _prefix(node: str) -> str:
