@@ -22,8 +22,11 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     ClientReport,
     Condition,
+    DetachedLock,
+    DoubleBarrier,
     Election,
     Event,
+    Group,
     HoldReport,
     Lock,
     LockLostError,
@@ -84,6 +87,30 @@ def test_holds(zk: KazooClient, zk_path: str) -> None:
         text = str(inspect())
         assert re.search(pattern, text), text
         assert f"process {os.getpid()}" in text
+    assert not holds(zk_path)
+
+
+@pytest.mark.parametrize("kind", ["claim", "party", "member", "detached"])
+def test_what_else_is_kept(kind: str, zk: KazooClient, zk_path: str) -> None:
+    """The claim of an item, a party inside a double barrier, a membership, and a hold that outlives the process."""
+    began = inspect().at
+    if kind == "claim":
+        queue = Queue(zk, zk_path)
+        queue.put(b"item")
+        block: Any = queue.claim()
+    elif kind == "party":
+        block = DoubleBarrier(zk, zk_path, 1)
+    else:
+        block = Group(zk, zk_path).join(b"") if kind == "member" else DetachedLock(zk, zk_path, "job")
+    with block:
+        (hold,) = holds(zk_path)
+        assert (hold.path, hold.mode) == (zk_path, "" if kind == "detached" else kind)
+        assert hold.kind == type(block).__name__.replace("Claim", "Queue").replace("Membership", "Group")
+        assert hold.token > 0
+        assert began <= hold.since <= inspect().at
+        assert (hold.owner is None) == (kind == "member")
+        assert hold.owner is None or hold.owner.name == f"thread {threading.current_thread().name!r}"
+        assert not [wait for wait in inspect().waits if wait.path.startswith(zk_path)]
     assert not holds(zk_path)
 
 

@@ -72,6 +72,7 @@ class Call:
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
+        of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
         waits_for: see `Waiting`.
         why_end: see `Waiting`.
@@ -88,6 +89,7 @@ class Call:
     patience = _UNLIMITED
     refused: str | None = None
     long_wait: LongWait | None = None
+    of_library = False
     waiter: tuple[int, float] | None = None
     _leaves_clean_up = False
 
@@ -283,7 +285,7 @@ class Call:
 
     def _note_waiter(self) -> None:
         """Note who waits, for `inspect()`: only here, as most calls never wait for anything but replies."""
-        if self.long_wait is None and self.waiter is None:
+        if self.long_wait is None and self.waiter is None and not self.of_library:
             owner = self.session.identity() if self.deserted is None else of_caller()
             self.waiter = owner, self.session.now()
 

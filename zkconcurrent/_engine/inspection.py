@@ -59,13 +59,14 @@ class HoldReport(NamedTuple):
     Attributes:
         path: the primitive's path, without the chroot.
         kind: its class.
-        mode: "read", "write" or "permit"; empty if the class has one mode only.
+        mode: "read", "write" or "permit"; of what is no lock, "claim", "party" or "member"; empty if the class has one
+            mode only.
         token: the fencing token.
         since: when the hold began, by this machine's clock.
         held_for: for how many seconds it has lasted.
         depth: how many acquires are not released.
-        owner: the thread or task that has acquired it; None at the moment when it is granted, or left to the next
-            thread of this process.
+        owner: the thread or task that has acquired it; None for a membership, which belongs to the client, and at the
+            moment when a hold is granted, or left to the next thread of this process.
         cause: why the hold was lost, until its owner has settled that; None while it is held.
     """
 
@@ -84,7 +85,7 @@ class HoldReport(NamedTuple):
         text += f" ({self.held_for:.1f} s)"
         if self.depth > 1:
             text += f", {self.depth} levels"
-        text += ": " + ("just passing to a thread of this process" if self.owner is None else str(self.owner))
+        text += ": " + ("no thread's own" if self.owner is None else str(self.owner))
         if self.cause is not None:
             return f"lost ({self.cause.value}): {text}"
         if self.owner is not None and self.owner.gone and self.kind.startswith(_OWN):
@@ -236,6 +237,11 @@ class _Seen:
 
     def _held(self) -> Iterator[HoldReport]:
         clock = self._session.clock()
+        for state in self._states:
+            for kept in [each for keeping in state.keeping for each in keeping._kept()]:
+                since = _date(self._now - kept.held_for)
+                owner = None if kept.owner is None else self._describe(kept.owner)
+                yield HoldReport(state.path, state.kind, kept.mode, kept.token, since, kept.held_for, 1, owner, None)
         for hold in self._holds:
             if hold.ticket.state in (State.HELD, State.LOST):
                 yield self._hold(hold.ticket, hold.path, clock, hold.depth, self._describe(hold.owner))

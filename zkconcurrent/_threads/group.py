@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import NoReturn
 
 from .._arguments.paths import check_name
 from .._engine.driver import Call
-from .._engine.holds import PathState
+from .._engine.holds import PathState, Possession
 from .._engine.loss import Loss
 from .._engine.loss_cause import words
 from .._engine.session import Session, losses
@@ -58,6 +58,8 @@ class Membership:
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
         self._cause: LossCause | None = None
+        self._since = 0.0
+        state.keeping.add(self)
         # The membership's thread exists, or is about to be started.
         self._began = False
         self._over = False
@@ -94,6 +96,13 @@ class Membership:
     def cause(self) -> LossCause | None:
         """Why the membership was lost: why its node went, or why the client has ended; None while it is not lost."""
         return self._cause
+
+    def _kept(self) -> Iterable[Possession]:
+        """Return this membership, for `inspect()`."""
+        ticket = self._member.ticket
+        if ticket is None or not self.active:
+            return ()
+        return (Possession("member", ticket.token, None, self._session.now() - self._since),)
 
     def leave(self) -> None:
         """Leave the group. A second call, or one after the membership was lost, does nothing.
@@ -185,7 +194,8 @@ class Membership:
         member, session = self._member, self._session
         try:
             self._life = call = Call(session, member.path)
-            if not wait(call, call.run(stay(member, self._wake_callers))):
+            call.of_library = True
+            if not wait(call, call.run(stay(member, self._note_joined))):
                 self._error = ValueError(
                     f"the group {member.path!r} has another member {member.id!r}: give another id, or wait until the "
                     "session of that member is over (wait=...)"
@@ -214,6 +224,10 @@ class Membership:
             why = "its node is gone" if cause is None else words(LossRecord(cause))
             fields = {"zk_path": self.path, "zk_cause": cause and cause.value}
             losses.warning("the membership %s is lost: %s, and then: %s", self.path, why, error, extra=fields)
+
+    def _note_joined(self) -> None:
+        self._since = self._session.now()
+        self._wake_callers()
 
     def _wake_callers(self) -> None:
         for call in list(self._callers.values()):
