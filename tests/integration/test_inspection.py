@@ -489,6 +489,33 @@ def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatc
             assert said.read() == "zkconcurrent: inspect() failed: ZeroDivisionError('division by zero')\n"
 
 
+def test_a_signal_while_another_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 268: signals that come faster than they are answered do not stack up; each reaches the handler before."""
+    before = signal.getsignal(signal.SIGUSR2)
+    told: list[int] = []
+    signal.signal(signal.SIGUSR2, lambda *_: told.append(1))
+    read, write = os.pipe()
+    dump_on_signal(signal.SIGUSR2, write)
+    left = list(range(2000))
+
+    def sessions() -> list[object]:
+        if left:
+            left.pop()
+            signal.raise_signal(signal.SIGUSR2)
+        return []
+
+    monkeypatch.setattr("zkconcurrent._engine.inspection.living_sessions", sessions)
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    os.close(write)
+    with open(read) as said:
+        assert [line[-30:] for line in said] == [": 0 clients, 0 holds, 0 waits\n"] * 2
+    assert len(told) == 4
+
+
 AT_EXIT = """
 import sys, zkconcurrent
 zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from functools import cache
 from operator import attrgetter
@@ -340,24 +341,28 @@ class _Dump:
         self._fd = fd
         self.before: Any = None
 
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
+    def __call__(self, signum: int, interrupted: FrameType | None) -> None:
+        frame = interrupted
+        # Signals that come faster than they are answered would stack up, to a recursion that is too deep. The frames
+        # tell that one is being answered; an interrupt could leave any note of it behind.
+        while frame is not None and frame.f_code is not self._write.__code__:
+            frame = frame.f_back
+        if frame is None:
+            self._write()
+        if callable(self.before):
+            self.before(signum, interrupted)
+
+    def _write(self) -> None:
         # An error would be raised wherever the main thread is.
         try:
             text = str(inspect())
         except Exception as error:
             text = f"zkconcurrent: inspect() failed: {error!r}"
-        _write(self._fd, f"{text}\n".encode(errors="backslashreplace"))
-        if callable(self.before):
-            self.before(signum, frame)
-
-
-def _write(fd: int, text: bytes) -> None:
-    try:
-        while text:
-            text = text[os.write(fd, text) :]
-    except OSError:
-        # Nobody reads it, or there is no room: the program goes on without.
-        return
+        left = f"{text}\n".encode(errors="backslashreplace")
+        # Nobody may read it, or there may be no room: the program goes on without.
+        with suppress(OSError):
+            while left:
+                left = left[os.write(self._fd, left) :]
 
 
 @public
