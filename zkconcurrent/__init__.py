@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from ._arguments.locklike import LockLike as LockLike
     from ._connect import Client as Client
     from ._connect import connect as connect
+    from ._engine.inspection import ClientReport as ClientReport
+    from ._engine.inspection import HoldReport as HoldReport
+    from ._engine.inspection import Inspection as Inspection
+    from ._engine.inspection import OwnerReport as OwnerReport
+    from ._engine.inspection import WaitReport as WaitReport
+    from ._engine.inspection import dump_on_signal as dump_on_signal
+    from ._engine.inspection import inspect as inspect
     from ._errors import ClientError as ClientError
     from ._errors import DeadlockError as DeadlockError
     from ._errors import ForeignNodeError as ForeignNodeError
@@ -76,6 +83,7 @@ else:
         "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
         "_arguments.locklike": "LockLike",
         "_connect": "Client connect",
+        "_engine.inspection": "ClientReport HoldReport Inspection OwnerReport WaitReport dump_on_signal inspect",
         "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
         "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
         "_namespace": "Namespace namespace",

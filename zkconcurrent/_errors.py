@@ -27,7 +27,7 @@ class ZkConcurrentError(Exception):
 
 
 class LossCause(str, enum.Enum):
-    """Why a hold was lost.
+    """Why a hold, or a membership of a group, was lost.
 
     Attributes:
         SESSION_EXPIRED: the servers have ended the client's session, or another client has closed it.

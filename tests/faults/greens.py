@@ -21,7 +21,7 @@ import gevent
 from kazoo.client import KazooClient
 from kazoo.handlers.gevent import SequentialGeventHandler
 
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock, inspect
 
 # A wait that blocks the hub waits for an answer that only the hub could read: for seconds, until its time is up.
 HUB_LATE = 4.0
@@ -138,6 +138,9 @@ def main(hosts: str, path: str) -> None:
         waiting = gevent.spawn(rlock.acquire, timeout=threading.TIMEOUT_MAX)
         gevent.sleep(0.2)
         assert not waiting.ready()
+        found = inspect()
+        assert [(hold.path, hold.depth) for hold in found.holds] == [(rlock.path, 2)]
+        assert [(wait.path, wait.holder) for wait in found.waits] == [(rlock.path, found.holds[0].owner)]
         waiting.kill()  # an exception in the waiter: its node goes
         while nodes(zk, rlock.path) > 1:
             gevent.sleep(0.01)

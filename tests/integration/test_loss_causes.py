@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import pickle
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -15,18 +17,23 @@ from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.processes import line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    Condition,
     DetachedLock,
     DoubleBarrier,
     Election,
+    Group,
     Lock,
     LockLostError,
     LossCause,
+    MultiLock,
     Queue,
     QuorumLock,
+    ReadWriteLock,
     RLock,
     Semaphore,
     aio,
 )
+from zkconcurrent import connect as connected
 from zkconcurrent.testing import Server
 
 SESSION = 6.0  # seconds
@@ -49,7 +56,8 @@ def held(connect: Connect, proxy: Proxy, zk_path: str) -> Lock:
 
 def test_the_session_expired(held: Lock, zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
     """The servers have ended the session; the log says the same as the error."""
-    token, event = held.fencing_token, held.lost
+    token, event, owner = held.fencing_token, held.lost, held.owner()
+    assert owner is not None
     zookeeper.expire(held.client)
     assert event.wait(20)
     error = lost(held)
@@ -61,6 +69,7 @@ def test_the_session_expired(held: Lock, zookeeper: Server, caplog: pytest.LogCa
     (record,) = (record for record in caplog.records if record.name == "zkconcurrent.losses")
     fields = vars(record)
     assert (fields["zk_path"], fields["zk_token"], fields["zk_cause"]) == (held.path, token, "session_expired")
+    assert fields["zk_by"] == owner.by
     again = pickle.loads(pickle.dumps(error))
     assert (again.cause, again.token, str(again)) == (error.cause, token, str(error))
 
@@ -95,6 +104,17 @@ def test_out_of_reach(how: str, held: Lock, proxy: Proxy) -> None:
     error = lost(held)
     assert error.cause is LossCause.LEASE_ENDED
     assert "its lease ran out, as ZooKeeper was out of reach; held for " in str(error)
+
+
+def test_slow_replies(held: Lock, proxy: Proxy) -> None:
+    """Each reply comes, and a little later than the one before, until none proves the lease in time."""
+    event = held.lost
+    delays = itertools.count(SESSION / 120, SESSION / 120)
+    while not event.wait(SESSION / 20):
+        proxy.delay(next(delays))
+    error = lost(held)
+    assert error.cause is LossCause.LEASE_ENDED
+    assert "its lease ran out, as ZooKeeper's replies were slow; held for " in str(error)
 
 
 PAUSED = """
@@ -155,6 +175,87 @@ def test_a_permit_and_a_term(zookeeper: Server, connect: Connect, zk_path: str) 
     assert lost(semaphore).cause is LossCause.SESSION_EXPIRED
 
 
+def test_a_refused_authentication(connect: Connect, zk_path: str) -> None:
+    """The servers have refused the client's credentials, which ends it."""
+    lock = Lock(connect(timeout=SESSION), zk_path)
+    lock.acquire()
+    event = lock.lost
+    lock.client.add_auth_async("nosuch", "credentials")
+    assert event.wait(20)
+    assert lost(lock).cause is LossCause.CLIENT_GAVE_UP
+
+
+@pytest.mark.parametrize("where", ["downgrade", "condition", "term", "multilock"])
+def test_a_deleted_node_wherever_it_is_noticed(where: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A downgrade, a condition's wait, a term and a joint lock tell the same cause as a release."""
+    client = connect(timeout=60)
+    if where == "downgrade":
+        both = ReadWriteLock(client, zk_path)
+        both.write_lock.acquire()
+        delete(zk, zk_path)
+        with pytest.raises(LockLostError) as caught:
+            both.read_lock.acquire()
+        # The write lock's own loss is told, too.
+        assert lost(both.write_lock).cause is LossCause.NODE_DELETED
+    elif where == "condition":
+        condition = Condition(client, zk_path)
+        condition.acquire()
+        delete(zk, f"{zk_path}/lock")
+        with pytest.raises(LockLostError) as caught:
+            condition.wait(5)
+        with pytest.raises(LockLostError):
+            condition.release()
+    elif where == "term":
+        with pytest.raises(LockLostError) as caught, Election(client, zk_path).lead() as term:
+            delete(zk, zk_path)
+            assert term.lost.wait(20)
+    else:
+        several = MultiLock([Lock(client, f"{zk_path}/{name}") for name in "ab"])
+        several.acquire()
+        delete(zk, f"{zk_path}/b")
+        with pytest.raises(LockLostError) as caught:
+            several.release()
+    assert caught.value.cause is LossCause.NODE_DELETED
+
+
+def test_not_reacquired(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """Ctrl-C ends a condition's wait while ZooKeeper is out of reach: it has no lock to give back."""
+    condition = Condition(connect(hosts=proxy.hosts, timeout=SESSION, **FAST), zk_path)
+    condition.acquire()
+
+    def strike() -> None:
+        proxy.refuse()
+        proxy.cut()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1.0, strike)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        condition.wait(60)
+    timer.join()
+    with pytest.raises(LockLostError) as caught:
+        condition.release()
+    assert caught.value.cause is LossCause.NOT_REACQUIRED
+    assert "a condition's wait could not acquire it again" in str(caught.value)
+
+
+def test_a_reconnect_that_shortens_the_timeout() -> None:
+    """The server comes back with a lower limit, and grants the same session less than the outage has lasted."""
+    with Server(max_session_timeout=60) as server, connected(f"zk://{server.hosts}?timeout=40") as client:
+        lock = Lock(client, "/lock")
+        lock.acquire()
+        event, session = lock.lost, client.client_id[0]
+        server.kill()
+        server._settings["maxSessionTimeout"] = 2000
+        assert not event.wait(3)
+        server.start()
+        assert event.wait(30)
+        error = lost(lock)
+        if client.client_id[0] == session:
+            assert "as a reconnect has shortened the session timeout" in str(error)
+        assert error.cause is LossCause.LEASE_ENDED
+
+
 @pytest.mark.parametrize("expires", [True, False])
 def test_a_claim(expires: bool, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """A claim ends with its session, or as its node is deleted."""
@@ -212,6 +313,57 @@ def test_a_quorum(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert "no quorum of its locks is left: " in str(error)
     for name in "ab":
         assert f"{zk_path}/{name}: its node was deleted; held for " in str(error)
+
+
+@pytest.mark.parametrize("how", ["expires", "deleted", "stopped", "gives up"])
+def test_a_membership(
+    how: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A membership whose id another took says why its node had gone; one whose client has ended says that."""
+    options: dict[str, Any] = {"connection_retry": {"max_tries": 2, "delay": 0.1}} if how == "gives up" else FAST
+    client = connect(hosts=proxy.hosts, timeout=SESSION, **options)
+    member = Group(client, zk_path).join(b"mine", "id")
+    assert member.cause is None
+    others = Group(zk, zk_path)
+    if how == "expires":
+        old = client.client_id
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: not client.connected)
+        connect(client_id=old).stop()  # closes the session
+        others.join(b"theirs", "id")
+        proxy.resume()
+    elif how == "deleted":
+        transaction = zk.transaction()
+        transaction.delete(member.path)
+        transaction.create(member.path, b"theirs", ephemeral=True)
+        transaction.commit()
+    elif how == "stopped":
+        client.stop()
+    else:
+        proxy.refuse()
+        proxy.cut()
+    assert member.lost.wait(20)
+    cause = {
+        "expires": LossCause.SESSION_EXPIRED,
+        "deleted": LossCause.NODE_DELETED,
+        "stopped": LossCause.CLIENT_STOPPED,
+        "gives up": LossCause.CLIENT_GAVE_UP,
+    }[how]
+    assert member.cause is cause
+    if how in ("expires", "deleted"):
+        found = lambda: [record for record in caplog.records if record.name == "zkconcurrent.losses"]  # noqa: E731
+        eventually(found)
+        (record,) = found()
+        assert (vars(record)["zk_path"], vars(record)["zk_cause"]) == (f"{zk_path}/id", cause.value)
+        why = {"expires": "its session expired", "deleted": "its node was deleted"}[how]
+        assert f"the membership {zk_path}/id is lost: {why}, and then: the group" in record.getMessage()
 
 
 def test_a_task(zk: KazooClient, connect: Connect, zk_path: str) -> None:

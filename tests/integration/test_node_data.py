@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
-from zkconcurrent import DeadlockError, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, aio
+from zkconcurrent import DeadlockError, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, aio, inspect
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
 from zkconcurrent.testing import Server
 
@@ -190,9 +190,10 @@ def test_waits_for_itself_through_another_client(
         assert wanted.acquire(timeout=0.1) is False
         assert wanted.acquire(blocking=False) is False
         assert len(zk.get_children(zk_path)) == 1
-    assert [record.name for record in caplog.records if "through another client" in record.getMessage()] == [
-        "zkconcurrent.deadlocks"
-    ]
+        (by,) = {hold.owner and hold.owner.by for hold in inspect().holds if hold.path == zk_path}
+    (record,) = (each for each in caplog.records if "through another client" in each.getMessage())
+    assert (record.name, vars(record)["zk_path"]) == ("zkconcurrent.deadlocks", zk_path)
+    assert vars(record)["zk_by"] == by
     with wanted:
         pass
 

@@ -317,6 +317,18 @@ def errors(zk: zkconcurrent.Client) -> str:
     return ""
 
 
+def inspects() -> str:
+    """Look at what this process holds and waits for."""
+    zkconcurrent.dump_on_signal(10)
+    found: zkconcurrent.Inspection = zkconcurrent.inspect()
+    client: zkconcurrent.ClientReport = found.clients[0]
+    hold: zkconcurrent.HoldReport = found.holds[0]
+    wait: zkconcurrent.WaitReport = found.waits[0]
+    owner: zkconcurrent.OwnerReport = wait.owner
+    cause: zkconcurrent.LossCause | None = hold.cause
+    return f"{client.state} {hold.token + 1} {owner.name}"
+
+
 def main() -> None:
     """Open a client and do it all."""
     with zkconcurrent.connect("zk://host1,host2/app?timeout=10", start_timeout=5.0, read_only=False) as zk:
@@ -327,3 +339,4 @@ def main() -> None:
         queues(zk)
         decorated(zk, zkconcurrent.namespace(zk))
         errors(zk)
+        inspects()

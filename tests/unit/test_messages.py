@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import inspect
 import re
@@ -163,3 +164,44 @@ def test_a_lock_is_at_the_path_of_an_event() -> None:
 def test_a_fork_names_multiprocessing() -> None:
     """Fault 259: the remedy for pools is there."""
     assert "initializer=" in FORKED
+
+
+LOGGERS = {"log", "losses", "deadlocks", "long_waits"}
+FIELDS = {"zk_path", "zk_token", "zk_waited", "zk_cause", "zk_by"}
+
+
+def log_calls() -> list[tuple[str, ast.Call]]:
+    """Return each call that logs, with its place."""
+    found = []
+    for file in Path(zkconcurrent.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
+                levels = ("debug", "info", "warning", "error", "exception")
+                if node.func.attr == "warn_later" or (of in LOGGERS and node.func.attr in levels):
+                    found.append((f"{file.name}:{node.lineno}", node))
+    return found
+
+
+def is_constant(part: ast.expr) -> bool:
+    """Return whether a part of a text is the same in each call: a literal, or a constant of the module."""
+    said = part.value if isinstance(part, ast.FormattedValue) else part
+    return isinstance(said, ast.Constant) or (isinstance(said, ast.Name) and said.id.isupper())
+
+
+def test_log_records_have_constant_texts_and_known_fields() -> None:
+    """A message is a constant text with arguments; the fields of a record are those that the docs name, no others."""
+    calls = log_calls()
+    assert len(calls) > 20
+    for where, call in calls:
+        text = call.args[0]
+        parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+        # `text` is the local name of one that is too long for its line.
+        assert (isinstance(text, ast.Name) and text.id == "text") or all(map(is_constant, parts)), where
+        names: set[object] = {each.arg for each in call.keywords} - {"extra", "logger"}
+        for each in call.keywords:
+            if each.arg == "extra" and isinstance(each.value, ast.Dict):
+                names |= {key.value for key in each.value.keys if isinstance(key, ast.Constant)}
+        assert names <= FIELDS, where
+    page = (Path(zkconcurrent.__file__).parents[1] / "docs" / "how-to" / "operate.md").read_text()
+    assert {field for field in FIELDS if f"`{field}`" in page} == FIELDS

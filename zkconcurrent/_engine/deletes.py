@@ -71,7 +71,8 @@ class Deletes:
                 continue
             first = self._first_try.setdefault(prefix, now)
             if now - first > SLOW_DELETE:
-                client.warn_later("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
+                text = "%s could not be deleted in %.0f s; still trying"
+                client.warn_later(text, ticket.node, now - first, zk_path=ticket.path)
             self._delete_or_find(ticket)
 
     def _delete_or_find(self, ticket: Ticket) -> None:
@@ -151,7 +152,7 @@ class Deletes:
                     f"client DELETE (d) on {ticket.path}; it keeps trying",
                 )
             ticket.refusal = failed
-            self._client.warn_later("not deleted: %s", failed)
+            self._client.warn_later("not deleted: %s", failed, zk_path=ticket.path)
         self._client.wake_keeper()
         # The releasing thread looks again, and does not wait until a connection is back.
         ticket.wake()

@@ -30,6 +30,7 @@ from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.replies import Reply, no_wakeup
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
+from .._runtime.identity import of_caller
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
@@ -71,6 +72,8 @@ class Call:
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
+        of_library: no caller waits for it: it is the work of a thread of the library.
+        waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
         waits_for: see `Waiting`.
         why_end: see `Waiting`.
     """
@@ -86,6 +89,8 @@ class Call:
     patience = _UNLIMITED
     refused: str | None = None
     long_wait: LongWait | None = None
+    of_library = False
+    waiter: tuple[int, float] | None = None
     _leaves_clean_up = False
 
     def __init__(
@@ -258,6 +263,7 @@ class Call:
                 return
             session.check_usable(self.path)
             session.check_seen(self.path)
+            self._note_waiter()
             # kazoo does not report that it gives up, or stops, while disconnected.
             yield from self.park(session.now() + POLL_INTERVAL)
 
@@ -270,11 +276,18 @@ class Call:
                 raise
             # A single attempt has no time to wait anyway: it ends by its deadline, in a signal handler too.
             raise DeadlinePassed from None
+        self._note_waiter()
         while not ticket.changed:
             pause = math.inf if left is None else left()
             if pause <= 0:
                 return
             yield from self.park(math.inf if left is None else self.session.now() + min(pause, CLOCK_POLL_INTERVAL))
+
+    def _note_waiter(self) -> None:
+        """Note who waits, for `inspect()`: only here, as most calls never wait for anything but replies."""
+        if self.long_wait is None and self.waiter is None and not self.of_library:
+            owner = self.session.identity() if self.deserted is None else of_caller()
+            self.waiter = owner, self.session.now()
 
     def park(self, bound: float) -> Steps[bool]:
         """Sleep until woken; False if that did not happen before `bound`.

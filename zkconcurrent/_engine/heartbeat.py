@@ -336,7 +336,8 @@ class Heartbeat:
 
         def deleted(reply: HandledReply, node: str) -> None:
             if reply.error is None:
-                client.warn_later("deleted a node of this client that belonged to no holder or waiter: %s", node)
+                text = "deleted a node of this client that belonged to no holder or waiter: %s"
+                client.warn_later(text, node, zk_path=path)
 
         link.sync(path, synced)
         link.children(path, HandledReply(listed, post=client.post))

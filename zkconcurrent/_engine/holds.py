@@ -10,10 +10,10 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError, LossCause
 from .._protocol.operations import NoNode
@@ -21,6 +21,7 @@ from .._protocol.rules import Rule
 from .._protocol.ticket import State, Ticket
 from .._runtime.event_loop import running_task, warn
 from .._runtime.identity import ended, holds_of, is_task
+from .._runtime.live_set import LiveSet
 from .loss import Loss, LossObserver
 from .loss_cause import cause_of, why_lost
 from .session import LeftTickets, Session
@@ -86,6 +87,29 @@ def owned_by(owner: int) -> Collection[OwnedHold]:
     return list(holds.values())
 
 
+class Possession(NamedTuple):
+    """What a client keeps on the server for an object that is no lock, such as the claim of an item.
+
+    Attributes:
+        mode: what it is, in a word.
+        token: its fencing token, or the creation zxid of its node.
+        owner: the thread or task that has it; None if it is the client's.
+        held_for: for how many seconds it has lasted.
+    """
+
+    mode: str
+    token: int
+    owner: int | None
+    held_for: float
+
+
+class Keeping(Protocol):
+    """An object that tells `inspect()` what it keeps. It may be called at any moment, on any thread."""
+
+    def _kept(self) -> Iterable[Possession]:
+        """Return what it keeps."""
+
+
 class TaskHold(Hold):
     """The hold of a thread that runs an event loop. The thread's other tasks get in, too, with a warning.
 
@@ -136,6 +160,7 @@ class PathState:
         lock: the path of a condition's lock.
         first_look: this client's first look at the path, if the primitive needs one.
         observers: the objects to tell of losses, by role.
+        keeping: the objects that keep something here which is no hold of a lock.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         notes: how often calls that change that value, or wait for it, have noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
@@ -159,6 +184,7 @@ class PathState:
         self.elsewhere: dict[str, int] = {}
         self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)
+        self.keeping: LiveSet[Keeping] = LiveSet()
         # One entry for each block of a task that was thrown away.
         self._blocks: deque[int] = deque()
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
@@ -212,7 +238,7 @@ class PathState:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
-            ticket.observer = self._observer
+            ticket.observer, ticket.owner = self._observer, owner
             self.holds[role][owner] = hold
             if owned:
                 holds_of(owner)[ticket.prefix] = OwnedHold(ticket, self.location)
@@ -230,7 +256,7 @@ class PathState:
             self._drop_unsettled(role)
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
-                ticket.observer = self._observer
+                ticket.observer, ticket.owner = self._observer, owner
                 self.holds[role][ticket.prefix] = hold
             self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))
             self.next_loss.pop(role, None)

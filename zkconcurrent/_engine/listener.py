@@ -120,6 +120,7 @@ class Listener:
                 "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other; use another "
                 "path for one of them, or zkconcurrent's class in place of the recipe in every process",
                 above,
+                zk_path=above,
             )
 
     # -- called by the keeper: a connection that nothing has told of ---------------------------------------------------

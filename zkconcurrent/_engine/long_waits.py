@@ -34,8 +34,8 @@ class WaitedFor(Protocol):
         """Log that calls of these owners wait here, the longest for `waited` seconds. This may take a while."""
 
 
-LongWait: TypeAlias = "tuple[WaitedFor, int, float]"
-"""The wait of one call: the queue; the thread or task that waits; and since when, by the clock of deadlines.
+LongWait: TypeAlias = "tuple[WaitedFor, int, float, float | None]"
+"""The wait of one call: the queue; the thread or task; since when and until when it waits, by the clock of deadlines.
 
 Each acquire makes one, so it is no class, which would take longer.
 """
@@ -55,7 +55,7 @@ class LongWaits:
 
     def ended(self, wait: LongWait, path: str, outcome: str) -> None:
         """Have the end of a wait that was reported logged, by the keeper's next turn: the caller has the lock now."""
-        queue, _, since = wait
+        queue, _, since, _ = wait
         if queue.queue_key in self._due and (waited := self._client.now() - since) >= LONG:
             fields = {"zk_path": path, "zk_waited": waited}
             text = "%s after a wait of %.0f s [%s]"
@@ -72,10 +72,10 @@ class LongWaits:
         self._due = {key: self._due.get(key, LONG) for key in long}
         enabled = log.isEnabledFor(logging.WARNING)
         for key, waits in long.items():
-            waited = now - min(since for _, _, since in waits)
+            waited = now - min(since for _, _, since, _ in waits)
             if waited >= self._due[key]:
                 if enabled:
-                    owners = [owner for _, owner, _ in waits]
+                    owners = [owner for _, owner, _, _ in waits]
                     self._reports.append(partial(waits[0][0].report_wait, owners, waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)

@@ -75,8 +75,11 @@ def cause_of(ticket: Ticket) -> LossCause | None:
 def why_lost(ticket: Ticket) -> str:
     """Return what an error says of the loss of a ticket's hold."""
     loss = record_of(ticket)
-    if loss is None:
-        return "its session expired, its lease ran out, or its node was deleted"
+    return "its session expired, its lease ran out, or its node was deleted" if loss is None else words(loss)
+
+
+def words(loss: LossRecord) -> str:
+    """Return what an error, or the log, says of a loss."""
     text = _TEXTS[loss.cause]
     if loss.detail:
         text = f"{text}, as {loss.detail}"

@@ -30,6 +30,7 @@ from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.clock import boot_clock
+from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
 from .._runtime.process_exit import end_with_process
 from .client_state import ClientState
@@ -362,6 +363,7 @@ class Session(ClientState):
                 zk_path=ticket.path,
                 zk_token=ticket.token,
                 zk_cause=ticket.loss and ticket.loss.cause.value,
+                zk_by=None if ticket.owner is None else label(ticket.owner),
             )
 
     def discard(self, ticket: Ticket) -> bool:

@@ -87,6 +87,7 @@ class Ticket:
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         granted: when it became a hold, by the lease's clock.
+        owner: the thread or task that holds it, or has held it; None before.
         loss: what is known of the loss of the hold; None while it is not lost.
         late: the queue's sequence numbers are running out.
         wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
@@ -109,6 +110,7 @@ class Ticket:
     deletes = 0
     refusal: Exception | None = None
     granted: float = 0.0
+    owner: int | None = None
     loss: LossRecord | None = None
     late: bool = False
     wake: Callable[[], None] = staticmethod(_nothing)

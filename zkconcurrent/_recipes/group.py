@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from .._errors import ForeignNodeError
+from .._errors import ForeignNodeError, LossCause
 from .._protocol.operations import (
     NOWHERE,
     Check,
@@ -39,6 +39,7 @@ from .._protocol.operations import (
     NewTicket,
     Node,
     NodeExists,
+    NodeGone,
     NoNode,
     Recipe,
     Requeue,
@@ -69,6 +70,7 @@ class Member:
         sessions: the sessions in which a create was sent.
         joined: the client was a member once, and no other kind of primitive used the path then.
         beside: the names of all nodes, as listed behind the create.
+        cause: why the node went, the last time that it did.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
@@ -83,6 +85,7 @@ class Member:
         self.sessions: set[int] = set()
         self.joined = False
         self.beside: Sequence[str] | None = None
+        self.cause: LossCause | None = None
         self._until: float | None = None
 
     @property
@@ -244,12 +247,13 @@ def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
         found: Node | None
         (found,) = yield Watch(ticket, (Get(member.node, ticket),))
         if found is None or (found.czxid, found.session) != (ticket.token, ticket.session):
-            member.ticket = None
+            member.ticket, member.cause = None, LossCause.NODE_DELETED
             # Another client has deleted our node: a node that is there now is not ours to delete.
             yield MarkDeleted(ticket)
         elif member.wanted:
             yield Wait(ticket)
-    except Requeue:
+    except Requeue as why:
+        member.cause = LossCause.NODE_DELETED if isinstance(why, NodeGone) else LossCause.SESSION_EXPIRED
         member.ticket = None
         yield Discard(ticket)
 

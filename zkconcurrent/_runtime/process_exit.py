@@ -47,10 +47,16 @@ def end_with_process(client: int, session: Watched) -> None:
     _sessions[client] = session
 
 
+def living_sessions() -> list[Watched]:
+    """Return the sessions of this process, in the order of their clients' first use; a fork's are its parent's."""
+    # R4: this copies the references in one step, as another thread or a signal handler may add one.
+    return [session for ref in _sessions.valuerefs() if (session := ref()) is not None]
+
+
 def _at_exit() -> None:
     _silence_daemon_threads()
     until = time.monotonic() + PATIENCE
-    sessions = [session for session in list(_sessions.values()) if not session.forked]
+    sessions = [session for session in living_sessions() if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
         wait(until)
     for close in closers:
@@ -77,7 +83,7 @@ def _exit_with_multiprocessing() -> None:
 
 
 def _after_fork_in_child() -> None:
-    for session in list(_sessions.values()):
+    for session in living_sessions():
         session.forget_after_fork()
 
 

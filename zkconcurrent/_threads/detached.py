@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
+from .._engine.holds import Possession
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
@@ -70,7 +72,10 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         self._owner = owner
         self._held: Detached | None = None
         self._releasing: Detached | None = None
+        # Who has acquired it for the owner, and when.
+        self._acquired = 0, 0.0
         super().__init__(client, path)
+        self._path_state.keeping.add(self)
 
     @property
     def name(self) -> str:
@@ -108,11 +113,12 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
         mine = None if self._held is None else self._held.name
         if wait:
-            self._lock_core.begin_wait(call, self._identity())
+            self._lock_core.begin_wait(call, self._identity(), deadline)
         held = yield from call.run(acquire(self._path, self._owner, str(uuid.uuid4()), data, wait, mine), deadline)
         self._lock_core.end_wait(call, held is not None)
         if held is None:
             return False
+        self._acquired = self._identity(), self._session.now()
         self._held = held
         return True
 
@@ -192,6 +198,13 @@ class DetachedLock(QueuedPrimitive, Acquirable):
     def _mine(self) -> Detached | None:
         """Return the hold that this object has acquired; it stays with the parent of a forked process."""
         return None if self._session.forked else self._held
+
+    def _kept(self) -> Iterable[Possession]:
+        """Return the hold that this object has acquired, for `inspect()`."""
+        if (held := self._mine()) is None:
+            return ()
+        by, since = self._acquired
+        return (Possession("", held.token, by, self._session.now() - since),)
 
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""

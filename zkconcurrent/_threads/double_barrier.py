@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from .._arguments.limits import check_positive
 from .._engine.driver import Call
-from .._engine.holds import PathState
+from .._engine.holds import PathState, Possession
 from .._engine.session import LeftTickets, Session
 from .._errors import LockLostError, LossCause, ZkConcurrentError
 from .._kazoo.link import KazooClient
@@ -35,8 +35,17 @@ class DoubleBarrierState(PathState):
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
         self.inside: dict[int, Ticket] = {}
+        self.keeping.add(self)
         self.entering: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
         weakref.finalize(self, _drop_collected, session.dropped, path, self.inside).atexit = False
+
+    def _kept(self) -> Iterable[Possession]:
+        """Return the parties inside, for `inspect()`."""
+        now = self.session.clock()
+        return [
+            Possession("party", ticket.token, owner, now - ticket.granted)
+            for owner, ticket in list(self.inside.items())
+        ]
 
     def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the party of a call that was abandoned."""
@@ -154,6 +163,7 @@ class DoubleBarrier(Primitive):
         if not inside:
             inside = yield from self._withdrawing(call, ticket, struck)
         if inside:
+            ticket.granted = self._session.clock()
             self._path_state.inside[owner] = ticket
         return inside
 

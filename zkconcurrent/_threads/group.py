@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import NoReturn
 
 from .._arguments.paths import check_name
 from .._engine.driver import Call
-from .._engine.holds import PathState
+from .._engine.holds import PathState, Possession
 from .._engine.loss import Loss
-from .._engine.session import Session, log
-from .._errors import ClientError
+from .._engine.loss_cause import words
+from .._engine.session import Session, losses
+from .._errors import ClientError, LossCause
+from .._protocol.ticket import LossRecord
 from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
 from .._runtime.public import public
@@ -55,6 +57,9 @@ class Membership:
         self._member = Member(state.path, name, data, session.now, patience)
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
+        self._cause: LossCause | None = None
+        self._since = 0.0
+        state.keeping.add(self)
         # The membership's thread exists, or is about to be started.
         self._began = False
         self._over = False
@@ -86,6 +91,18 @@ class Membership:
         """
         with self._session.lock:
             return self._loss.event
+
+    @property
+    def cause(self) -> LossCause | None:
+        """Why the membership was lost: why its node went, or why the client has ended; None while it is not lost."""
+        return self._cause
+
+    def _kept(self) -> Iterable[Possession]:
+        """Return this membership, for `inspect()`."""
+        ticket = self._member.ticket
+        if ticket is None or not self.active:
+            return ()
+        return (Possession("member", ticket.token, None, self._session.now() - self._since),)
 
     def leave(self) -> None:
         """Leave the group. A second call, or one after the membership was lost, does nothing.
@@ -177,7 +194,8 @@ class Membership:
         member, session = self._member, self._session
         try:
             self._life = call = Call(session, member.path)
-            if not wait(call, call.run(stay(member, self._wake_callers))):
+            call.of_library = True
+            if not wait(call, call.run(stay(member, self._note_joined))):
                 self._error = ValueError(
                     f"the group {member.path!r} has another member {member.id!r}: give another id, or wait until the "
                     "session of that member is over (wait=...)"
@@ -194,10 +212,22 @@ class Membership:
             self._wake_callers()
 
     def _tell_lost(self) -> None:
-        with self._session.lock:
+        session, error, cause = self._session, self._error, self._member.cause
+        stopped = isinstance(error, ClientError)
+        if stopped:
+            gave_up = session.link.gave_up and not session.link.stopping
+            cause = LossCause.CLIENT_GAVE_UP if gave_up else LossCause.CLIENT_STOPPED
+        self._cause = cause
+        with session.lock:
             self._loss.tell()
-        if not isinstance(self._error, ClientError):
-            log.warning("the membership %s is lost: %s", self.path, self._error)
+        if not stopped:
+            why = "its node is gone" if cause is None else words(LossRecord(cause))
+            fields = {"zk_path": self.path, "zk_cause": cause and cause.value}
+            losses.warning("the membership %s is lost: %s, and then: %s", self.path, why, error, extra=fields)
+
+    def _note_joined(self) -> None:
+        self._since = self._session.now()
+        self._wake_callers()
 
     def _wake_callers(self) -> None:
         for call in list(self._callers.values()):

@@ -92,7 +92,7 @@ class PermitCore(LockCore):
             self.layout, permits, data, queued=queued, wait=wait, near_deadline=near_deadline, too_few=too_few
         )
         if wait:
-            self.begin_wait(call, owner)
+            self.begin_wait(call, owner, deadline)
         taken = yield from call.run(recipe, deadline)
         self.end_wait(call, taken is not None)
         if taken is None:

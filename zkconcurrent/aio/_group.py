@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Final, NoReturn
 
+from .._errors import LossCause
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
 from .._threads import group as _group
@@ -46,6 +47,11 @@ class Membership(Twin):
     def lost(self) -> Lost:
         """Set when the membership has ended without `leave()`, for good: see `zkconcurrent.Membership.lost`."""
         return Lost([(self._core._session, lambda: self._core._loss)])
+
+    @property
+    def cause(self) -> LossCause | None:
+        """Why the membership was lost: see `zkconcurrent.Membership.cause`."""
+        return self._core.cause
 
     leave: Final = awaited(_group.Membership.leave)
 

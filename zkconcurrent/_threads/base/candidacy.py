@@ -161,7 +161,7 @@ class Candidacy:
             # The frames of the traceback would keep this candidacy and its seat alive.
             self.error = error.with_traceback(None)
             if not isinstance(error, ClientError):
-                log.error("the candidacy at %s has ended: %s", seat.path, error)
+                log.error("the candidacy at %s has ended: %s", seat.path, error, extra={"zk_path": seat.path})
         finally:
             self.over = True
             self._tell()
@@ -231,7 +231,7 @@ class LeaderCore(LockCore):
         super().__init__(path_state, rule, identity)
         self.data = data
 
-    def begin_wait(self, call: Call, owner: int) -> None:
+    def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Do nothing: a candidate waits as long as another leads."""
 
     def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:  # noqa: ARG002

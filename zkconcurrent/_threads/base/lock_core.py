@@ -32,6 +32,10 @@ from .cancel import cancel_waits
 from .node_data import node_data, waiter_data
 
 deadlocks = logging.getLogger("zkconcurrent.deadlocks")
+WAITS_FOR_ITSELF = (
+    "%r holds %r through another client, and would wait for itself: a re-entrant lock is re-entrant for one client; "
+    "use the same one"
+)
 
 
 @public
@@ -156,9 +160,9 @@ class QueueCore:
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
 
-    def begin_wait(self, call: Call, owner: int) -> None:
+    def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
-        call.long_wait = self, owner, self.session.now()
+        call.long_wait = self, owner, self.session.now(), deadline
 
     def end_wait(self, call: Call, acquired: bool) -> None:
         """Note that the wait of a call is over."""
@@ -349,7 +353,7 @@ class LockCore(QueueCore):
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
         if wait:
-            self.begin_wait(call, owner)
+            self.begin_wait(call, owner, deadline)
         handoff = self.path_state.handoff
         if handoff is None:
             ticket = yield from call.run(self.recipe(wait, owner, deadline), deadline)
@@ -389,13 +393,10 @@ class LockCore(QueueCore):
         """
         for each in owned_by(owner):
             if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
-                text = (
-                    f"{name(owner)!r} holds {node!r} through another client, and would wait for itself: a re-entrant "
-                    "lock is re-entrant for one client; use the same one"
-                )
                 if deadline is None:
-                    raise DeadlockError(self.path, text)
-                deadlocks.warning("%s [%s]", text, self.path)
+                    raise DeadlockError(self.path, WAITS_FOR_ITSELF % (name(owner), node))
+                fields = {"zk_path": self.path, "zk_by": label(owner)}
+                deadlocks.warning(f"{WAITS_FOR_ITSELF} [%s]", name(owner), node, self.path, extra=fields)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold, and that their numbers are about to run out."""
@@ -403,6 +404,7 @@ class LockCore(QueueCore):
             log.warning(
                 "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
                 self.path,
+                extra={"zk_path": self.path},
             )
         log.debug("acquired %s", tickets)
 

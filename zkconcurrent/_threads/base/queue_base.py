@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -14,6 +14,7 @@ from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_max_attempts
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
+from ..._engine.holds import Possession
 from ..._engine.session import Session
 from ..._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ..._kazoo.link import KazooClient
@@ -400,6 +401,8 @@ class Claim(Generic[T]):
         self._timeout = timeout
         self._taken: ClaimedItem | None = None
         self._giving_back: ItemCall | None = None
+        self._owner, self._since = 0, 0.0
+        of._path_state.keeping.add(self)
 
     if not TYPE_CHECKING:
 
@@ -427,10 +430,17 @@ class Claim(Generic[T]):
 
         def entered(taken: ClaimedItem) -> Claim[T]:
             self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
+            self._owner, self._since = self._queue._identity(), self._queue._session.now()
             self._taken = taken
             return self
 
         return self._queue._taking("claim", self._block, self._timeout, entered)
+
+    def _kept(self) -> Iterable[Possession]:
+        """Return this claim, for `inspect()`."""
+        if (taken := self._taken) is None:
+            return ()
+        return (Possession("claim", taken.token, self._owner, self._queue._session.now() - self._since),)
 
     def _exit(self, *, acknowledges: bool) -> Any:
         of, taken = self._queue, self._taken

@@ -84,7 +84,8 @@ class SettlingState(PathState, Generic[W]):
                     self._left.rotate(-1)
                     continue
             except Exception as error:
-                log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
+                text = "a call at %s was interrupted, and its outcome is unknown: %r"
+                log.error(text, self.path, error, extra={"zk_path": self.path})
                 pending_write.unknown, pending_write.receipt = True, None
             self._finish(pending_write)
             self._left.popleft()

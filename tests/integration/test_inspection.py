@@ -1,0 +1,606 @@
+"""What `inspect()` tells of this process: its holds and waits, in all clients, whatever state they are in."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.processes import line_from, python
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    ClientReport,
+    Condition,
+    DetachedLock,
+    DoubleBarrier,
+    Election,
+    Event,
+    Group,
+    HoldReport,
+    Lock,
+    LockLostError,
+    LossCause,
+    Queue,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    WaitReport,
+    aio,
+    connect,
+    dump_on_signal,
+    inspect,
+    namespace,
+)
+from zkconcurrent.testing import Server
+
+
+def holds(path: str) -> list[HoldReport]:
+    """Return what is held at a path, or below."""
+    return [hold for hold in inspect().holds if hold.path.startswith(path)]
+
+
+def waits(path: str) -> list[WaitReport]:
+    """Return what waits at a path, or below, for a node that it knows."""
+    return [wait for wait in inspect().waits if wait.path.startswith(path) and wait.awaits]
+
+
+def client_of(client: KazooClient) -> ClientReport:
+    """Return what is told of a client, which is connected."""
+    return next(each for each in inspect().clients if each.session == client.client_id[0])
+
+
+def test_holds(zk: KazooClient, zk_path: str) -> None:
+    """Each hold has its path, class, mode, token, levels and owner; the text has all of it."""
+    lock, both, permits = RLock(zk, f"{zk_path}/1"), ReadWriteLock(zk, f"{zk_path}/2"), Semaphore(zk, f"{zk_path}/3", 3)
+    with lock, lock, both.write_lock, both.read_lock, permits, permits, Election(zk, f"{zk_path}/4").lead():
+        found = holds(zk_path)
+        told = [(hold.path[len(zk_path) :], hold.kind, hold.mode, hold.depth, hold.cause) for hold in found]
+        assert told == [
+            ("/1", "RLock", "", 2, None),
+            ("/2", "ReadWriteLock", "write", 1, None),
+            ("/2", "ReadWriteLock", "read", 1, None),
+            ("/3", "Semaphore", "permit", 1, None),
+            ("/3", "Semaphore", "permit", 1, None),
+            ("/4", "Election", "", 1, None),
+        ]
+        assert found[0].token == lock.fencing_token
+        owner = lock.owner()
+        assert owner is not None
+        assert {hold.owner and hold.owner.by for hold in found} == {owner.by}
+        assert abs((found[0].since - owner.since).total_seconds()) < 5
+        thread = threading.current_thread().name
+        pattern = (
+            rf"  holds {zk_path}/1 \(RLock\), token {owner.token}, since \d+-\d+-\d+ \d+:\d+:\d+ UTC \(\d+\.\d s\), "
+            rf"2 levels: thread '{thread}'\n"
+        )
+        text = str(inspect())
+        assert re.search(pattern, text), text
+        assert f"process {os.getpid()}" in text
+    assert not holds(zk_path)
+
+
+@pytest.mark.parametrize("kind", ["claim", "party", "member", "detached"])
+def test_what_else_is_kept(kind: str, zk: KazooClient, zk_path: str) -> None:
+    """The claim of an item, a party inside a double barrier, a membership, and a hold that outlives the process."""
+    began = inspect().at
+    if kind == "claim":
+        queue = Queue(zk, zk_path)
+        queue.put(b"item")
+        block: Any = queue.claim()
+    elif kind == "party":
+        block = DoubleBarrier(zk, zk_path, 1)
+    else:
+        block = Group(zk, zk_path).join(b"") if kind == "member" else DetachedLock(zk, zk_path, "job")
+    with block:
+        (hold,) = holds(zk_path)
+        assert (hold.path, hold.mode) == (zk_path, "" if kind == "detached" else kind)
+        assert hold.kind == type(block).__name__.replace("Claim", "Queue").replace("Membership", "Group")
+        assert hold.token > 0
+        assert began <= hold.since <= inspect().at
+        assert (hold.owner is None) == (kind == "member")
+        assert hold.owner is None or hold.owner.name == f"thread {threading.current_thread().name!r}"
+        assert not [wait for wait in inspect().waits if wait.path.startswith(zk_path)]
+    assert not holds(zk_path)
+
+
+def test_the_client(zk: KazooClient, zk_path: str) -> None:
+    """A client has its servers and chroot, state, session and lease."""
+    with Lock(zk, zk_path):
+        report = client_of(zk)
+        assert report.state == "connected"
+        assert report.hosts == f"{','.join(f'{host}:{port}' for host, port in zk.hosts)}{zk.chroot}"
+        assert report.lease is not None
+        assert 0 < report.lease < zk._session_timeout / 1000
+        assert f"connected, session {zk.client_id[0] & (1 << 64) - 1:#x}, lease ends in " in str(inspect())
+
+
+def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A wait tells for how long it lasts and may last, which node it awaits, and that node's owner in this process."""
+    lock, other = RLock(zk, zk_path), connect()
+    with lock:
+        waits_for = RLock(other, zk_path)
+        waiting = in_thread(lambda: waits_for.acquire(timeout=20) and waits_for.release())
+        eventually(lambda: waits(zk_path))
+        (wait,) = waits(zk_path)
+        assert (wait.path, wait.kind, wait.mode) == (zk_path, "RLock", "")
+        assert wait.timeout == pytest.approx(20, abs=1)
+        assert 0 <= wait.waited < 20
+        assert wait.awaits == (lock._lock_core.newest().ticket.node,)  # type: ignore[union-attr]
+        assert wait.owner.by == lock.waiters()[0].by
+        assert wait.holder == holds(zk_path)[0].owner
+        assert f"; awaits {wait.awaits[0]}, held in this process by thread" in str(inspect())
+        assert [each.awaits for each in client_of(other).waits] == [wait.awaits]
+    waiting.result(20)
+
+
+def test_all_that_waits(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Not only for locks: for an event, an item, a notification; each with its time, and forever without."""
+    event, queue, condition = Event(zk, f"{zk_path}/1"), Queue(zk, f"{zk_path}/2"), Condition(zk, f"{zk_path}/3")
+
+    def wait() -> None:
+        with condition:
+            condition.wait()
+
+    waiting = [in_thread(event.wait), in_thread(queue.get, timeout=20), in_thread(wait)]
+    eventually(lambda: len({found.path for found in waits(zk_path)}) == 3)
+    told = {found.path[-1]: (found.kind, found.timeout) for found in waits(zk_path)}
+    assert told["1"] == ("Event", None)
+    assert told["2"] == ("Queue", pytest.approx(20, abs=1))
+    assert told["3"] == ("Condition", None)
+    event.set()
+    queue.put(b"item")
+    with condition:
+        condition.notify()
+    for each in waiting:
+        each.result(20)
+    assert not waits(zk_path)
+
+
+def test_its_turn_in_this_process(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A thread that waits for its turn at an unfair lock has no node."""
+    lock = Lock(zk, zk_path, fair=False)
+    with lock:
+        waiting = in_thread(lambda: lock.acquire(timeout=20) and lock.release())
+        eventually(lambda: [wait for wait in inspect().waits if wait.path == zk_path])
+        (wait,) = (wait for wait in inspect().waits if wait.path == zk_path)
+        assert (wait.kind, wait.timeout, wait.awaits) == ("Lock(fair=False)", pytest.approx(20, abs=1), ())
+    waiting.result(20)
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock])
+def test_its_thread_has_ended(kind: Callable[..., Any], zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 269: a hold whose thread has ended says so; that nobody will release it, if no other thread can."""
+    lock = kind(zk, zk_path)
+    assert in_thread(lock.acquire).result(20)
+    gc.collect()
+    (hold,) = holds(zk_path)
+    owner = lock.owner()
+    assert hold.owner is not None
+    assert (hold.owner.name, hold.owner.by, hold.owner.gone) == ("", owner.by, "its thread has ended")
+    text = next(line for line in str(inspect()).splitlines() if zk_path in line)
+    assert text.endswith(
+        f": {owner.by}, its thread has ended" + ": nobody will release it before this process ends" * (kind is RLock)
+    )
+    lock._at_fork_reinit()
+
+
+def test_tasks(zk: KazooClient, zk_path: str) -> None:
+    """Holds and waits of tasks have the task's name."""
+
+    async def main() -> None:
+        async with aio.Lock(zk, zk_path):
+            waiting = asyncio.create_task(aio.Lock(zk, zk_path).acquire(), name="waiter")
+            event = asyncio.create_task(aio.Event(zk, f"{zk_path}-event").wait(), name="listener")
+            while len(waits(zk_path)) < 2:
+                await asyncio.sleep(0.01)
+            (hold,) = holds(zk_path)
+            assert hold.owner is not None
+            assert hold.owner.name == f"task {asyncio.current_task().get_name()!r}"  # type: ignore[union-attr]
+            assert {wait.owner.name for wait in waits(zk_path)} == {"task 'waiter'", "task 'listener'"}
+            assert next(wait for wait in waits(zk_path) if wait.path == zk_path).holder == hold.owner
+            for each in (waiting, event):
+                each.cancel()
+            await asyncio.gather(waiting, event, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
+    """Fault 269: neither a hold nor a wait of a task whose loop is closed will ever end by itself."""
+    lock, other = aio.Lock(zk, zk_path), aio.Lock(zk, zk_path)
+    loop = asyncio.new_event_loop()
+
+    async def hold() -> None:
+        await lock.acquire()
+        await asyncio.sleep(60)
+
+    tasks = [loop.create_task(hold(), name="holder")]
+
+    async def until(condition: Callable[[], object]) -> None:
+        while not condition():
+            await asyncio.sleep(0.01)
+
+    loop.run_until_complete(until(lambda: holds(zk_path)))
+    tasks.append(loop.create_task(other.acquire(), name="waiter"))
+    loop.run_until_complete(until(lambda: waits(zk_path)))
+    # The keeper looks for closed loops once a second; and it stands still meanwhile.
+    session = lock._core._session
+    session.keeper._loops_checked_at = session.now() + 60
+    loop.close()
+    (hold_found,), (wait,) = holds(zk_path), waits(zk_path)
+    assert hold_found.owner is not None
+    assert (hold_found.owner.name, hold_found.owner.gone) == ("task 'holder'", "its event loop is closed")
+    assert (wait.owner.name, wait.owner.gone) == ("task 'waiter'", "its event loop is closed")
+    session.keeper._loops_checked_at = 0.0
+
+
+def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 268: a lost hold is told of, with the cause, until its thread has settled it."""
+    lock = RLock(connect(timeout=6), zk_path)
+    lock.acquire()
+    lost = lock.lost
+    zookeeper.expire(lock.client)
+    assert lost.wait(20)
+    (hold,) = holds(zk_path)
+    assert hold.cause is LossCause.SESSION_EXPIRED
+    assert f"lost (session_expired): {zk_path} (RLock), token {hold.token}" in str(inspect())
+    with pytest.raises(LockLostError):
+        lock.release()
+    assert not holds(zk_path)
+
+
+def test_out_of_reach_and_stopped(
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 268: a client that is cut off has a lease that runs out, and calls that wait; then it is stopped."""
+    client = connect(hosts=proxy.hosts, timeout=20, **FAST)
+    event, session = Event(client, zk_path), client.client_id[0]
+
+    def report() -> ClientReport:
+        return next(each for each in inspect().clients if each.session == session)
+
+    with Lock(client, f"{zk_path}-lock"):
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: report().state == "out of reach")
+        first = report().lease
+        assert first is not None
+        setting = in_thread(event.set)
+        eventually(lambda: (report().lease or 0) < first)
+        eventually(lambda: [wait for wait in report().waits if wait.path == zk_path and not wait.awaits])
+        proxy.resume()
+        setting.result(20)
+    client.stop()
+    mine = [each for each in inspect().clients if each.hosts.startswith(proxy.hosts)]
+    assert {each.state for each in mine} == {"stopped"}
+    assert {(each.session, each.lease, each.holds) for each in mine} == {(None, None, ())}
+
+
+def test_a_client_that_is_garbage(zk_path: str, eventually: Eventually) -> None:
+    """A client that was garbage collected is not told of."""
+    before = len(inspect().clients)
+    local = namespace("local")
+    lock = local.Lock("garbage")
+    lock.acquire()
+    lock.release()
+    assert len(inspect().clients) >= before
+    client = connect("memory:")
+    Lock(client, zk_path)
+    assert any(each.session == client.client_id[0] for each in inspect().clients)
+    session = client.client_id[0]
+    client.stop()
+    client.close()
+    del client
+
+    def gone() -> bool:
+        gc.collect()
+        return all(each.session != session for each in inspect().clients)
+
+    eventually(gone)
+
+
+def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
+    """Fault 268: a forked child holds nothing; its parent's clients are not its own."""
+    session = zk.client_id[0]
+    with Lock(zk, zk_path):
+        read, write = os.pipe()
+        if not (child := os.fork()):
+            try:
+                os.write(write, f"{inspect().pid} {inspect().holds} {[c.state for c in inspect().clients]}".encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with open(read) as said:
+            text = said.read()
+        os.waitpid(child, 0)
+        assert text.startswith(f"{child} () [")
+        assert set(re.findall(r"'(\w+)'", text)) == {"forked"}
+        assert client_of(zk).session == session
+
+
+def test_it_takes_no_lock_and_sends_nothing(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 268: another thread may stand in the middle of a step, with the session's lock."""
+    lock = Lock(zk, zk_path)
+    with lock:
+        session = lock._session
+        entered, leave = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            with session.lock:
+                entered.set()
+                leave.wait(20)
+
+        standing = in_thread(stand)
+        assert entered.wait(20)
+        sent: list[object] = []
+        send = session.link.transport.send
+        session.link.transport.send = lambda *args: sent.append(args) or send(*args)  # type: ignore[func-returns-value]
+        try:
+            assert holds(zk_path)
+        finally:
+            del session.link.transport.send
+            leave.set()
+        standing.result(20)
+    assert sent == []
+
+
+def test_at_every_line(zk: KazooClient, zk_path: str) -> None:
+    """Fault 268: a handler that strikes at any line of an acquire and a release finds the hold once, or not at all."""
+    lock = RLock(zk, zk_path)
+    counts: list[int] = []
+    package = str(Path(sys.modules["zkconcurrent"].__file__ or "").parent)
+    running = False
+
+    def trace(frame: Any, _event: str, _arg: object) -> Any:
+        nonlocal running
+        if not running and frame.f_code.co_filename.startswith(package):
+            running = True
+            try:
+                counts.append(len(holds(zk_path)))
+                str(inspect())
+            finally:
+                running = False
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        lock.acquire()
+        lock.release()
+    finally:
+        sys.settrace(before)
+    assert len(counts) > 100
+    assert counts[0] == counts[-1] == 0
+    assert set(counts) == {0, 1}
+
+
+def test_the_work_for_a_thousand_holds() -> None:
+    """The work grows with the holds, and no faster: so many calls of functions for each."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    def work() -> int:
+        nonlocal calls
+        calls = 0
+        sys.setprofile(count)
+        try:
+            inspect()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    gc.collect()
+    with connect("memory:") as client:
+        permits = Semaphore(client, "/permits", 1000)
+        before = work()
+        for _ in range(10):
+            permits.acquire(permits=50)
+        half = work() - before
+        for _ in range(10):
+            permits.acquire(permits=50)
+        whole = work() - before
+        assert len(holds("/permits")) == 1000
+        permits.release(1000)
+    assert whole < 2.2 * half
+    # Calls and returns, of C functions too.
+    assert whole / 1000 < 50
+
+
+WAITS = """
+import os, signal, sys, threading, zkconcurrent
+zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")
+signal.signal(signal.SIGUSR2, lambda *_: print("before", flush=True))
+zkconcurrent.dump_on_signal(signal.SIGUSR2)
+zkconcurrent.dump_on_signal(signal.SIGUSR2)
+with zkconcurrent.RLock(zk, sys.argv[2] + "/held"):
+    print("waits", flush=True)
+    print(zkconcurrent.Lock(zk, sys.argv[2] + "/wanted").acquire(timeout=60), flush=True)
+"""
+
+
+def test_a_signal_while_the_main_thread_waits(
+    zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually, tmp_path: Path
+) -> None:
+    """Fault 268: the text is on stderr, once, the handler that was there before is called, and the wait goes on."""
+    wanted = Lock(zk, f"{zk_path}/wanted")
+    with python("-c", WAITS, zookeeper.hosts, zk_path, folder=tmp_path) as process:
+        with wanted:
+            assert line_from(process) == "waits"
+            eventually(wanted.waiters)
+            os.kill(process.pid, signal.SIGUSR2)
+            assert line_from(process) == "before"
+        assert line_from(process) == "True"
+        _, text = process.communicate(timeout=20)
+    assert process.returncode == 0
+    lines = text.splitlines()
+    assert lines[0].startswith(f"zkconcurrent, process {process.pid}, ")
+    assert lines[0].endswith(": 1 client, 1 hold, 1 wait")
+    assert f"holds {zk_path}/held (RLock), token " in lines[2]
+    assert f"waits at {zk_path}/wanted (Lock), since " in lines[3]
+    assert "of 60.0 s): thread 'MainThread'; awaits " in lines[3]
+    assert len(lines) == 4
+
+
+def test_a_signal_that_can_not_be_handled(in_thread: InThread) -> None:
+    """An error says which signal, and why: there is none, or none can be handled, or not in this thread."""
+    for signum, why in ((0, "out of range"), (10**4, "out of range"), (signal.SIGKILL, "Invalid argument")):
+        with pytest.raises(ValueError, match=f"can't handle signal .*{int(signum)}.*{why}"):
+            dump_on_signal(signum)
+    error = in_thread(dump_on_signal, signal.SIGUSR2).exception(20)
+    assert isinstance(error, ValueError)
+    assert "main thread" in str(error)
+
+
+@pytest.mark.parametrize("how", ["no such descriptor", "nobody reads", "an error"])
+def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 268: the program goes on, wherever it is; an error of the library's own is told in place of the text."""
+    before = signal.getsignal(signal.SIGUSR2)
+    read, write = os.pipe()
+    if how != "an error":
+        os.close(read)
+    if how == "no such descriptor":
+        os.close(write)
+    else:
+        monkeypatch.setattr("zkconcurrent._engine.inspection.living_sessions", lambda: 1 / 0)
+    dump_on_signal(signal.SIGUSR2, write)
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    if how != "no such descriptor":
+        os.close(write)
+    if how == "an error":
+        with open(read) as said:
+            assert said.read() == "zkconcurrent: inspect() failed: ZeroDivisionError('division by zero')\n"
+
+
+def test_a_signal_while_another_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 268: signals that come faster than they are answered do not stack up; each reaches the handler before."""
+    before = signal.getsignal(signal.SIGUSR2)
+    told: list[int] = []
+    signal.signal(signal.SIGUSR2, lambda *_: told.append(1))
+    read, write = os.pipe()
+    dump_on_signal(signal.SIGUSR2, write)
+    left = list(range(2000))
+
+    def sessions() -> list[object]:
+        if left:
+            left.pop()
+            signal.raise_signal(signal.SIGUSR2)
+        return []
+
+    monkeypatch.setattr("zkconcurrent._engine.inspection.living_sessions", sessions)
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    os.close(write)
+    with open(read) as said:
+        assert [line[-30:] for line in said] == [": 0 clients, 0 holds, 0 waits\n"] * 2
+    assert len(told) == 4
+
+
+AT_EXIT = """
+import sys, zkconcurrent
+zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")
+lock = zkconcurrent.RLock(zk, sys.argv[2])
+
+class Tells:
+    def __init__(self, when):
+        self.when = when
+        self.itself = self
+    def __del__(self):
+        print(self.when, zkconcurrent.inspect(), flush=True)
+
+import atexit
+atexit.register(lambda: print("atexit", zkconcurrent.inspect(), flush=True))
+lock.acquire()
+tells = Tells("held")
+del tells
+import gc
+gc.collect()
+at_the_end = Tells("exit")
+sys.modules["tells"] = at_the_end
+"""
+
+
+def test_in_finalizers_and_at_the_exit(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
+    """Fault 268: a finalizer may inspect, also while the interpreter exits, when nothing is held any more."""
+    with python("-c", AT_EXIT, zookeeper.hosts, zk_path, folder=tmp_path) as process:
+        out, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert errors == ""
+    assert re.search(r"^held zkconcurrent, process \d+, .*: 1 client, 1 hold, 0 waits$", out, re.MULTILINE), out
+    assert re.search(r"^atexit zkconcurrent, process \d+, .*: 1 client, 1 hold, 0 waits$", out, re.MULTILINE), out
+    assert re.search(r"^exit zkconcurrent, process \d+, .*, 0 holds, 0 waits$", out, re.MULTILINE), out
+
+
+STORM = """
+import os, signal, sys, threading, time, zkconcurrent
+zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")
+out = os.open(os.devnull, os.O_WRONLY)
+zkconcurrent.dump_on_signal(signal.SIGUSR2, out)
+locks = [zkconcurrent.RLock(zk, f"{sys.argv[2]}/{n}", fair=n % 2 == 0) for n in range(3)]
+both = zkconcurrent.ReadWriteLock(zk, f"{sys.argv[2]}/both")
+until = time.monotonic() + float(sys.argv[3])
+inside = [0] * len(locks)
+cycles = [0] * 8
+errors = []
+
+def work(me):
+    try:
+        while time.monotonic() < until:
+            n = (me + cycles[me]) % len(locks)
+            with locks[n], locks[n]:
+                inside[n] += 1
+                assert inside[n] == 1
+                with both.read_lock, both.read_lock:
+                    zkconcurrent.inspect() if me == 7 else None
+                inside[n] -= 1
+            cycles[me] += 1
+    except BaseException as error:
+        errors.append(repr(error))
+
+def pelt():
+    while time.monotonic() < until:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        time.sleep(0.001)
+
+threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(1, 8)]
+threads.append(threading.Thread(target=pelt, daemon=True))
+for each in threads:
+    each.start()
+work(0)
+for each in threads:
+    each.join(30)
+alive = [each.name for each in threads if each.is_alive()]
+found = zkconcurrent.inspect()
+print(errors, alive, min(cycles) > 0, found.holds, found.waits, flush=True)
+print(cycles, file=sys.stderr)
+"""
+
+
+@pytest.mark.long
+def test_a_storm_of_signals(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
+    """Fault 268: a dump each millisecond disturbs neither those that acquire and release, nor their exclusion."""
+    seconds = os.environ.get("STORM", "10")
+    with python("-c", STORM, zookeeper.hosts, zk_path, seconds, folder=tmp_path) as process:
+        out, errors = process.communicate(timeout=float(seconds) + 90)
+    assert out == "[] [] True () ()\n", out + errors
+    assert process.returncode == 0

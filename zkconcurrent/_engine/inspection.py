@@ -1,0 +1,394 @@
+"""What this process holds and waits for, as data, as text, and written at a signal.
+
+The tables that say so belong to the sessions: the nodes of each client, the holds of each path, the calls in progress.
+All are read as they are: no lock is taken, no request is sent, and each table is copied in one step (R4). So a signal
+handler or finalizer may call `inspect()`, wherever it has struck, and so may any thread. The price: two tables may be
+of different moments, so a hold that passes from one thread to another meanwhile may be missing, or be shown twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timezone
+from functools import cache
+from operator import attrgetter
+from types import FrameType
+from typing import Any, NamedTuple
+
+from .._errors import LossCause
+from .._protocol.ticket import PREFIX_LENGTH, State, Ticket
+from .._runtime.identity import ended, label, name, task_of
+from .._runtime.process_exit import living_sessions
+from .._runtime.public import public
+from .driver import Call
+from .holds import all_holds
+from .loss_cause import cause_of
+from .session import Session
+
+MODES = {"__READ__": "read", "__WRIT__": "write", "lease": "permit"}
+"""The modes of holds, by the role of their nodes without its hyphen; other roles have one mode only."""
+# Only the thread that has acquired one of these can release it.
+_OWN = ("RLock", "ReadWriteLock")
+
+
+@public
+class OwnerReport(NamedTuple):
+    """The thread, greenlet or task that holds or waits.
+
+    Attributes:
+        name: what it is, and its name, such as "thread 'MainThread'"; empty if it has ended.
+        by: its name in the data of its nodes: the `by` of a `Contender`.
+        gone: why it will never go on, such as "its thread has ended"; empty while it may.
+    """
+
+    name: str
+    by: str
+    gone: str
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.name or self.by, self.gone)))
+
+
+@public
+class HoldReport(NamedTuple):
+    """A hold of this process: one for each node, so three permits are three.
+
+    Attributes:
+        path: the primitive's path, without the chroot.
+        kind: its class.
+        mode: "read", "write" or "permit"; of what is no lock, "claim", "party" or "member"; empty if the class has one
+            mode only.
+        token: the fencing token.
+        since: when the hold began, by this machine's clock.
+        held_for: for how many seconds it has lasted.
+        depth: how many acquires are not released.
+        owner: the thread or task that has acquired it; None for a membership, which belongs to the client, and at the
+            moment when a hold is granted, or left to the next thread of this process.
+        cause: why the hold was lost, until its owner has settled that; None while it is held.
+    """
+
+    path: str
+    kind: str
+    mode: str
+    token: int
+    since: datetime
+    held_for: float
+    depth: int
+    owner: OwnerReport | None
+    cause: LossCause | None
+
+    def __str__(self) -> str:
+        text = f"{_named(self.path, self.kind, self.mode)}, token {self.token}, since {_at(self.since)}"
+        text += f" ({self.held_for:.1f} s)"
+        if self.depth > 1:
+            text += f", {self.depth} levels"
+        text += ": " + ("no thread's own" if self.owner is None else str(self.owner))
+        if self.cause is not None:
+            return f"lost ({self.cause.value}): {text}"
+        if self.owner is not None and self.owner.gone and self.kind.startswith(_OWN):
+            text += ": nobody will release it before this process ends"
+        return f"holds {text}"
+
+
+@public
+class WaitReport(NamedTuple):
+    """A call of this process that waits: for a lock, an event, an item, or for ZooKeeper to be in reach.
+
+    Attributes:
+        path: the primitive's path, without the chroot.
+        kind: its class.
+        mode: as of a hold.
+        since: when the wait began, by this machine's clock.
+        waited: for how many seconds it has lasted.
+        timeout: for how many seconds it lasts at most; None for ever.
+        owner: the thread or task that waits.
+        awaits: the nodes for whose change it waits; none while it asks ZooKeeper, or waits for its turn among the
+            threads of this process.
+        holder: the owner of the awaited node, if that is in this process.
+    """
+
+    path: str
+    kind: str
+    mode: str
+    since: datetime
+    waited: float
+    timeout: float | None
+    owner: OwnerReport
+    awaits: tuple[str, ...]
+    holder: OwnerReport | None
+
+    def __str__(self) -> str:
+        text = f"waits at {_named(self.path, self.kind, self.mode)}, since {_at(self.since)} ({self.waited:.1f} s"
+        text += f"{'' if self.timeout is None else f' of {self.timeout:.1f} s'}): {self.owner}"
+        if self.awaits:
+            text += f"; awaits {', '.join(self.awaits)}"
+        return text if self.holder is None else f"{text}, held in this process by {self.holder}"
+
+
+@public
+class ClientReport(NamedTuple):
+    """A client of this process.
+
+    Attributes:
+        hosts: its servers, and the chroot.
+        state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked": of the parent process.
+        session: its session id, a signed number; None between two sessions.
+        lease: for how many seconds its holds last if no server replies; None without a session.
+        holds: what it holds, by path.
+        waits: its calls that wait, the longest first.
+    """
+
+    hosts: str
+    state: str
+    session: int | None
+    lease: float | None
+    holds: tuple[HoldReport, ...]
+    waits: tuple[WaitReport, ...]
+
+    def __str__(self) -> str:
+        session = "" if self.session is None else f", session {self.session & (1 << 64) - 1:#x}"
+        lease = "" if self.lease is None else f", lease ends in {self.lease:.1f} s"
+        return "\n  ".join([f"{self.hosts}: {self.state}{session}{lease}", *map(str, self.holds + self.waits)])
+
+
+@public
+class Inspection(NamedTuple):
+    """What this process holds and waits for. `str()` of it is for operators.
+
+    Attributes:
+        at: when this was found, by this machine's clock.
+        pid: the process id.
+        clients: the clients, in the order of their first use.
+    """
+
+    at: datetime
+    pid: int
+    clients: tuple[ClientReport, ...]
+
+    @property
+    def holds(self) -> tuple[HoldReport, ...]:
+        """What all clients hold."""
+        return tuple(hold for client in self.clients for hold in client.holds)
+
+    @property
+    def waits(self) -> tuple[WaitReport, ...]:
+        """The calls of all clients that wait."""
+        return tuple(wait for client in self.clients for wait in client.waits)
+
+    def __str__(self) -> str:
+        counts = ((len(self.clients), "client"), (len(self.holds), "hold"), (len(self.waits), "wait"))
+        told = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
+        return "\n".join([f"zkconcurrent, process {self.pid}, {_at(self.at)}: {told}", *map(str, self.clients)])
+
+
+@public
+def inspect() -> Inspection:
+    """Return what this process holds and waits for, of all clients, threads and tasks; print it to read it.
+
+    Takes no lock and sends nothing, so a signal handler may call it, and any thread.
+    """
+    now = time.time()
+    sessions: list[Any] = living_sessions()
+    # One owner may hold a thousand locks.
+    describe = cache(report_owner)
+    seen = [_Seen(session, now, describe) for session in sessions]
+    owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
+    return Inspection(_date(now), os.getpid(), tuple(each.report(owners) for each in seen))
+
+
+class _Seen:
+    """One client, as its tables are at the moment.
+
+    Attributes:
+        owners: the owners of its holds, by the prefixes of their nodes.
+    """
+
+    def __init__(self, session: Session, now: float, describe: Callable[[int], OwnerReport]) -> None:
+        self._session = session
+        self._now = now
+        self._describe = describe
+        # R4: each of these copies is made in one step.
+        self._tickets = list(session.registry.tickets.values())
+        self._states = [state for ref in session.directory.valuerefs() if (state := ref()) is not None]
+        self._kinds: dict[str, str] = {state.path: state.kind for state in self._states}
+        self._holds = [hold for state in self._states for hold in all_holds(state.holds)]
+        self.owners = {hold.ticket.prefix: hold.owner for hold in self._holds}
+
+    def report(self, owners: dict[str, int]) -> ClientReport:
+        """Return what is to tell of the client, given the owners of all holds of the process."""
+        session, link = self._session, self._session.link
+        state = "connected" if link.connected else "out of reach"
+        if session.forked:
+            state = "forked"
+        elif link.stopping or link.gave_up:
+            state = "stopped" if link.stopping else "given up"
+        lease, present = session.registry.lease, session.registry.session
+        return ClientReport(
+            f"{','.join(f'{host}:{port}' for host, port in link.client.hosts)}{link.client.chroot}",
+            state,
+            present,
+            None if present is None else max(0.0, lease.end - session.clock()),
+            tuple(sorted(self._held(), key=attrgetter("path", "since"))),
+            tuple(sorted(self._waiting(owners), key=attrgetter("since"))),
+        )
+
+    def _held(self) -> Iterator[HoldReport]:
+        clock = self._session.clock()
+        for state in self._states:
+            for kept in [each for keeping in state.keeping for each in keeping._kept()]:
+                since = _date(self._now - kept.held_for)
+                owner = None if kept.owner is None else self._describe(kept.owner)
+                yield HoldReport(state.path, state.kind, kept.mode, kept.token, since, kept.held_for, 1, owner, None)
+        for hold in self._holds:
+            if hold.ticket.state in (State.HELD, State.LOST):
+                yield self._hold(hold.ticket, hold.path, clock, hold.depth, self._describe(hold.owner))
+        for ticket in self._tickets:
+            if ticket.state is State.HELD and ticket.prefix not in self.owners:
+                yield self._hold(ticket, ticket.path, clock, 1, None)
+
+    def _hold(self, ticket: Ticket, path: str, clock: float, depth: int, owner: OwnerReport | None) -> HoldReport:
+        held_for = clock - ticket.granted
+        lost = ticket.state is State.LOST
+        return HoldReport(
+            *self._primitive(path),
+            mode_of(ticket),
+            ticket.token,
+            _date(self._now - held_for),
+            held_for,
+            depth,
+            owner,
+            cause_of(ticket) if lost else None,
+        )
+
+    def _waiting(self, owners: dict[str, int]) -> Iterator[WaitReport]:
+        now = self._session.now()
+        for call in self._session.calls:
+            deadline = call.patience.deadline
+            if (wait := call.long_wait) is not None:
+                _, owner, since, deadline = wait
+            elif (waiter := call.waiter) is not None:
+                owner, since = waiter
+            else:
+                continue
+            yield self._wait(call, owner, now - since, None if deadline is None else deadline - since, owners)
+
+    def _wait(self, call: Call, owner: int, waited: float, timeout: float | None, owners: dict[str, int]) -> WaitReport:
+        tickets = [ticket for ticket in list(call.tickets) if ticket.state is State.QUEUED]
+        awaits = tuple(node for ticket in tickets for node in ticket.awaits)
+        holders = [owners[prefix] for node in awaits if (prefix := _prefix(node)) in owners]
+        waiter = self._describe(owner)
+        if call.deserted is not None and not waiter.gone and call.deserted():
+            waiter = waiter._replace(gone="its event loop is closed")
+        return WaitReport(
+            *self._primitive(call.path),
+            next((mode for ticket in tickets if (mode := mode_of(ticket))), ""),
+            _date(self._now - waited),
+            waited,
+            timeout,
+            waiter,
+            awaits,
+            self._describe(holders[0]) if holders else None,
+        )
+
+    def _primitive(self, path: str) -> tuple[str, str]:
+        """Return the path and the class of the primitive there or, for a node of its own, of the nearest above."""
+        above = path
+        while above and above not in self._kinds:
+            above = above.rpartition("/")[0]
+        return above or path, self._kinds.get(above, "")
+
+
+def report_owner(owner: int) -> OwnerReport:
+    """Return what is to tell of an owner."""
+    if (task := task_of(owner)) is not None:
+        gone = "its event loop is closed" if task.get_loop().is_closed() else ""
+        return OwnerReport(f"task {task.get_name()!r}", label(owner), "its task has ended" if task.done() else gone)
+    if ended(owner):
+        return OwnerReport("", label(owner), "its thread has ended")
+    return OwnerReport(f"thread {name(owner)!r}", label(owner), "")
+
+
+def mode_of(ticket: Ticket) -> str:
+    """Return the mode in which a ticket holds or waits."""
+    return MODES.get((ticket.name or "")[PREFIX_LENGTH:].rstrip("-0123456789"), "")
+
+
+def _prefix(node: str) -> str:
+    return node.rpartition("/")[2][:PREFIX_LENGTH]
+
+
+def _named(path: str, kind: str, mode: str) -> str:
+    return f"{path} ({', '.join(filter(None, (kind, mode)))})"
+
+
+def _date(at: float) -> datetime:
+    return datetime.fromtimestamp(at, timezone.utc)
+
+
+def _at(date: datetime) -> str:
+    # Not `strftime`, which imports a module at its first call.
+    return f"{date.isoformat(' ', 'seconds').partition('+')[0]} UTC"
+
+
+class _Dump:
+    """A signal handler that writes what `inspect()` finds, and then calls the handler that was there before."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.before: Any = None
+
+    def __call__(self, signum: int, interrupted: FrameType | None) -> None:
+        frame = interrupted
+        # Signals that come faster than they are answered would stack up, to a recursion that is too deep. The frames
+        # tell that one is being answered; an interrupt could leave any note of it behind.
+        while frame is not None and frame.f_code is not self._write.__code__:
+            frame = frame.f_back
+        if frame is None:
+            self._write()
+        if callable(self.before):
+            self.before(signum, interrupted)
+
+    def _write(self) -> None:
+        # An error would be raised wherever the main thread is.
+        try:
+            text = str(inspect())
+        except Exception as error:
+            text = f"zkconcurrent: inspect() failed: {error!r}"
+        left = f"{text}\n".encode(errors="backslashreplace")
+        # Nobody may read it, or there may be no room: the program goes on without.
+        with suppress(OSError):
+            while left:
+                left = left[os.write(self._fd, left) :]
+
+
+@public
+def dump_on_signal(signum: int, fd: int = 2) -> None:
+    """Have a signal write to stderr what `inspect()` finds: `kill -USR2 <pid>` then shows what a program waits for.
+
+    ::
+
+        zkconcurrent.dump_on_signal(signal.SIGUSR2)
+
+    The text is written past `sys.stderr` and the log, by `os.write`. The handler that the program has set before is
+    called afterwards; a signal that would have ended the process no longer does. The main thread runs the handler, also
+    while it waits for a lock, but not while it is inside a call of a C library that never returns.
+
+    Args:
+        signum: the signal, such as `signal.SIGUSR2`.
+        fd: the file descriptor to write to.
+
+    Raises:
+        ValueError: there is no such signal, it can't be handled, or the caller is not the main thread.
+    """
+    dump = _Dump(fd)
+    try:
+        before = signal.getsignal(signum)
+        # A second call replaces the first.
+        dump.before = before.before if isinstance(before, _Dump) else before
+        signal.signal(signum, dump)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"dump_on_signal can't handle signal {signum!r}: {error}") from None
