@@ -70,6 +70,7 @@ soak: ## random use under random faults, the history checked; then all of the si
 	SIM_PLACES=1000 TASK_CYCLES=10000 LEAK_USES=1000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py \
 	  tests/faults/test_barrier.py tests/faults/test_hangs.py tests/faults/test_leaks.py tests/aio/test_cancel_at_each_sleep.py \
 	  tests/aio/test_costs.py
+	PROPERTY_EXAMPLES=1000 $(PYTEST) --numprocesses auto tests/properties
 
 seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
 	@tools/venv test

@@ -172,33 +172,6 @@ def test_a_try_breaks_it_at_once(zk: KazooClient, zk_path: str) -> None:
     assert barrier.broken
 
 
-@pytest.mark.parametrize("way", ["abort", "reset"])
-def test_abort_and_reset_send_away_who_waits(
-    way: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
-    """Every waiting party gets BrokenBarrierError; after abort it is broken, after reset it is not."""
-    mine, theirs = Barrier(zk, zk_path, 4), Barrier(connect(), zk_path, 4)
-    waiting = [in_thread(barrier.wait, 30) for barrier in (mine, theirs, theirs)]
-    eventually(lambda: mine.n_waiting == 3)
-    getattr(theirs, way)()
-    for future in waiting:
-        with pytest.raises(BrokenBarrierError):
-            future.result(10)
-    assert mine.broken == (way == "abort")
-    eventually(parties_in(zk, zk_path, 0))
-
-
-def test_reset_of_a_barrier_that_is_idle(zk: KazooClient, zk_path: str) -> None:
-    """It may be reset and aborted before it was ever used, and as often as one likes."""
-    barrier = Barrier(zk, zk_path, 2)
-    barrier.reset()
-    barrier.abort()
-    barrier.abort()
-    assert barrier.broken
-    barrier.reset()
-    assert not barrier.broken
-
-
 def test_old_failures_are_forgotten(zk: KazooClient, zk_path: str) -> None:
     """The state remembers the last hundred failures, so that it does not grow."""
     barrier = Barrier(zk, zk_path, 2)

@@ -38,32 +38,6 @@ def test_all_see_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert zk.get(zk_path)[1].ephemeralOwner == 0
 
 
-def test_everybody_goes_on(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
-    """A set wakes all who wait, in every thread and process, also when the flag is cleared right after it."""
-    event = Event(zk, zk_path)
-    others = [Event(connect(), zk_path) for _ in range(2)]
-    for _ in range(3):
-        waiting = [in_thread(other.wait) for other in [*others, *others, event]]
-        eventually(lambda: all(waits(other, 2) for other in others) and waits(event))
-        assert not any(each.done() for each in waiting)
-        event.set()
-        event.clear()
-        assert [each.result(10) for each in waiting] == [True] * 5
-    assert not others[0].wait(0.05)
-
-
-def test_a_set_of_before_is_not_one_of_since(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A wait that begins after a set and a clear waits for the next set."""
-    mine, theirs = Event(zk, zk_path), Event(connect(), zk_path)
-    mine.set()
-    mine.clear()
-    began = time.monotonic()
-    assert theirs.wait(0.3) is False
-    assert time.monotonic() - began >= 0.3
-
-
 def test_timeouts_are_threadings(zk: KazooClient, zk_path: str) -> None:
     """None is for ever, zero and less one question; too much is an OverflowError; NaN a ValueError."""
     event = Event(zk, zk_path)

@@ -31,42 +31,6 @@ def tickets(pair: ReadWriteLock) -> list[Ticket]:
         return list(session.registry.tickets.values())
 
 
-def test_readers_share(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
-    """Threads of several processes hold the read lock at once: each waits, holding, until all are in."""
-    pairs = [ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)]
-    together = threading.Barrier(6)
-
-    def read(pair: ReadWriteLock) -> int:
-        with pair.read_lock:
-            together.wait(10)
-            return pair.read_lock.fencing_token
-
-    tokens = [future.result(20) for future in [in_thread(read, pairs[n % 2]) for n in range(6)]]
-    assert len(set(tokens)) == 6
-    eventually(queued(zk, zk_path, 0))
-
-
-def test_a_writer_is_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """While one writes, nobody else reads or writes, in any process or thread; while one reads, nobody writes."""
-    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
-    with mine.write_lock:
-        for pair in (mine, theirs):
-            for lock in (pair.read_lock, pair.write_lock):
-                assert in_thread(lock.acquire, blocking=False).result(10) is False
-                assert in_thread(lock.acquire, timeout=0.05).result(10) is False
-        assert mine.write_lock.locked()
-        assert not mine.read_lock.locked()
-    with mine.read_lock:
-        for pair in (mine, theirs):
-            assert in_thread(pair.write_lock.acquire, blocking=False).result(10) is False
-            assert in_thread(pair.write_lock.acquire, timeout=0.05).result(10) is False
-            assert in_thread(lambda pair=pair: pair.read_lock.__enter__() and not pair.read_lock.release()).result(10)
-        assert theirs.read_lock.locked()
-        assert not theirs.write_lock.locked()
-
-
 def test_order_of_arrival(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
@@ -201,41 +165,6 @@ def test_a_waiter_of_the_same_process_stays_out(
     token = pair.read_lock.fencing_token
     pair.read_lock.release()
     assert waiting.result(10)[1] > token
-
-
-def test_downgrades_under_rivalry(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
-    """A written value is still there when it is read after the downgrade, however many others want to write."""
-    shared: list[object] = [None]
-
-    def work(client: KazooClient) -> None:
-        pair = ReadWriteLock(client, zk_path)
-        for _ in range(15):
-            mine = object()
-            with pair.write_lock:
-                shared[0] = mine
-                pair.read_lock.acquire()
-            try:
-                assert shared[0] is mine
-            finally:
-                pair.read_lock.release()
-
-    other = connect()
-    for future in [in_thread(work, client) for client in (zk, zk, other, other)]:
-        future.result(60)
-    eventually(queued(zk, zk_path, 0))
-
-
-def test_reading_ends_before_writing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A writer that reads and stops reading still writes."""
-    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
-    with mine.write_lock:
-        for _ in range(2):
-            with mine.read_lock:
-                assert len(zk.get_children(zk_path)) == 2
-        assert [node[0] for node in queue(zk, zk_path)] == ["W"]
-        assert not theirs.read_lock.acquire(blocking=False)
 
 
 @pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}], ids=str)

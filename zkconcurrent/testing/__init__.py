@@ -9,6 +9,7 @@ The package is also a command, `python -m zkconcurrent.testing`, and has pytest 
 from ._ensemble import Ensemble, Peer
 from ._errors import NoServerError
 from ._installation import Installation, find_installation
+from ._interleave import interleave, pause
 from ._memory import MemoryServer, any_server
 from ._server import Server
 
@@ -21,4 +22,6 @@ __all__ = [
     "Server",
     "any_server",
     "find_installation",
+    "interleave",
+    "pause",
 ]

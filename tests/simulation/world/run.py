@@ -84,7 +84,7 @@ class Run:
             Violation: something happened that must not, or nothing happens any more.
         """
         world = self.world
-        with _quietly(), _heard(self), self._buried(), world.closing(), self._stopped():
+        with quietly(), _heard(self), self._buried(), world.closing(), self._stopped():
             patience = world.now + PATIENCE
             at_work = list(self.workers)
             while at_work:
@@ -437,7 +437,7 @@ def _heard(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Show no warnings of the library, and collect no garbage: a dropped object must go at once, or not.
 
     Long waits are not reported, as a report would read from the servers.

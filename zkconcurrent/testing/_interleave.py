@@ -1,0 +1,137 @@
+"""Interleavings: threads that run one step at a time, in an order that a test chooses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# In seconds. It is long, as it only ends what would hang.
+_PATIENCE = 30.0
+_POLL_INTERVAL = 0.001
+
+_here = threading.local()
+
+
+def pause() -> None:
+    """Let `interleave` decide which thread goes on; in a thread that it has not started, do nothing.
+
+    Call it wherever another thread may come in between: before each access to the data that a lock protects, for
+    instance in the double of a database.
+    """
+    turn: _Turn | None = getattr(_here, "turn", None)
+    if turn is not None:
+        turn.pause()
+
+
+def interleave(
+    choose: Callable[[Sequence[int]], int], calls: Sequence[Callable[[], Any]], locks: Sequence[Any] = ()
+) -> list[Any]:
+    """Run calls on threads, one at a time from `pause` to `pause`, in the order that `choose` decides.
+
+    A step ends when its thread pauses, ends, or waits for one of the locks. So the same choices always give the same
+    interleaving. With Hypothesis, let `choose` draw: `lambda ready: data.draw(st.sampled_from(ready))`.
+
+    Args:
+        choose: takes the indexes of the calls that can go on, and returns one of them.
+        calls: the calls.
+        locks: all locks, of all clients, for which the calls wait, however long that takes: each a `Lock`, an `RLock`,
+            or one of a `ReadWriteLock`, and each fair. No other program uses them.
+
+    Returns:
+        What the calls have returned.
+
+    Raises:
+        RuntimeError: all calls that have not ended wait for each other: a deadlock. The waits are ended by
+            `cancel_waits()`.
+        TimeoutError: a call neither pauses nor ends in 30 seconds, and does not wait for one of the locks.
+        BaseException: the error of a call; of several, that of the first in the list.
+    """
+    turns = [_Turn(call) for call in calls]
+    try:
+        while True:
+            _settle(turns, locks)
+            ready = [n for n, turn in enumerate(turns) if turn.paused]
+            if not ready:
+                break
+            turns[choose(ready)].go_on()
+        if waiting := [n for n, turn in enumerate(turns) if not turn.ended]:
+            raise RuntimeError(f"a deadlock: the calls {waiting} wait for each other")
+    finally:
+        # After an error, the threads run to their ends, in any order.
+        _end(turns, locks)
+    for turn in turns:
+        if turn.error is not None:
+            raise turn.error
+    return [turn.result for turn in turns]
+
+
+class _Turn:
+    """One of the threads.
+
+    Attributes:
+        paused: it waits to go on.
+        ended: its call has ended.
+        result: of the call.
+        error: of the call.
+    """
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.paused = False
+        self.ended = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self._call = call
+        self._for_good = False
+        self._go = threading.Semaphore(0)
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def pause(self) -> None:
+        """Wait to go on."""
+        if not self._for_good:
+            self.paused = True
+            self._go.acquire()
+
+    def go_on(self, *, for_good: bool = False) -> None:
+        """Let the thread go on; for good, it does not pause again."""
+        self._for_good = for_good
+        if self.paused:
+            self.paused = False
+            self._go.release()
+
+    def _run(self) -> None:
+        _here.turn = self
+        try:
+            self.pause()
+            self.result = self._call()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended = True
+
+
+def _settle(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
+    """Wait until each thread has paused, has ended, or waits for a lock.
+
+    A thread that a release has woken is no waiter any more, and has not paused yet: so it is waited for, too.
+    """
+    until = time.monotonic() + _PATIENCE
+    while running := [n for n, turn in enumerate(turns) if not (turn.paused or turn.ended)]:
+        if len({each.node for lock in locks for each in lock.waiters()}) == len(running):
+            return
+        if time.monotonic() > until:
+            raise TimeoutError(f"the calls {running} neither pause nor end, and not all of them wait for a lock")
+        time.sleep(_POLL_INTERVAL)
+
+
+def _end(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
+    """Wait until all threads have ended; end their waits, if they have run into a deadlock."""
+    until = time.monotonic() + _PATIENCE
+    while not all(turn.ended for turn in turns) and time.monotonic() < until:
+        for turn in turns:
+            turn.go_on(for_good=True)
+            turn.thread.join(_POLL_INTERVAL)
+        for lock in locks:
+            lock.cancel_waits()
