@@ -1015,7 +1015,7 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str, even
     eventually(lambda: not d._mirror.under_way)
     # An interrupt just as a writer changes hands leaves it to nobody, until the session ends.
     eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 8)
-    assert len(d._mirror.writers) == 1
+    assert len(d._mirror.idle) == 1
 
 
 def quorum(client: KazooClient, path: str) -> QuorumLock:

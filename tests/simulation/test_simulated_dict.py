@@ -83,15 +83,14 @@ MUTANTS = [
     bug(
         "a write whose reply was lost is believed to be applied",
         f"{WRITE}:write",
-        "if found.version != writer.version:",
+        "if found.version != receipt.version:",
         "if True:",
     ),
     bug(
         "a writer in doubt is used again",
         f"{WRITE}:MapWrite.end",
-        "writer is not None and not self.doubt",
-        "writer is not None",
-        (f"{WRITE}:MapWrite.end", "and self.doubt else None", "and False else None"),
+        "if self.doubt:",
+        "if False:",
     ),
     bug(
         "the copy does not learn of a write whose results were lost",

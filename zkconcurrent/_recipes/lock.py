@@ -15,6 +15,7 @@ the same session lists at once, behind the delete, without waiting for the event
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .._protocol.operations import (
     NOWHERE,
@@ -34,6 +35,7 @@ from .._protocol.operations import (
     NodeExists,
     NodeGone,
     NoNode,
+    Operation,
     ProveLease,
     Recipe,
     Requeue,
@@ -165,6 +167,16 @@ def join(
         if not first.done:
             yield from first.look()
     return names  # type: ignore[no-any-return]
+
+
+def create(ticket: Ticket, role: str, data: bytes, *reads: Operation) -> Recipe[Sequence[Any]]:
+    """Create the ticket's node, or find it if the reply is lost; return what was read behind it. Errors as `find`."""
+    try:
+        _, *seen = yield CreateEphemeral(ticket, role, data), *reads
+    except ConnectionLost:
+        yield from find(ticket)
+        seen = [*(yield reads)] if reads else []
+    return seen  # type: ignore[no-any-return]
 
 
 def find(ticket: Ticket) -> Recipe[Sequence[str]]:

@@ -44,7 +44,6 @@ from .._protocol.operations import (
     Check,
     Children,
     ConnectionLost,
-    CreateEphemeral,
     CreatePersistent,
     DeadlinePassed,
     Delete,
@@ -68,7 +67,7 @@ from .._protocol.operations import (
 from .._protocol.ticket import State, Ticket
 from .destroy import Tree, Users
 from .destroy import destroy as remove
-from .lock import find
+from .lock import create
 
 # The data of a receipt whose version was used up, so that the `multi` in doubt can't be applied.
 BURNT = b"burnt"
@@ -106,6 +105,11 @@ class Receipt:
         self.session = 0
         self.seen: Any = None
 
+    @property
+    def usable(self) -> bool:
+        """Whether its member is of the present session, and its node there, as far as is known."""
+        return self.member is not None and self.member.state is State.QUEUED and not self.member.changed
+
     def begin(self, session: int) -> None:
         """Note that the next member is of that session: for other clients, items taken before are done."""
         if session != self.session:
@@ -120,11 +124,14 @@ class ReceiptPool:
     Attributes:
         folder: the parent of the receipts.
         members: the parent of the members; empty if there are none.
+        ephemeral: a receipt is its member's node, and ends with the session.
         idle: the receipts that no call uses.
         receipts: all receipts.
         spares: the nodes and versions of receipts that earlier objects of this client have left, of any queue or value.
         laid_out: the nodes that all clients share exist, as far as is known.
     """
+
+    ephemeral = False
 
     def __init__(self, folder: str, members: str = "") -> None:
         self.folder = folder
@@ -161,6 +168,11 @@ class ReceiptPool:
     @abstractmethod
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that all clients share."""
+
+    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[bool]:
+        """Make the node of a member; False if the path is not ours any more. Errors as `create`."""
+        yield from create(ticket, "member-", member_data(label, receipt.unfinished - receipt.before))
+        return True
 
     def forget(self) -> None:
         """Forget all that was seen of the primitive: it was destroyed, or may have been, as a receipt is gone."""
@@ -366,10 +378,39 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
     if pending_write.receipt is None:
         pending_write.receipt = view.take_receipt()
     receipt = pending_write.receipt
+    if not (receipt.path or view.ephemeral):
+        yield from _make(view, receipt)
+    while not receipt.usable:
+        if receipt.member is not None:
+            yield Discard(receipt.member)
+            receipt.member = None
+        ticket: Ticket = yield NewTicket(view.members or view.folder)
+        receipt.begin(ticket.session)
+        try:
+            ours = not view.members or (yield from view.enter(ticket, receipt, pending_write.label))
+        except Requeue:
+            yield Discard(ticket)
+            continue
+        except NoNode:
+            ours = False
+        if not ours:
+            yield Discard(ticket)
+            yield from view.lay_out()
+            continue
+        if view.ephemeral:
+            receipt.path, receipt.version = ticket.node, 0
+        # R1: the member is recorded before its ticket is detached. Until then, the ticket is the call's, which discards
+        # it.
+        receipt.member = ticket
+        yield DetachTicket(ticket)
+    return receipt
+
+
+def _make(view: ReceiptPool, receipt: Receipt) -> Recipe[None]:
+    """Give a receipt its persistent node: one that an earlier object has left, or a new one."""
     # The path is set last, so that an interrupt in between never leaves it with another node's version.
-    if not receipt.path:
-        path, receipt.version = view.take_spare()
-        receipt.seen, receipt.path = None, path
+    path, receipt.version = view.take_spare()
+    receipt.seen, receipt.path = None, path
     while not receipt.path:
         ticket: Ticket = yield NewTicket(view.folder)
         # Only the ticket's unique name is needed: a receipt belongs to no session.
@@ -383,30 +424,6 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
         receipt.version, receipt.seen, receipt.path = 0, None, path
         if len(view.receipts) == 1 and folder is not None and node is not None:
             yield from sweep(path, folder, node)
-    while receipt.member is None or receipt.member.changed or receipt.member.state is not State.QUEUED:
-        if receipt.member is not None:
-            yield Discard(receipt.member)
-            receipt.member = None
-        ticket = yield NewTicket(view.members or view.folder)
-        receipt.begin(ticket.session)
-        try:
-            try:
-                if view.members:
-                    data = member_data(pending_write.label, receipt.unfinished - receipt.before)
-                    yield CreateEphemeral(ticket, "member-", data)
-            except ConnectionLost:
-                yield from find(ticket)
-        except NoNode:
-            yield Discard(ticket)
-            yield from view.lay_out()
-        except Requeue:
-            yield Discard(ticket)
-        else:
-            # R1: the member is recorded before its ticket is detached. Until then, the ticket is the call's, which
-            # discards it.
-            receipt.member = ticket
-            yield DetachTicket(ticket)
-    return receipt
 
 
 def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
@@ -441,7 +458,7 @@ def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
 
 
 def destroy(view: ReceiptPool) -> Recipe[Users]:
-    """Remove a queue or a value, unless other clients use it; return these clients' nodes. Errors as `remove`."""
+    """Remove the primitive's nodes, unless other clients use it; return these clients' nodes. Errors as `remove`."""
     using = yield from remove(view.tree)
     if not using:
         yield from _forget_idle(view)

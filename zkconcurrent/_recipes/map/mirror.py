@@ -43,7 +43,10 @@ from ..._protocol.operations import (
     CheckChroot,
     Children,
     ConnectionLost,
+    Container,
+    Create,
     Discard,
+    Get,
     GetWithZxid,
     NewTicket,
     Node,
@@ -54,7 +57,10 @@ from ..._protocol.operations import (
     WatchRecursive,
 )
 from ..._protocol.ticket import Ticket
-from ..nodes import foreign_data
+from ..destroy import Tree
+from ..lock import create
+from ..nodes import foreign_data, lay_out_marked
+from ..receipts import Receipt, ReceiptPool
 
 NEVER = object()  # a connection that never was
 
@@ -124,8 +130,8 @@ class Tombstone(NamedTuple):
     number: int
 
 
-class Mirror:
-    """The copy that all objects of one client and path share.
+class Mirror(ReceiptPool):
+    """The copy that all objects of one client and path share, and their writers, which are ephemeral receipts.
 
     Attributes:
         at: the map.
@@ -139,13 +145,14 @@ class Mirror:
         listed_on: the connection on which the entries were listed; a listing on an earlier connection is not served.
         listed: the entries were listed at least once.
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
-        writers: the writers that no write uses.
-        laid_out: the nodes that all clients share are there, as far as is known, and are of this kind.
         closed: no object uses the mirror any more.
         ticket: the ticket that waits for changes.
     """
 
+    ephemeral = True
+
     def __init__(self, at: Layout, guard: AbstractContextManager[Any]) -> None:
+        super().__init__(at.writers, at.writers)
         self.at = at
         self.guard = guard
         self.entries: dict[str, Entry] = {}
@@ -157,10 +164,43 @@ class Mirror:
         self.numbers = itertools.count(1)
         # The keys are weak, as an interrupt may keep a call from its `end`.
         self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-        self.writers: deque[Any] = deque()
-        self.laid_out = False
         self.closed = False
         self.ticket: Ticket | None = None
+
+    @property
+    def tree(self) -> Tree:
+        """The map's nodes, entries included; a client that has written in its present session uses it."""
+        at = self.at
+
+        def idle() -> set[str]:
+            return {each.member.node for each in list(self.idle) if each.member is not None}
+
+        return Tree(at.path, "Dict", self._is_map, {at.entries: bool}, (at.writers,), idle)
+
+    def lay_out(self) -> Recipe[None]:
+        """Make the nodes that all clients share.
+
+        Raises:
+            ForeignNodeError: the path belongs to something else.
+            ValueError: other clients use it in another way.
+        """
+        at, self.laid_out = self.at, False
+        parts = Create(at.entries, b""), Container(at.writers)
+        yield from lay_out_marked("Dict", Create(at.path, at.header), parts, self._is_map)
+        self.laid_out = True
+
+    def _is_map(self, node: Node) -> bool:
+        if node.data:
+            self.at.check(node)
+        return bool(node.data)
+
+    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[bool]:  # noqa: ARG002
+        """Make the node of a writer. From then on, no client destroys the map.
+
+        Another may have before, and have made something else.
+        """
+        (above,) = yield from create(ticket, "writer-", label, Get(self.at.path))
+        return above is not None and above.data == self.at.header
 
     def begin(self, call: object) -> None:
         """Note that a call begins: each state that it brings is no older than the states known now."""
