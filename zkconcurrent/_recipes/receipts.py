@@ -8,6 +8,10 @@ the same version.
 A queue's `multi` also begins with a check of our member, a node of our session. So a `multi` that slips into a later
 session fails by its first part. A value's `multi` needs no such check, as it depends on no node of a session.
 
+A map's receipt is its member: an ephemeral node, so that nothing has to be swept, and a `multi` that slips into a later
+session fails. Pools, receipts and the making of their nodes are the same for all. The `write` of a map is its own
+(`map/write.py`): its receipt goes first, and settles nothing once the session is over, so there is nothing to burn.
+
 A lock's node is its own proof: it has a unique name, and a lost create is settled by finding it. An item's changes have
 no such node. A `put` leaves a node whose name the server has chosen, and that may be gone a moment later; a `get`
 leaves nothing.

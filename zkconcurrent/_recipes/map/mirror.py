@@ -257,7 +257,7 @@ class Mirror(ReceiptPool):
                     self.entries.pop(key, None)
                     return
 
-    def forget(self) -> None:
+    def begin_anew(self) -> None:
         """Forget all states: the servers were set up anew, and their zxids begin again."""
         with self.guard:
             self.entries.clear()
@@ -300,7 +300,7 @@ def _list(mirror: Mirror) -> Recipe[None]:
     newest = max((entry.zxid for entry in list(mirror.entries.values())), default=0)
     _, (node, zxid), names = yield Sync(at.path), GetWithZxid(at.path), Children(at.entries)
     if zxid < newest:
-        mirror.forget()
+        mirror.begin_anew()
     if node is not None and node.data:
         at.check(node)
         mirror.laid_out = True

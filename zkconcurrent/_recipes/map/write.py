@@ -1,8 +1,8 @@
 """The entries of a map: each write is one `multi`, applied once even if its reply is lost.
 
-Every `multi` also writes our *writer*, an ephemeral node that no other client writes, in the version that we know. So
-after a lost reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as
-only one of the two can find that version. A `multi` that slips into a later session fails.
+Every `multi` also writes our *writer*, an ephemeral receipt (`receipts`), in the version that we know. So after a lost
+reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as only one of the
+two can find that version. A `multi` that slips into a later session fails.
 
 Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
 versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
