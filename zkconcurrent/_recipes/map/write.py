@@ -21,32 +21,8 @@ from typing import Any
 
 from ..._arguments.paths import unescape
 from ..._errors import ForeignNodeError, RefusedError
-from ..._protocol.operations import (
-    BadVersion,
-    Check,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Create,
-    Delete,
-    Discard,
-    Failure,
-    Get,
-    GetWithZxid,
-    Multi,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    NotEmpty,
-    Part,
-    Recipe,
-    Requeue,
-    SessionExpired,
-    SetNode,
-    Sync,
-    next_version,
-)
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..destroy import Users
 from ..receipts import OutcomeLost, PendingWrite, Receipt, ready
@@ -95,18 +71,18 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
     at, mirror = map_write.view.at, map_write.view
     entry, exists = at.entry(key), key in mirror.entries
     while True:
-        parts: tuple[Part, ...] = (Create(entry, data, at.ephemeral), _count(at))
+        parts: tuple[op.Part, ...] = (op.Create(entry, data, at.ephemeral), _count(at))
         if exists:
             # An ephemeral entry is made anew, so that it goes with our session, whichever session has made it.
-            parts = (Delete(entry), *parts) if at.ephemeral else (SetNode(entry, data, -1),)
+            parts = (op.Delete(entry), *parts) if at.ephemeral else (op.SetNode(entry, data, -1),)
         try:
             results = yield from write(map_write, parts)
-        except NoNode as failed:
+        except op.NoNode as failed:
             if exists and failed.part == 0:
                 exists = False
             else:
                 yield from mirror.lay_out()
-        except NodeExists:
+        except op.NodeExists:
             exists = True
         except Ended:
             if not at.ephemeral:
@@ -123,19 +99,19 @@ def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | 
     while True:
         if not found:
             try:
-                results = yield from write(map_write, (Create(entry, data, at.ephemeral), _count(at)))
+                results = yield from write(map_write, (op.Create(entry, data, at.ephemeral), _count(at)))
                 yield from _note(mirror, key, data, results)
                 return None
-            except NodeExists:
+            except op.NodeExists:
                 pass
-            except NoNode:
+            except op.NoNode:
                 yield from mirror.lay_out()
                 continue
             except Ended:
                 if not at.ephemeral:
                     raise
                 continue
-        _, (node, zxid) = yield Sync(entry), GetWithZxid(entry)
+        _, (node, zxid) = yield op.Sync(entry), op.GetWithZxid(entry)
         mirror.take(key, node, zxid)
         if node is not None:
             return node.data  # type: ignore[no-any-return]
@@ -151,13 +127,13 @@ def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes
         if found is None:
             return False
         above, node = found
-        parts: tuple[Part, ...] = (Check(at.path, above.version), SetNode(entry, data, node.version))
+        parts: tuple[op.Part, ...] = (op.Check(at.path, above.version), op.SetNode(entry, data, node.version))
         if at.ephemeral:
-            made = Create(entry, data, at.ephemeral)
-            parts = (Check(at.path, above.version), Delete(entry, version=node.version), made, _count(at))
+            made = op.Create(entry, data, at.ephemeral)
+            parts = (op.Check(at.path, above.version), op.Delete(entry, version=node.version), made, _count(at))
         try:
             results = yield from write(map_write, parts, same_writer=True)
-        except (NoNode, BadVersion):
+        except (op.NoNode, op.BadVersion):
             continue  # another client was faster
         yield from _note(mirror, key, data, results)
         return True
@@ -171,10 +147,12 @@ def take(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Rec
         if found is None:
             return None
         above, node = found
-        delete = Delete(at.entry(key), version=node.version)
+        delete = op.Delete(at.entry(key), version=node.version)
         try:
-            results = yield from write(map_write, (Check(at.path, above.version), delete, _count(at)), same_writer=True)
-        except (NoNode, BadVersion):
+            results = yield from write(
+                map_write, (op.Check(at.path, above.version), delete, _count(at)), same_writer=True
+            )
+        except (op.NoNode, op.BadVersion):
             continue  # another client was faster
         yield from _note(mirror, key, None, results)
         return node.data
@@ -184,8 +162,8 @@ def delete(map_write: MapWrite, key: str) -> Recipe[bool]:
     """Delete the entry of a key; return whether there was one."""
     at, mirror = map_write.view.at, map_write.view
     try:
-        results = yield from write(map_write, (Delete(at.entry(key)), _count(at)))
-    except NoNode:
+        results = yield from write(map_write, (op.Delete(at.entry(key)), _count(at)))
+    except op.NoNode:
         yield from _note(mirror, key, None, None)
         return False
     yield from _note(mirror, key, None, results)
@@ -195,13 +173,13 @@ def delete(map_write: MapWrite, key: str) -> Recipe[bool]:
 def clear(map_write: MapWrite) -> Recipe[None]:
     """Delete all entries that are there now."""
     at, mirror = map_write.view.at, map_write.view
-    _, names = yield Sync(at.entries), Children(at.entries)
+    _, names = yield op.Sync(at.entries), op.Children(at.entries)
     left = [key for name in names if (key := unescape(name)) is not None]
     while left:
         some = left[-DELETED_TOGETHER:]
         try:
-            results = yield from write(map_write, (*(Delete(at.entry(key)) for key in some), _count(at)))
-        except NoNode as failed:
+            results = yield from write(map_write, (*(op.Delete(at.entry(key)) for key in some), _count(at)))
+        except op.NoNode as failed:
             gone = some[failed.part] if failed.part is not None and failed.part < len(some) else None
             if gone is None:
                 return  # the whole map was destroyed
@@ -222,7 +200,9 @@ def destroy(mirror: Mirror) -> Recipe[Users]:
     return using
 
 
-def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:
+def write(
+    map_write: MapWrite, parts: tuple[op.Part, ...], *, same_writer: bool = False
+) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
     Args:
@@ -240,7 +220,7 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
     while True:
         receipt, again = map_write.receipt, map_write.doubt
         if same_writer and (receipt is None or receipt.member is None):
-            raise BadVersion
+            raise op.BadVersion
         if not (same_writer or again):
             receipt = yield from ready(map_write)
         assert receipt is not None
@@ -249,10 +229,10 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
         if map_write.doubt:
             why, found = OutcomeLost, None
             try:
-                _, found = yield Sync(node, writer), Get(node, writer)
-            except SessionExpired:
+                _, found = yield op.Sync(node, writer), op.Get(node, writer)
+            except op.SessionExpired:
                 why = Ended
-            except NodeGone:
+            except op.NodeGone:
                 pass
             map_write.doubt = False
             if found is None:
@@ -263,18 +243,18 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
                 return None
         map_write.doubt = True
         try:
-            results = yield Multi(writer, (SetNode(node, map_write.label, receipt.version), *parts))
-        except ConnectionLost:
+            results = yield op.Multi(writer, (op.SetNode(node, map_write.label, receipt.version), *parts))
+        except op.ConnectionLost:
             continue
-        except Requeue:
+        except op.Requeue:
             # The request was not sent, or it was sent in a later session, in which our writer may still have existed.
-            _, found = yield Sync(node), Get(node)
+            _, found = yield op.Sync(node), op.Get(node)
             map_write.doubt = False
             applied = found is not None and found.version != receipt.version
             yield from _drop_writer(receipt)
             if applied:
                 return None
-        except Failure as failed:
+        except op.Failure as failed:
             # The first request may have been applied after the look: if it went by way of a follower, the leader may
             # have answered the look without it.
             if again and not failed.part:
@@ -283,7 +263,7 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
             if not failed.part:
                 # Our writer is gone, or another client has written it.
                 yield from _drop_writer(receipt)
-            elif isinstance(failed, NotEmpty):
+            elif isinstance(failed, op.NotEmpty):
                 raise ForeignNodeError(parts[failed.part - 1].path, "an entry has children; delete them") from None
             else:
                 failed.part -= 1
@@ -294,7 +274,7 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
             map_write.doubt = False
             raise
         else:
-            receipt.version = next_version(receipt.version)
+            receipt.version = op.next_version(receipt.version)
             map_write.doubt = False
             return results[1:]  # type: ignore[no-any-return]
 
@@ -302,15 +282,15 @@ def write(map_write: MapWrite, parts: tuple[Part, ...], *, same_writer: bool = F
 def _drop_writer(receipt: Receipt) -> Recipe[None]:
     writer, receipt.member = receipt.member, None
     if writer is not None:
-        yield Discard(writer)
+        yield op.Discard(writer)
 
 
-def _count(at: Layout) -> SetNode:
+def _count(at: Layout) -> op.SetNode:
     """Return the write that accompanies the creation, or the deletion, of an entry."""
-    return SetNode(at.path, at.header, -1)
+    return op.SetNode(at.path, at.header, -1)
 
 
-def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
+def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[op.Node, op.Node] | None]:
     """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
 
     The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
@@ -322,15 +302,15 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
         if map_write.receipt is None:
             map_write.receipt = mirror.take_receipt()
         protected = map_write.receipt.usable
-        _, above, (node, zxid) = yield Sync(entry), Get(at.path), GetWithZxid(entry)
+        _, above, (node, zxid) = yield op.Sync(entry), op.Get(at.path), op.GetWithZxid(entry)
         mirror.take(key, node, zxid)
         if above is None:
-            yield CheckChroot(at.path)
+            yield op.CheckChroot(at.path)
         if above is None or node is None or not matches(node.data):
             return None
         if above.version == -1:
             # A check takes the version -1 for any version, so the node is written once more.
-            with suppress(ConnectionLost):
+            with suppress(op.ConnectionLost):
                 yield _count(at)
         elif protected:
             return above, node
@@ -341,7 +321,7 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
     """Give the copy the written state, or a newer one; `data` is None if the entry was deleted."""
     if results is None:
-        node, zxid = yield GetWithZxid(mirror.at.entry(key))
+        node, zxid = yield op.GetWithZxid(mirror.at.entry(key))
         mirror.take(key, node, zxid)
     elif data is None:
         mirror.drop(key, results[-1].mzxid)
