@@ -126,7 +126,11 @@ def lay_out(*parts: op.Container | op.Create, first: FirstLook | None = None) ->
 
 
 def lay_out_marked(
-    kind: str, top: op.Create, parts: Sequence[op.Container | op.Create], is_marked: Callable[[op.Node], bool]
+    kind: str,
+    top: op.Create,
+    parts: Sequence[op.Container | op.Create],
+    is_marked: Callable[[op.Node], bool],
+    look: Callable[[op.Node, Sequence[str]], Recipe[None]] | None = None,
 ) -> Recipe[None]:
     """Create the missing nodes of a primitive that marks the node at its path by data, all in one request.
 
@@ -136,6 +140,7 @@ def lay_out_marked(
         parts: create the nodes below it.
         is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises an
             error for a mark that is not ours.
+        look: refuses the node at the path, with its children, if that takes more reads.
 
     Raises:
         ForeignNodeError: the path belongs to something else.
@@ -145,6 +150,8 @@ def lay_out_marked(
         while True:
             lacking, (node, names) = yield from missing((top, *parts), op.Get(path), op.Children(path))
             marked = node is None or is_marked(node)
+            if node is not None and look is not None:
+                yield from look(node, names)
             check_folders(path, names, kind)
             if not marked:
                 # An operator has made the node, or a program on Curator has, as the parent of its items.

@@ -30,7 +30,7 @@ from .._protocol.rules import FOLDERS, MUTEX, blockers
 from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .lock import join
-from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing
+from .nodes import foreign_child, foreign_data, kind_of, lay_out_marked, missing
 from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
 R = TypeVar("R")
@@ -122,23 +122,19 @@ class ValueView(ReceiptPool):
         Raises:
             ForeignNodeError: the path belongs to something else.
         """
+        value, *folders = parts(self.at)
+        yield from lay_out_marked("SharedValue", value, folders, self._is_value, self._refuse_lock)
+        self.laid_out = True
+
+    def _is_value(self, node: op.Node) -> bool:
+        self.at.check(node)
+        return True
+
+    def _refuse_lock(self, node: op.Node, names: Sequence[str]) -> Recipe[None]:
+        """Refuse a condition's lock, whose contenders queue where those of a value do."""
         at = self.at
-        while True:
-            lacking, (node, inside) = yield from missing(parts(at), op.Get(at.path), op.Children(at.path))
-            if node is not None:
-                at.check(node)
-                if not node.data and RECEIPTS not in inside and QUEUE in inside and (yield op.Children(at.queue)):
-                    # The queue is a condition's lock.
-                    raise foreign_child(at.path, QUEUE, at.kind)
-            check_children(at, inside)
-            # A missing parent was just reaped, or the value destroyed: look again.
-            with suppress(op.NoNode):
-                made, inside = (yield op.CreateTogether(lacking), op.Children(at.path)) if lacking else (True, inside)
-                if made:
-                    # A primitive of another kind may have come just then.
-                    check_children(at, inside)
-                    self.laid_out = True
-                    return
+        if not node.data and RECEIPTS not in names and QUEUE in names and (yield op.Children(at.queue)):
+            raise foreign_child(at.path, QUEUE, at.kind)
 
 
 def _nothing() -> None:
@@ -388,12 +384,3 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
                 watched = True
         except op.Requeue:
             yield op.Discard(ticket)
-
-
-def check_children(at: Layout, names: Sequence[str]) -> None:
-    """Refuse a path that has a child which is no value's.
-
-    Raises:
-        ForeignNodeError: it has one.
-    """
-    check_folders(at.path, names, "SharedValue")
