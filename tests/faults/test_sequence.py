@@ -132,8 +132,8 @@ def test_versions_begin_anew(of_the_clients: bool, first: int) -> None:
         barrier.wait()
         if of_the_clients:  # a node that only this client writes: it goes by its memory
             receipts = number._path_state.register.receipts + queue._path_state.view.receipts
-            (writer,) = settings._mirror.writers
-            edit(server, dict.fromkeys([*(each.path for each in receipts), writer.ticket.node], first))
+            (writer,) = settings._mirror.idle
+            edit(server, dict.fromkeys([*(each.path for each in receipts), writer.path], first))
             for each in (*receipts, writer):
                 each.version = first
         else:

@@ -652,7 +652,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Ev
         mine.destroy()
     eventually(lambda: len(mine) == 131)
     other.stop()
-    eventually(lambda: not zk.get_children(f"{zk_path}/writers") or mine._mirror.writers)
+    eventually(lambda: not zk.get_children(f"{zk_path}/writers") or any(each.usable for each in mine._mirror.idle))
     eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 1)
     mine.destroy()
     assert not mine

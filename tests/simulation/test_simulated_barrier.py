@@ -34,27 +34,27 @@ MUTANTS = [
     _one(
         "a wait that is not armed anew",
         "_wait",
-        "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))\n        watching = True",
-        "reads = (Get(view.path, ticket), *others)\n"
-        "        node, there, *names = yield reads if watching else Watch(ticket, reads)\n"
+        "node, there, *names = yield op.Watch(ticket, (op.Get(view.path, ticket), *others))\n        watching = True",
+        "reads = (op.Get(view.path, ticket), *others)\n"
+        "        node, there, *names = yield reads if watching else op.Watch(ticket, reads)\n"
         "        watching, ticket.changed = True, False",
     ),
     _one(
         "a trip that does not check that all are there",
         "_release",
-        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())',
+        'there = (op.Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())',
         "there = ()",
     ),
     _one(
         "a trip, whatever has become of the state",
         "_release",
-        "SetNode(view.path, changed.data, party.state.version)",
-        "SetNode(view.path, changed.data, -1)",
+        "op.SetNode(view.path, changed.data, party.state.version)",
+        "op.SetNode(view.path, changed.data, -1)",
     ),
     _one(
         "a trip whose answer was lost is taken for done",
         "_release",
-        "yield Sync(view.path, ticket)\n        return None",
+        "yield op.Sync(view.path, ticket)\n        return None",
         "return party.number",
     ),
     _one("a time-out that ignores the trip", "_break", "return (yield from _outcome(party))", "return None"),
@@ -62,7 +62,7 @@ MUTANTS = [
         "a time-out that breaks nothing",
         "leave",
         "return (yield from _to_the_end(party, _break(party, patient=True)))",
-        "yield Discard(party.ticket)",
+        "yield op.Discard(party.ticket)",
     ),
     _one(
         "a time-out that breaks the barrier while the action runs",
@@ -71,7 +71,7 @@ MUTANTS = [
         "False",
     ),
     _one("a time-out of one that comes again and again breaks nothing", "wait", "if party is None:", "if True:"),
-    _one("an abort, whatever has become of the state", "_break", "party.state.version), Get", "-1), Get"),
+    _one("an abort, whatever has become of the state", "_break", "party.state.version), op.Get", "-1), op.Get"),
     _one(
         "an action is waited for although its party has gone",
         "_look_on",
@@ -87,8 +87,8 @@ MUTANTS = [
     _one(
         "nobody watches over the others",
         "_wait",
-        "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))",
-        "(node,), (there, *names) = (yield Watch(ticket, (Get(view.path, ticket),))), (yield others)",
+        "node, there, *names = yield op.Watch(ticket, (op.Get(view.path, ticket), *others))",
+        "(node,), (there, *names) = (yield op.Watch(ticket, (op.Get(view.path, ticket),))), (yield others)",
     ),
     _one(
         "a party that came and went is not missed",
@@ -118,7 +118,7 @@ MUTANTS = [
     _one(
         "the node of a party that goes is left",
         "_to_the_end",
-        "if outcome is not party:\n            yield Discard(party.ticket)",
+        "if outcome is not party:\n            yield op.Discard(party.ticket)",
         "pass",
     ),
     _one(
@@ -145,25 +145,27 @@ MUTANTS = [
         "if self._withdraw is None or failed:",
         "if True:",
     ),
-    _one("the node of a party that leaves stays", "withdraw", "Delete(ticket.node),", ""),
-    _one("a party leaves, whatever has become of the state", "withdraw", "Check(view.path, party.state.version),", ""),
+    _one("the node of a party that leaves stays", "withdraw", "op.Delete(ticket.node),", ""),
+    _one(
+        "a party leaves, whatever has become of the state", "withdraw", "op.Check(view.path, party.state.version),", ""
+    ),
     _one(
         "a party leaves, whatever others have left",
         "withdraw",
-        "SetNode(ticket.path, seats.data, party.seats.version)",
-        "SetNode(ticket.path, seats.data, -1)",
+        "op.SetNode(ticket.path, seats.data, party.seats.version)",
+        "op.SetNode(ticket.path, seats.data, -1)",
     ),
     _one(
         "a party that could not leave at once does no more than go",
         "withdraw",
-        "yield MarkDeleted(ticket)\n                break",
-        "yield MarkDeleted(ticket)\n            break",
+        "yield op.MarkDeleted(ticket)\n                break",
+        "yield op.MarkDeleted(ticket)\n            break",
     ),
     _one(
         "a trip that counts a party that has left",
         "_release",
-        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())',
-        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in (party.number,))',
+        'there = (op.Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())',
+        'there = (op.Check(f"{ticket.path}/{party.line[number]}") for number in (party.number,))',
     ),
     _one(
         "the next in line does not watch over the others",
@@ -180,8 +182,8 @@ MUTANTS = [
     _one(
         "a party that misses another reads who has left before it reads who is there",
         "_look_around",
-        "names, there = yield Children(ticket.path, ticket), Get(ticket.path, ticket)",
-        "there, names = yield Get(ticket.path, ticket), Children(ticket.path, ticket)",
+        "names, there = yield op.Children(ticket.path, ticket), op.Get(ticket.path, ticket)",
+        "there, names = yield op.Get(ticket.path, ticket), op.Children(ticket.path, ticket)",
     ),
     _one(
         "a party that came late does not look for its seat at the end",

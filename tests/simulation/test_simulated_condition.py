@@ -24,9 +24,9 @@ TAKE_BACK, GIVEN_UP = (
     "_threads.base.condition_wait:ConditionWait.reacquire",
     "_threads.base.condition_wait:ConditionWait.end",
 )
-MULTI = "yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
-RELEASE = "yield Delete(held.node, held)"
-ENQUEUE = "yield Multi(ticket, (*lacking, CreateEphemeral(ticket, WAITER.role, data)))"
+MULTI = "yield op.Multi(ticket, (*lacking, op.Delete(held.node, held), own))"
+RELEASE = "yield op.Delete(held.node, held)"
+ENQUEUE = "yield op.Multi(ticket, (*lacking, own))"
 AGAIN = WAIT, "self._take_back(wait, error)\n        raise", "pass\n        raise"
 
 
@@ -38,20 +38,28 @@ MUTANTS = [
     bug("a lost multi is sent again without a look", QUEUE, "in_doubt = True", "continue"),
     bug("after a lost answer, that the lock's node is gone is a loss", QUEUE, "in_doubt = True", "pass"),
     bug("a lost multi counts as applied", QUEUE, "if node is None:", "if node is None or in_doubt:"),
-    bug("that the lock's node goes is taken for a loss", QUEUE, "not (yield SuspendHold(held))", "False"),
+    bug("that the lock's node goes is taken for a loss", QUEUE, "not (yield op.SuspendHold(held))", "False"),
     # Waiting.
-    bug("any wake-up is a notification", OUTWAIT, "yield Wait(ticket)", "yield Wait(ticket)\n            return True"),
+    bug(
+        "any wake-up is a notification",
+        OUTWAIT,
+        "yield op.Wait(ticket)",
+        "yield op.Wait(ticket)\n            return True",
+    ),
     bug("a waiter that was notified before it looks sleeps", OUTWAIT, "if node is None:", "if False:"),
     bug(
-        "it looks once", OUTWAIT, "yield Wait(ticket)", "while (yield Wait(ticket)) is None:\n                continue"
+        "it looks once",
+        OUTWAIT,
+        "yield op.Wait(ticket)",
+        "while (yield op.Wait(ticket)) is None:\n                continue",
     ),
     bug("notified as its time is up, it says that it was not", WITHDRAW, "is not True", "is None"),
     bug("where that can't be known, it says that it was not", WITHDRAW, "is not True", "is False"),
     bug(
         "its time is up, and its node is left to the keeper",
         WITHDRAW,
-        "return (yield Delete(ticket.node, ticket)) is not True",
-        "yield Discard(ticket)\n        return True",
+        "return (yield op.Delete(ticket.node, ticket)) is not True",
+        "yield op.Discard(ticket)\n        return True",
     ),
     # Taking the lock again.
     bug("one level of the lock is taken again", TAKE_BACK, "hold.depth)", "1)"),

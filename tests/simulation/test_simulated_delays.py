@@ -32,8 +32,8 @@ MUTANTS = [
     bug(
         "a consumer sleeps until something changes",
         TAKE,
-        "yield Wait(ticket, left)",
-        "yield Wait(ticket)",
+        "yield op.Wait(ticket, left)",
+        "yield op.Wait(ticket)",
     ),
     bug("a consumer sleeps until the last item is due", UNTIL_DUE, "due(sight.free[0])", "due(sight.free[-1])"),
     bug(
@@ -45,7 +45,7 @@ MUTANTS = [
     bug(
         "a consumer does not watch while it sleeps",
         LOOK,
-        "seen = yield Watch(ticket, found[:2])",
+        "seen = yield op.Watch(ticket, found[:2])",
         "seen = yield found[:2]",
     ),
     bug(
@@ -70,8 +70,8 @@ MUTANTS = [
     bug(
         "an item that is put back is due at once",
         "_recipes.queue.claim:restore",
-        "create = Create(item, data)",
-        'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", data)',
+        "create = op.Create(item, data)",
+        'create = op.Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", data)',
     ),
 ]
 

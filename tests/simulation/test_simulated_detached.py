@@ -29,7 +29,10 @@ ACQUIRE, ADOPT, DETACH, FIRST, HELD, RELEASE, FORCE = (
 MUTANTS = [
     # The node that stays.
     bug(
-        "the waiter's node stays beside the holder's", DETACH, "(Delete(ticket.node, ticket), detached)", "(detached,)"
+        "the waiter's node stays beside the holder's",
+        DETACH,
+        "(op.Delete(ticket.node, ticket), detached)",
+        "(detached,)",
     ),
     bug("the holder's node has a number of its own", DETACH, "{MUTEX.key(ticket.name)}", "9999999999"),
     bug(
@@ -57,7 +60,7 @@ MUTANTS = [
     bug(
         "a waiter of the owner leaves its node",
         ACQUIRE,
-        "yield Discard(ticket)\n                    return held",
+        "yield op.Discard(ticket)\n                    return held",
         "return held",
     ),
     # The owner's own hold.
@@ -77,8 +80,8 @@ MUTANTS = [
     bug(
         "a queue is listed at a server that lags",
         "_recipes.lock:list_queue",
-        "_, names = yield Sync(path), Children(path)",
-        "names = yield Children(path)",
+        "_, names = yield op.Sync(path), op.Children(path)",
+        "names = yield op.Children(path)",
     ),
     # The end.
     bug(
@@ -113,7 +116,7 @@ MUTANTS = [
         FORCE,
         "name, node, _ = yield from first(path, names)",
         "name = min(names, key=MUTEX.key, default=None)\n        node = None if name is None else "
-        "(yield Get(f'{path}/{name}'))",
+        "(yield op.Get(f'{path}/{name}'))",
     ),
 ]
 

@@ -58,8 +58,8 @@ MUTANTS = [
     bug(
         "the watch is set after the listing",
         f"{MIRROR}:follow",
-        "        connection = yield WatchRecursive(ticket, mirror.changes)\n        yield from _list(mirror)\n",
-        "        yield from _list(mirror)\n        connection = yield WatchRecursive(ticket, mirror.changes)\n",
+        "        connection = yield op.WatchRecursive(ticket, mirror.changes)\n        yield from _list(mirror)\n",
+        "        yield from _list(mirror)\n        connection = yield op.WatchRecursive(ticket, mirror.changes)\n",
     ),
     bug("an entry that the new listing lacks is kept", f"{MIRROR}:_list", "**dict.fromkeys(list(mirror.entries))", ""),
     bug(
@@ -83,15 +83,14 @@ MUTANTS = [
     bug(
         "a write whose reply was lost is believed to be applied",
         f"{WRITE}:write",
-        "if found.version != writer.version:",
+        "if found.version != receipt.version:",
         "if True:",
     ),
     bug(
         "a writer in doubt is used again",
         f"{WRITE}:MapWrite.end",
-        "writer is not None and not self.doubt",
-        "writer is not None",
-        (f"{WRITE}:MapWrite.end", "and self.doubt else None", "and False else None"),
+        "if self.doubt:",
+        "if False:",
     ),
     bug(
         "the copy does not learn of a write whose results were lost",
@@ -103,27 +102,27 @@ MUTANTS = [
     bug(
         "replace writes whatever has come meanwhile",
         f"{WRITE}:replace",
-        "SetNode(entry, data, node.version))",
-        "SetNode(entry, data, -1))",
+        "op.SetNode(entry, data, node.version))",
+        "op.SetNode(entry, data, -1))",
     ),
     bug("remove deletes whatever has come meanwhile", f"{WRITE}:take", "version=node.version", "version=-1"),
     bug(
         "an entry that was deleted and made anew passes for the old one",
         f"{WRITE}:take",
-        "Check(at.path, above.version)",
-        "Check(at.path)",
+        "op.Check(at.path, above.version)",
+        "op.Check(at.path)",
     ),
     bug(
         "no node counts the entries that are made",
         f"{WRITE}:_count",
-        "SetNode(at.path, at.header, -1)",
-        "SetNode(at.entries, b'', -1)",
+        "op.SetNode(at.path, at.header, -1)",
+        "op.SetNode(at.entries, b'', -1)",
     ),
     bug(
         "an ephemeral entry is overwritten where it is",
         f"{WRITE}:put",
-        "if at.ephemeral else (SetNode(entry, data, -1),)",
-        "if False else (SetNode(entry, data, -1),)",
+        "if at.ephemeral else (op.SetNode(entry, data, -1),)",
+        "if False else (op.SetNode(entry, data, -1),)",
     ),
     bug(
         "a delete goes by the copy",

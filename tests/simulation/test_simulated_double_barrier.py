@@ -37,8 +37,8 @@ MUTANTS = [
     bug(
         "to open is no decision: it does not write the barrier's node",
         OPEN,
-        "(Check(ticket.node), decide, Create(",
-        "(Check(ticket.node), Create(",
+        "(op.Check(ticket.node), decide, op.Create(",
+        "(op.Check(ticket.node), op.Create(",
     ),
     bug(
         "the leftovers of dead parties let all in",
@@ -62,13 +62,13 @@ MUTANTS = [
     bug(
         "a party that comes late does not check that one is inside still",
         STALE,
-        "(Check(inside[0]), *close, ",
+        "(op.Check(inside[0]), *close, ",
         "(*close, ",
     ),
     bug(
         "the last party leaves it open",
         LEAVE,
-        ', Delete(f"{path}/{READY}")]',
+        ', op.Delete(f"{path}/{READY}")]',
         "]",
         (
             ENTER,
@@ -86,7 +86,7 @@ MUTANTS = [
     bug(
         "two that leave at once leave the barrier's end to each other",
         LEAVE,
-        'duty = [Check(f"{path}/{min(others)}")]',
+        'duty = [op.Check(f"{path}/{min(others)}")]',
         "duty = []",
     ),
     bug(
@@ -105,20 +105,20 @@ MUTANTS = [
         "no look after the watch",
         OUTWAIT,
         "if node is not None:\n        if not node.session:",
-        "if node is None:\n        yield Wait(ticket)\n    else:\n        if not node.session:",
+        "if node is None:\n        yield op.Wait(ticket)\n    else:\n        if not node.session:",
     ),
-    bug("a party that gave up leaves its node", WITHDRAW, "yield Discard(ticket)\n    return False", "return False"),
+    bug("a party that gave up leaves its node", WITHDRAW, "yield op.Discard(ticket)\n    return False", "return False"),
     bug(
         "a party that was let in twice is in once: its first node stays",
         ENTER,
-        "except Requeue:\n            yield Discard(ticket)",
-        "except Requeue:\n            pass",
+        "except op.Requeue:\n            yield op.Discard(ticket)",
+        "except op.Requeue:\n            pass",
     ),
     bug(
         "a lost answer of the opening is taken for its success",
         OPEN,
-        "except (NoNode, NodeExists, BadVersion, ConnectionLost):",
-        "except ConnectionLost:\n        pass\n    except (NoNode, NodeExists, BadVersion):",
+        "except (op.NoNode, op.NodeExists, op.BadVersion, op.ConnectionLost):",
+        "except op.ConnectionLost:\n        pass\n    except (op.NoNode, op.NodeExists, op.BadVersion):",
     ),
     bug(
         "an interrupted party deletes its node, and does not wait for that",

@@ -17,13 +17,13 @@ def test_whatever_strikes() -> None:
 
 LOOK, FOLLOW, PUBLISH = (f"_recipes.election:{name}" for name in ("look", "follow", "publish"))
 LEAD, LEADING = "_threads.base.candidacy:Candidacy._queue_and_lead", "_threads.base.candidacy:Candidacy._leading"
-WATCHED = '(node,) = yield Watch(ticket, (Get(f"{path}/{first}", ticket),))'
+WATCHED = '(node,) = yield op.Watch(ticket, (op.Get(f"{path}/{first}", ticket),))'
 MUTANTS = [
     bug(
         "the leader is asked of a server that lags",
         "_recipes.lock:list_queue",
-        "_, names = yield Sync(path), Children(path)",
-        "names = yield Children(path)",
+        "_, names = yield op.Sync(path), op.Children(path)",
+        "names = yield op.Children(path)",
     ),
     bug("the last in the queue is the leader", LOOK, "min(names", "max(names"),
     bug(
@@ -35,14 +35,14 @@ MUTANTS = [
     bug(
         "an observer that lags is told what was",
         FOLLOW,
-        "_, names = yield Sync(path, ticket), listing",
+        "_, names = yield op.Sync(path, ticket), listing",
         "names = yield listing",
     ),
     bug(
         "an observer leaves no watch on the leader",
         FOLLOW,
         WATCHED,
-        'self = ticket\n                    node = yield Get(f"{path}/{first}", ticket)',
+        'self = ticket\n                    node = yield op.Get(f"{path}/{first}", ticket)',
     ),
     bug(
         "an observer does not compare data",
@@ -59,42 +59,44 @@ MUTANTS = [
     bug(
         "the watch on an election that is not there sees no creation",
         FOLLOW,
-        "Watch(ticket, (Exists(path, ticket), listing))",
-        "Watch(ticket, (Get(path, ticket), listing))",
+        "op.Watch(ticket, (op.Exists(path, ticket), listing))",
+        "op.Watch(ticket, (op.Get(path, ticket), listing))",
     ),
     bug("an observer waits although a candidate has come", FOLLOW, "if first is not None or not names:", "if True:"),
     bug(
         "an observer keeps its ticket",
         FOLLOW,
-        "yield Discard(ticket)\n                    return leader",
+        "yield op.Discard(ticket)\n                    return leader",
         "return leader",
     ),
     bug(
         "an observer goes on in the next session",
         FOLLOW,
-        "except Requeue:\n            yield Discard(ticket)",
-        "except Requeue:\n            return None",
+        "except op.Requeue:\n            yield op.Discard(ticket)",
+        "except op.Requeue:\n            return None",
     ),
     bug(
         "published again after a lost answer",
         PUBLISH,
-        "SetNode(ticket.node, data, node.version)",
-        "SetNode(ticket.node, data, -1)",
+        "op.SetNode(ticket.node, data, node.version)",
+        "op.SetNode(ticket.node, data, -1)",
         (PUBLISH, "if node.data == data:\n                return", "pass"),
     ),
     bug(
         "a publication whose answer was lost is given up",
         PUBLISH,
-        "pass\n    except Requeue:",
-        "return\n    except Requeue:",
+        "pass\n    except op.Requeue:",
+        "return\n    except op.Requeue:",
     ),
     bug(
         "a publication that another version refuses is given up",
         PUBLISH,
-        "if (yield SetNode(ticket.node, data, node.version)):\n                    return",
-        "yield SetNode(ticket.node, data, node.version + 1)\n                return",
+        "if (yield op.SetNode(ticket.node, data, node.version)):\n                    return",
+        "yield op.SetNode(ticket.node, data, node.version + 1)\n                return",
     ),
-    bug("a term without its node is not lost", PUBLISH, "yield MarkMissing(ticket)\n                return", "return"),
+    bug(
+        "a term without its node is not lost", PUBLISH, "yield op.MarkMissing(ticket)\n                return", "return"
+    ),
     bug("a withdrawal does not wake the candidacy", "_threads.base.candidacy:Candidacy.withdraw", "self.set()", "pass"),
     bug(
         "a withdrawn candidate goes on waiting",

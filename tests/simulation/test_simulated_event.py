@@ -26,8 +26,8 @@ MUTANTS = [
     bug(
         "the epoch is forgotten with the session",
         WAIT,
-        "ticket: Ticket = yield NewTicket(path)",
-        "since, ticket = None, (yield NewTicket(path))",
+        "ticket: Ticket = yield op.NewTicket(path)",
+        "since, ticket = None, (yield op.NewTicket(path))",
     ),
     bug(
         "a node made anew counts from the epoch of the old one",
@@ -45,35 +45,38 @@ MUTANTS = [
     bug(
         "a write whose answer was lost is taken for done",
         TURN,
-        "with suppress(ConnectionLost):\n"
-        "            if (yield SetNode(path, flag.turned(wanted).data, node.version)):\n"
+        "with suppress(op.ConnectionLost):\n"
+        "            if (yield op.SetNode(path, flag.turned(wanted).data, node.version)):\n"
         "                return flag.turned(wanted)",
-        "try:\n            if (yield SetNode(path, flag.turned(wanted).data, node.version)):\n"
-        "                return flag.turned(wanted)\n        except ConnectionLost:\n            return flag",
+        "try:\n            if (yield op.SetNode(path, flag.turned(wanted).data, node.version)):\n"
+        "                return flag.turned(wanted)\n        except op.ConnectionLost:\n            return flag",
     ),
     bug(
-        "set and clear ask a server that lags", TURN, "_, node = yield Sync(path), Get(path)", "node = yield Get(path)"
+        "set and clear ask a server that lags",
+        TURN,
+        "_, node = yield op.Sync(path), op.Get(path)",
+        "node = yield op.Get(path)",
     ),
     bug(
         "is_set asks a server that lags",
         "_recipes.event:look",
-        "_, node = yield Sync(path), Get(path)",
-        "node = yield Get(path)",
+        "_, node = yield op.Sync(path), op.Get(path)",
+        "node = yield op.Get(path)",
     ),
     bug(
         "a wait begins with what a server that lags says",
         WAIT,
-        "_, node = yield Sync(path, ticket), Get(path, ticket)",
-        "node = yield Get(path, ticket)",
+        "_, node = yield op.Sync(path, ticket), op.Get(path, ticket)",
+        "node = yield op.Get(path, ticket)",
     ),
     bug("a node that is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
     bug(
         "the watch is left after the look, and nobody looks again",
         WAIT,
-        "(node,) = yield Watch(ticket, (Get(path, ticket),))",
-        "yield Watch(ticket, (Get(path, ticket),))\n"
-        "                yield Wait(ticket)\n"
-        "                node = yield Get(path, ticket)",
+        "(node,) = yield op.Watch(ticket, (op.Get(path, ticket),))",
+        "yield op.Watch(ticket, (op.Get(path, ticket),))\n"
+        "                yield op.Wait(ticket)\n"
+        "                node = yield op.Get(path, ticket)",
         (WAIT, "elif watched:", "elif False:"),
     ),
     bug(
@@ -91,7 +94,7 @@ MUTANTS = [
     bug(
         "a ticket is kept when a wait ends",
         WAIT,
-        "yield Discard(ticket)\n                    return flag",
+        "yield op.Discard(ticket)\n                    return flag",
         "return flag",
     ),
 ]

@@ -30,8 +30,8 @@ MUTANTS = [
     bug(
         "a create whose answer was lost is taken for done",
         CREATE,
-        "except ConnectionLost:\n            pass",
-        "except ConnectionLost:\n            return 1, ticket.session, True",
+        "except op.ConnectionLost:\n            pass",
+        "except op.ConnectionLost:\n            return 1, ticket.session, True",
     ),
     bug(
         "a node made in the next session is not noticed",
@@ -49,21 +49,21 @@ MUTANTS = [
     bug(
         "a member whose session has expired is gone for good",
         OUTLAST,
-        "member.ticket = None\n        yield Discard(ticket)",
-        "member.wanted = False\n        yield Discard(ticket)",
+        "member.ticket = None\n        yield op.Discard(ticket)",
+        "member.wanted = False\n        yield op.Discard(ticket)",
     ),
     bug(
         "a member does not watch its node",
         OUTLAST,
-        "(found,) = yield Watch(ticket, (Get(member.node, ticket),))",
-        "found = yield Get(member.node, ticket)\n        ticket.changed = False",
+        "(found,) = yield op.Watch(ticket, (op.Get(member.node, ticket),))",
+        "found = yield op.Get(member.node, ticket)\n        ticket.changed = False",
     ),
     bug("a node that was deleted is not made again", OUTLAST, "if found is None or", "if found is not None and"),
     bug(
         "a node that replaced a deleted one is deleted, too",
         OUTLAST,
-        "yield MarkDeleted(ticket)",
-        "yield Discard(ticket)",
+        "yield op.MarkDeleted(ticket)",
+        "yield op.Discard(ticket)",
     ),
     bug(
         "a leave whose answer was lost is taken for done",

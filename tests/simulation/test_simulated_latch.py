@@ -17,7 +17,7 @@ def test_whatever_strikes() -> None:
 
 
 DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))
-ANSWERED = "node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))"
+ANSWERED = "node, names = yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket)))"
 TOLD = (
     "_engine.operations:_request",
     "if not POLICIES[type(steps[i])].repeats:",
@@ -29,10 +29,10 @@ MUTANTS = [
         *TOLD,
         (
             DOWN,
-            "except NoNode:\n            continue  # destroyed meanwhile",
+            "except op.NoNode:\n            continue  # destroyed meanwhile",
             "except Exception:\n"
-            "            ticket = yield NewTicket(path)\n"
-            "            yield Discard(ticket)\n"
+            "            ticket = yield op.NewTicket(path)\n"
+            "            yield op.Discard(ticket)\n"
             '            mine = f"{path}/{ticket.prefix}{ROLE}{n}"\n'
             "            continue",
         ),
@@ -40,7 +40,7 @@ MUTANTS = [
     bug(
         "a count whose answer was lost is given up",
         *TOLD,
-        (DOWN, "except NoNode:\n            continue", "except Exception:\n            return 0"),
+        (DOWN, "except op.NoNode:\n            continue", "except Exception:\n            return 0"),
     ),
     bug("an open latch is counted down", DOWN, "if not left:", "if False:"),
     bug("each counts one", "_recipes.latch:remaining", "sum(int(said[1])", "sum(1"),
@@ -48,15 +48,15 @@ MUTANTS = [
         "only the node is watched",
         WAIT,
         ANSWERED,
-        "node, names = (yield Watch(ticket, (Get(path, ticket),)))[0], (yield Children(path, ticket))",
+        "node, names = (yield op.Watch(ticket, (op.Get(path, ticket),)))[0], (yield op.Children(path, ticket))",
     ),
     bug(
         "the watch is left after the look, and nobody looks again",
         WAIT,
         ANSWERED,
-        "yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))\n"
-        "                yield Wait(ticket)\n"
-        "                node, names = yield Get(path, ticket), Children(path, ticket)",
+        "yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket)))\n"
+        "                yield op.Wait(ticket)\n"
+        "                node, names = yield op.Get(path, ticket), op.Children(path, ticket)",
         (WAIT, "elif watched:", "elif False:"),
     ),
     bug("a node that is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
@@ -69,10 +69,10 @@ MUTANTS = [
     bug(
         "the count is asked of a server that lags",
         LOOK,
-        "_, node, names = yield Sync(path), Get(path), Children(path)",
-        "node, names = yield Get(path), Children(path)",
+        "_, node, names = yield op.Sync(path), op.Get(path), op.Children(path)",
+        "node, names = yield op.Get(path), op.Children(path)",
     ),
-    bug("a ticket is kept when a wait ends", WAIT, "yield Discard(ticket)\n            return 0", "return 0"),
+    bug("a ticket is kept when a wait ends", WAIT, "yield op.Discard(ticket)\n            return 0", "return 0"),
 ]
 
 

@@ -30,8 +30,8 @@ MUTANTS = [
     bug(
         "no receipt: a put that may have been applied is sent again",
         WRITE,
-        'SetNode(receipt.path, b"", receipt.version)',
-        'SetNode(receipt.path, b"", -1)',
+        'op.SetNode(receipt.path, b"", receipt.version)',
+        'op.SetNode(receipt.path, b"", -1)',
         (MOVED, "if node.version == sent.version:", "if True:"),
     ),
     bug(
@@ -44,13 +44,13 @@ MUTANTS = [
     bug(
         "no member check, nor one of the session: an acknowledgement of a later session",
         WRITE,
-        "(Check(member.node),)",
-        "(Check(receipt.path),)",
+        "(op.Check(member.node),)",
+        "(op.Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
         (
             "_recipes.queue.take:remove",
-            "Delete(item, version=taken.version)",
-            "Delete(item)",
+            "op.Delete(item, version=taken.version)",
+            "op.Delete(item)",
         ),  # which each claim changes
     ),
     bug(
@@ -64,24 +64,26 @@ MUTANTS = [
     bug(
         "the claim is not deleted with its item",
         ACKNOWLEDGE,
-        'parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
+        'parts = op.Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
         "parts = (remove(at, taken),)",
     ),
     bug(
         "the item is not deleted with its claim",
         ACKNOWLEDGE,
-        'parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
-        'parts = (Delete(f"{at.claims}/{taken.name}"),)',
+        'parts = op.Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
+        'parts = (op.Delete(f"{at.claims}/{taken.name}"),)',
     ),
     bug(
         "a claimed item is taken: get makes no claim",
         SEIZE,
-        "parts = own, Delete(claim), remove(at, taken), *leaving",
+        "parts = own, op.Delete(claim), remove(at, taken), *leaving",
         "parts = remove(at, taken), *leaving",
     ),
     bug("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
-    bug("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
-    bug("a consumer that takes an item stays in the queue", SEIZE, "(Delete(ticket.node, ticket),)", "()"),
+    bug(
+        "the first consumer does not watch", LOOK, "seen = yield op.Watch(ticket, found[:2])", "seen = yield found[:2]"
+    ),
+    bug("a consumer that takes an item stays in the queue", SEIZE, "(op.Delete(ticket.node, ticket),)", "()"),
     bug(
         "maxsize is counted from a listing from before it was first",
         PUT,
@@ -91,9 +93,9 @@ MUTANTS = [
     bug(
         "a producer leaves its queue before it puts",
         PUT,
-        "add(item_call, item, Delete(ticket.node, ticket), count=count)",
+        "add(item_call, item, op.Delete(ticket.node, ticket), count=count)",
         "add(item_call, item, count=count)",
-        (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield Discard(ticket)"),
+        (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield op.Discard(ticket)"),
     ),
     bug("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
     bug(
@@ -153,7 +155,9 @@ def test_an_operator_removes_the_items() -> None:
 
 def test_a_seeded_bug_is_found_by_an_operator() -> None:
     """One that waits although the parent of the items is gone."""
-    mutant = bug("purged: nothing is watched", LOOK, "if seen[0] is not None and NOWHERE not in seen[1:]:", "if True:")
+    mutant = bug(
+        "purged: nothing is watched", LOOK, "if seen[0] is not None and op.NOWHERE not in seen[1:]:", "if True:"
+    )
     find(mutant, lambda seed: QueueRun(random_purges(seed)))
 
 

@@ -19,7 +19,7 @@ def test_whatever_strikes() -> None:
 ACQUIRE, TAKE = "_recipes.semaphore:acquire", "_recipes.semaphore:take"
 RUN = "_engine.driver:Call.run"
 FIND = "_recipes.semaphore:find_leases"
-WATCH = "out, node, added = yield Watch(ticket, reads(at, ticket)[1:])"
+WATCH = "out, node, added = yield op.Watch(ticket, reads(at, ticket)[1:])"
 
 MUTANTS = [
     bug(
@@ -27,15 +27,15 @@ MUTANTS = [
         ACQUIRE,
         WATCH,
         "out, node, added = yield reads(at, ticket)[1:]\n"
-        "                    yield Watch(ticket, (*(Get(f'{at.leases}/{name}', ticket) for name in sorted(out)[:1]), "
-        "*reads(at, ticket)[2:]))",
+        "                    first = (op.Get(f'{at.leases}/{name}', ticket) for name in sorted(out)[:1])\n"
+        "                    yield op.Watch(ticket, (*first, *reads(at, ticket)[2:]))",
     ),
     bug(
         "added permits are not watched for",
         ACQUIRE,
         WATCH,
         "node, added = yield reads(at, ticket)[2:]\n"
-        "                    out, = yield Watch(ticket, reads(at, ticket)[1:2])",
+        "                    out, = yield op.Watch(ticket, reads(at, ticket)[1:2])",
     ),
     bug(
         "the permits out when the watch is left are not looked at",
@@ -46,20 +46,24 @@ MUTANTS = [
     bug(
         "a multi whose answer was lost is sent again with fresh leases",
         TAKE,
-        "except ConnectionLost:\n            pass",
-        "except ConnectionLost:\n"
+        "except op.ConnectionLost:\n            pass",
+        "except op.ConnectionLost:\n"
         "            leases[:] = []\n"
         "            for _ in range(permits):\n"
-        "                leases.append((yield NewTicket(at.leases)))\n"
-        "            step = Multi(leases[0], tuple(CreateEphemeral(lease, PERMIT.role, data) for lease in leases))\n"
+        "                leases.append((yield op.NewTicket(at.leases)))\n"
+        "            step = op.Multi(leases[0], tuple(op.CreateEphemeral(x, PERMIT.role, data) for x in leases))\n"
         "            continue",
     ),
     bug(
         "the multi does not depend on the ticket's node",
         TAKE,
-        "Delete(ticket.node, ticket), ",
+        "op.Delete(ticket.node, ticket), ",
         "*(), ",
-        (TAKE, "for lease in leases:\n        while", "yield Discard(ticket)\n    for lease in leases:\n        while"),
+        (
+            TAKE,
+            "for lease in leases:\n        while",
+            "yield op.Discard(ticket)\n    for lease in leases:\n        while",
+        ),
     ),
     bug(
         "a multi whose answer was lost is taken for done",
@@ -115,15 +119,15 @@ MUTANTS = [
     bug(
         "leases are not discarded when it starts again",
         ACQUIRE,
-        "except Requeue:\n            for each in (ticket, *leases):",
-        "except Requeue:\n            for each in (ticket,):",
+        "except op.Requeue:\n            for each in (ticket, *leases):",
+        "except op.Requeue:\n            for each in (ticket,):",
     ),
     bug(
         "a release adds twice after a lost answer",
         "_engine.operations:_request",
         "replies.append(POLICIES[type(steps[i])].send(call, steps[i], wake, watcher))",
         "step = steps[i]\n"
-        "                if type(step) is CreatePersistent:\n"
+        "                if type(step) is op.CreatePersistent:\n"
         "                    anew = f'permits/{next(call.session.registry._numbers):08x}'\n"
         "                    step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))\n"
         "                replies.append(POLICIES[type(step)].send(call, step, wake, watcher))",
@@ -168,8 +172,8 @@ RESIZE_MUTANTS = [
         "the first does not watch the number",
         ACQUIRE,
         WATCH,
-        "(node,) = yield (Get(at.permits, ticket),)\n"
-        "                    out, added = yield Watch(ticket, (*reads(at, ticket)[1:2], *reads(at, ticket)[3:]))",
+        "(node,) = yield (op.Get(at.permits, ticket),)\n"
+        "                    out, added = yield op.Watch(ticket, (*reads(at, ticket)[1:2], *reads(at, ticket)[3:]))",
     ),
     bug(
         "the number is not read again",

@@ -31,8 +31,8 @@ MUTANTS = [
     bug(
         "values: a write that may have been applied is sent again",
         WRITE,
-        "doubt = True\n        except Failure",
-        "pass\n        except Failure",
+        "doubt = True\n        except op.Failure",
+        "pass\n        except op.Failure",
     ),
     bug("values: a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
     bug(
@@ -45,8 +45,8 @@ MUTANTS = [
     bug(
         "values: a write names no version",
         ATTEMPT,
-        "SetNode(batch.at.path, data, seen.version)",
-        "SetNode(batch.at.path, data, -1)",
+        "op.SetNode(batch.at.path, data, seen.version)",
+        "op.SetNode(batch.at.path, data, -1)",
     ),
     bug(
         "values: a refused write is remembered",
@@ -73,7 +73,7 @@ MUTANTS = [
         "data, changed = data, changed + 1",
         (DECIDE, "return data if changed else None", "return new if changed else None"),
     ),
-    bug("values: the place in the queue is kept", TURN, "Delete(ticket.node, ticket), looked=True", "looked=True"),
+    bug("values: the place in the queue is kept", TURN, "op.Delete(ticket.node, ticket), looked=True", "looked=True"),
     bug(
         "values: the first in the queue decides on what it knew",
         TURN,
@@ -84,8 +84,8 @@ MUTANTS = [
     bug(
         "values: the value is read from a server that lags",
         "_recipes.value:look",
-        "_, node = yield Sync(at.path), Get(at.path)",
-        "node = yield Get(at.path)",
+        "_, node = yield op.Sync(at.path), op.Get(at.path)",
+        "node = yield op.Get(at.path)",
     ),
     bug(
         "values: a wait begins at a server that lags, and does not look again",
@@ -94,8 +94,8 @@ MUTANTS = [
         "if True:",
         (
             WAIT,
-            "(node,) = yield Watch(ticket, (Get(at.path, ticket),))",
-            "yield Watch(ticket, (Get(at.path, ticket),))",
+            "(node,) = yield op.Watch(ticket, (op.Get(at.path, ticket),))",
+            "yield op.Watch(ticket, (op.Get(at.path, ticket),))",
         ),
     ),
     bug(

@@ -44,7 +44,7 @@ def test_whatever_strikes(kind: str, first: int) -> None:
 
 def test_a_seeded_bug_is_found() -> None:
     """The same runs find a client that counts further than the protocol can."""
-    mutant = bug("no end", "_recipes.value:attempt", "next_version(seen.version)", "seen.version + 1")
+    mutant = bug("no end", "_recipes.value:attempt", "op.next_version(seen.version)", "seen.version + 1")
     with seeded(mutant), pytest.raises(struct.error):
         for _ in runs(worn("values", LAST - 1), values.random_steps, 30):
             pass

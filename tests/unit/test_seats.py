@@ -6,7 +6,7 @@ import pytest
 
 from zkconcurrent import ForeignNodeError
 from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._protocol.operations import Children, Get, Node, Wait, Watch
+from zkconcurrent._protocol.operations import Children, Get, Node, Requeue, Wait, Watch
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
@@ -107,5 +107,5 @@ def test_a_late_party_looks_for_its_seat(seated: bool) -> None:
             reading.send(_node(ArrivalIndexes(2).withdraw(0, acting=False)))
         assert end.value.value == 0
     else:
-        with pytest.raises(barrier.Requeue):
+        with pytest.raises(Requeue):
             reading.send(_node(ArrivalIndexes(2)))

@@ -29,7 +29,8 @@ from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay
 from zkconcurrent._recipes.map.mirror import Layout, Mirror
-from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, Writer, write
+from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, write
+from zkconcurrent._recipes.receipts import Receipt
 
 OURS = Node(b"{}", 1, 0.0, 1)
 
@@ -41,7 +42,8 @@ def _sent_twice() -> tuple[MapWrite, Any]:
     map_write = MapWrite(mirror, b"{}")
     ticket = Ticket("/map/writers", "_c_x-", Lease(1))
     ticket.queued_as("_c_x-writer-0000000000", 1)
-    map_write.writer = Writer(ticket)
+    map_write.receipt = Receipt()
+    map_write.receipt.path, map_write.receipt.member = ticket.node, ticket
     writing: Any = write(map_write, (Delete("/map/entries/a"),))
     first = next(writing)
     sync, _ = writing.throw(ConnectionLost())
@@ -65,8 +67,8 @@ def test_applied_before_it_was_sent_again() -> None:
     with pytest.raises(StopIteration) as ended:
         writing.send((None, Node(b"", 1, 0.0, 1, version=1)))
     assert ended.value.value is None
-    assert map_write.writer is not None
-    assert (map_write.doubt, map_write.writer.version) == (False, 1)
+    assert map_write.receipt is not None
+    assert (map_write.doubt, map_write.receipt.version) == (False, 1)
 
 
 def test_the_writer_is_gone_as_it_was_sent_again() -> None:

@@ -139,13 +139,14 @@ class JointLoss(ReportsOnce):
         session = losses[0][0]
         with session.lock:
             for each in parts[0].listeners:
-                if isinstance(each, JointLoss) and each.holder() is holder and each._is_of(parts):
+                if isinstance(each, JointLoss) and each.holder() is holder and each.is_of(parts):
                     return each
         joint = cls(holder, parts, session.link.user_event())
         listen(joint, losses)
         return joint
 
-    def _is_of(self, parts: Sequence[Loss]) -> bool:
+    def is_of(self, parts: Sequence[Loss]) -> bool:
+        """Return whether it is the joint loss of these."""
         return all(part() is each for part, each in zip(self.parts, parts, strict=True))
 
     @property

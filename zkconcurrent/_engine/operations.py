@@ -13,45 +13,8 @@ from typing import Any, NamedTuple
 
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
+from .._protocol import operations as op
 from .._protocol.lease import NEVER
-from .._protocol.operations import (
-    NOWHERE,
-    BadVersion,
-    Busy,
-    Check,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    CreateEphemeral,
-    CreatePersistent,
-    CreateTogether,
-    DeadlinePassed,
-    Delete,
-    DetachTicket,
-    Discard,
-    EnsureContainer,
-    Exists,
-    Get,
-    GetWithZxid,
-    Grant,
-    MarkDeleted,
-    MarkMissing,
-    Multi,
-    NewTicket,
-    NodeExists,
-    NoNode,
-    ProveLease,
-    SessionExpired,
-    SetNode,
-    SuspendHold,
-    Sync,
-    Wait,
-    WaitGone,
-    WaitRecursive,
-    Watch,
-    WatchRecursive,
-    makes_ephemerals,
-)
 from .._protocol.ticket import State, Ticket
 from .._runtime.waiting import Steps
 from . import requests
@@ -96,7 +59,7 @@ def _request(
             ticket = getattr(steps[left[0]], "ticket", None)
             try:
                 yield from call.await_session(ticket)
-            except DeadlinePassed as passed:
+            except op.DeadlinePassed as passed:
                 passed.unsent = not again
                 raise
             replies, connection = [], call.session.link.connection
@@ -121,16 +84,16 @@ def _request(
                 continue
             try:
                 results[i] = _result(call, steps[i], reply)
-            except Busy:
+            except op.Busy:
                 again.append(i)
-            except ConnectionLost:
+            except op.ConnectionLost:
                 if not POLICIES[type(steps[i])].repeats:
                     raise
                 again.append(i)
-            except SessionExpired:
+            except op.SessionExpired:
                 # Only the error of a leader, which has refused a `multi`, names the part that failed.
                 refused = getattr(reply.error, "part", None) is not None
-                if not refused or not makes_ephemerals(getattr(steps[i], "operations", ())):
+                if not refused or not op.makes_ephemerals(getattr(steps[i], "operations", ())):
                     raise
                 yield from _check_session(call, steps[i].ticket)
                 if call.session.link.connection is connection:
@@ -154,8 +117,8 @@ def _check_session(call: Caller, ticket: Ticket) -> Steps[None]:
         SessionExpired: the session is over.
     """
     # Both replies show that the session lives.
-    with contextlib.suppress(NoNode, RefusedError):
-        yield from _request(call, (Multi(ticket, (Check(call.path),)),))
+    with contextlib.suppress(op.NoNode, RefusedError):
+        yield from _request(call, (op.Multi(ticket, (op.Check(call.path),)),))
 
 
 def _result(call: Caller, step: Any, reply: Reply) -> Any:
@@ -163,11 +126,11 @@ def _result(call: Caller, step: Any, reply: Reply) -> Any:
     if reply.error is not None:
         return _failure_result(call, step, reply.error)
     if not reply.done:
-        raise ConnectionLost
+        raise op.ConnectionLost
     policy = POLICIES[type(step)]
     if policy.creates and step.ticket.state is State.DISCARDED:
         # The ticket's node was created in the next session, so `note_create_reply` has discarded the ticket.
-        raise SessionExpired
+        raise op.SessionExpired
     if policy.deletes and step.ticket is not None:
         call.session.mark_deleted(step.ticket)
     return policy.result(step, reply.value)
@@ -177,9 +140,9 @@ def _failure_result(call: Caller, step: Any, error: Exception) -> Any:
     failed, policy = failure(error, call.path), POLICIES[type(step)]
     if policy.failed is not None:
         failed = policy.failed(call, step, error, failed)
-    if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
+    if isinstance(failed, op.SessionExpired) and getattr(step, "ticket", None) is None:
         # A request that is bound to no session continues in the next one.
-        failed = ConnectionLost()
+        failed = op.ConnectionLost()
     if type(failed) in policy.answers:
         if policy.deletes and step.ticket is not None:
             call.session.mark_deleted(step.ticket)
@@ -191,11 +154,11 @@ def _failure_result(call: Caller, step: Any, error: Exception) -> Any:
         del failed
 
 
-def _check_chroot(call: Caller, _: CheckChroot) -> Steps[None]:
+def _check_chroot(call: Caller, _: op.CheckChroot) -> Steps[None]:
     link = call.session.link
     chroot = link.client.chroot
     if chroot != link.seen_chroot:
-        if not (yield from _request(call, (Exists(""),)))[0]:
+        if not (yield from _request(call, (op.Exists(""),)))[0]:
             raise requests.no_chroot(call)
         link.seen_chroot = chroot
 
@@ -203,15 +166,15 @@ def _check_chroot(call: Caller, _: CheckChroot) -> Steps[None]:
 # -- tickets, and their leases ----------------------------------------------------------------------------------------
 
 
-def _new_ticket(call: Caller, step: NewTicket) -> Steps[Ticket]:
+def _new_ticket(call: Caller, step: op.NewTicket) -> Steps[Ticket]:
     while True:
         yield from call.await_session(None)
         # If the session ended just now, the call waits for the next one.
-        with contextlib.suppress(SessionExpired):
+        with contextlib.suppress(op.SessionExpired):
             return call.session.new_ticket(step.path, call.tickets, marked=step.marked)
 
 
-def _prove(call: Caller, step: ProveLease) -> Steps[None]:
+def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:
     session, ticket = call.session, step.ticket
     if ticket.lease.heard == NEVER:
         # An old connection that the library has just begun to use has proved nothing yet. A free lock or
@@ -232,14 +195,14 @@ def _prove(call: Caller, step: ProveLease) -> Steps[None]:
         ticket.proving = False
 
 
-def _detach(call: Caller, step: DetachTicket) -> Steps[None]:
+def _detach(call: Caller, step: op.DetachTicket) -> Steps[None]:
     call.tickets.remove(step.ticket)
     return
     # This makes it a generator, as in the next two functions.
     yield
 
 
-def _suspend(call: Caller, step: SuspendHold) -> Steps[bool]:
+def _suspend(call: Caller, step: op.SuspendHold) -> Steps[bool]:
     with call.session.lock:
         return call.session.registry.suspend_hold(step.ticket)
     yield
@@ -258,7 +221,7 @@ def _at_once(act: Callable[[Session, Ticket], Any]) -> Callable[[Caller, Any], S
 # -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def _wait_gone(call: Caller, step: WaitGone) -> Steps[list[Any] | None]:
+def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[Any] | None]:
     if not step.asks:
         call.patience.begin_wait(call.session.now())
     session, ticket, ahead = call.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
@@ -281,7 +244,7 @@ def _wait_gone(call: Caller, step: WaitGone) -> Steps[list[Any] | None]:
                 break
         if reply.error is not None:
             failed = failure(reply.error, call.path)
-            if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
+            if not isinstance(failed, op.NoNode | op.ConnectionLost | op.SessionExpired):
                 raise failed
         elif reply.done and not ticket.changed:
             del reply
@@ -299,7 +262,7 @@ def _wait_gone(call: Caller, step: WaitGone) -> Steps[list[Any] | None]:
     return (yield from _request(call, step.reads, replies=early))
 
 
-def _look_again(call: Caller, step: WaitGone, early: list[Reply]) -> None:
+def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
     """End a wait whose node is gone, and send its reads; with the session's lock held.
 
     On kazoo's thread, or on that of the holder ahead.
@@ -318,11 +281,13 @@ def _look_again(call: Caller, step: WaitGone, early: list[Reply]) -> None:
     session.stop_waiting(ticket, call.wake)
 
 
-def _watch(call: Caller, step: Watch) -> Steps[list[Any]]:
+def _watch(call: Caller, step: op.Watch) -> Steps[list[Any]]:
     call.patience.begin_wait(call.session.now())
     call.session.start_waiting(step.ticket, call.wake, *(read.path for read in step.reads))
     replies = yield from _request(call, step.reads, call.session.listener.on_event)
-    listings = [(read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is Children]
+    listings = [
+        (read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is op.Children
+    ]
     shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
     if shown:
         with call.session.lock:
@@ -331,14 +296,14 @@ def _watch(call: Caller, step: Watch) -> Steps[list[Any]]:
     return replies
 
 
-def _watch_tree(call: Caller, step: WatchRecursive) -> Steps[object]:
+def _watch_tree(call: Caller, step: op.WatchRecursive) -> Steps[object]:
     call.patience.begin_wait(call.session.now())
     with call.session.lock:
         call.session.registry.trees[step.ticket.path] = step.changes
     return (yield from _request(call, (step,)))[0]
 
 
-def _wait_tree(call: Caller, step: WaitRecursive) -> Steps[bool]:
+def _wait_tree(call: Caller, step: op.WaitRecursive) -> Steps[bool]:
     session, ticket, link = call.session, step.ticket, call.session.link
     # Before the test of `changes`: from here on, the call misses no change.
     session.start_waiting(ticket, call.wake, ticket.path)
@@ -354,7 +319,7 @@ def _wait_tree(call: Caller, step: WaitRecursive) -> Steps[bool]:
     return link.connected and link.connection is step.connection
 
 
-def _wait(call: Caller, step: Wait) -> Steps[None]:
+def _wait(call: Caller, step: op.Wait) -> Steps[None]:
     try:
         if not step.ticket.changed:
             yield from call.await_change(step.ticket, step.left)
@@ -400,73 +365,73 @@ class Policy(NamedTuple):
 POLICIES: dict[type, Policy] = {
     tuple: Policy(_request),
     # Reads.
-    Get: Policy(send=requests.send_get, repeats=True, answers={NoNode: None}, result=requests.node, reads=True),
-    Children: Policy(send=requests.send_children, repeats=True, answers={NoNode: NOWHERE}, reads=True),
-    Exists: Policy(send=requests.send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
-    GetWithZxid: Policy(
+    op.Get: Policy(send=requests.send_get, repeats=True, answers={op.NoNode: None}, result=requests.node, reads=True),
+    op.Children: Policy(send=requests.send_children, repeats=True, answers={op.NoNode: op.NOWHERE}, reads=True),
+    op.Exists: Policy(send=requests.send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
+    op.GetWithZxid: Policy(
         send=requests.plainly(lambda link, step, reply: link.look(step.path, reply)),
         repeats=True,
         result=requests.node_with_zxid,
         reads=True,
     ),
-    Sync: Policy(
+    op.Sync: Policy(
         send=requests.plainly(lambda link, step, reply: link.sync(step.path, reply)),
         repeats=True,
-        answers={NoNode: None},
+        answers={op.NoNode: None},
     ),
-    CheckChroot: Policy(_check_chroot),
+    op.CheckChroot: Policy(_check_chroot),
     # Writes. After a retry a False becomes None: the first attempt may have made, or deleted, the node.
-    CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name, creates=True),
-    CreatePersistent: Policy(
+    op.CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name, creates=True),
+    op.CreatePersistent: Policy(
         send=requests.plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
         repeats=True,
-        answers={NodeExists: False},
+        answers={op.NodeExists: False},
         result=requests.true,
         failed=requests.persistent_failure,
     ),
-    CreateTogether: Policy(
+    op.CreateTogether: Policy(
         send=requests.plainly(lambda link, step, reply: link.multi(step.operations, reply)),
         repeats=True,
-        answers={NodeExists: False},
+        answers={op.NodeExists: False},
         result=requests.true,
         failed=requests.together_failure,
     ),
-    EnsureContainer: Policy(
+    op.EnsureContainer: Policy(
         send=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
         repeats=True,
-        answers={NodeExists: None},
+        answers={op.NodeExists: None},
         failed=requests.container_failure,
     ),
-    SetNode: Policy(
+    op.SetNode: Policy(
         send=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),
-        answers={NoNode: False, BadVersion: False},
+        answers={op.NoNode: False, op.BadVersion: False},
         result=requests.true,
     ),
-    Delete: Policy(
+    op.Delete: Policy(
         send=requests.plainly(lambda link, step, reply: link.delete(step.path, reply, step.version)),
         repeats=True,
-        answers={NoNode: False},
+        answers={op.NoNode: False},
         result=requests.true,
         deletes=True,
     ),
-    Multi: Policy(send=requests.send_multi, failed=requests.together_failure, creates=True),
+    op.Multi: Policy(send=requests.send_multi, failed=requests.together_failure, creates=True),
     # Waiting.
-    WaitGone: Policy(_wait_gone),
-    Watch: Policy(_watch),
-    Wait: Policy(_wait),
-    WatchRecursive: Policy(
+    op.WaitGone: Policy(_wait_gone),
+    op.Watch: Policy(_watch),
+    op.Wait: Policy(_wait),
+    op.WatchRecursive: Policy(
         _watch_tree,
         send=requests.plainly(lambda link, step, reply: link.watch_tree(step.path, reply)),
         failed=requests.tree_failure,
     ),
-    WaitRecursive: Policy(_wait_tree),
+    op.WaitRecursive: Policy(_wait_tree),
     # Tickets.
-    NewTicket: Policy(_new_ticket),
-    Grant: Policy(_at_once(Session.grant)),
-    ProveLease: Policy(_prove),
-    SuspendHold: Policy(_suspend),
-    MarkDeleted: Policy(_at_once(Session.mark_deleted)),
-    MarkMissing: Policy(_at_once(Session.mark_missing)),
-    DetachTicket: Policy(_detach),
-    Discard: Policy(lambda call, step: call.discard([step.ticket])),
+    op.NewTicket: Policy(_new_ticket),
+    op.Grant: Policy(_at_once(Session.grant)),
+    op.ProveLease: Policy(_prove),
+    op.SuspendHold: Policy(_suspend),
+    op.MarkDeleted: Policy(_at_once(Session.mark_deleted)),
+    op.MarkMissing: Policy(_at_once(Session.mark_missing)),
+    op.DetachTicket: Policy(_detach),
+    op.Discard: Policy(lambda call, step: call.discard([step.ticket])),
 }

@@ -12,23 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
-from .._protocol.operations import (
-    Children,
-    Container,
-    Create,
-    CreateEphemeral,
-    CreatePersistent,
-    CreateTogether,
-    Delete,
-    EnsureContainer,
-    Exists,
-    Get,
-    Multi,
-    Node,
-    NodeExists,
-    NoNode,
-    WatchRecursive,
-)
+from .._protocol import operations as op
 from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps
 from .patience import Patience
@@ -74,21 +58,21 @@ class Caller(Protocol):
 
 
 # The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
-def send_get(call: Caller, step: Get, wake: Wake, watcher: Watcher | None) -> Reply:
+def send_get(call: Caller, step: op.Get, wake: Wake, watcher: Watcher | None) -> Reply:
     """Read a node's data."""
     reply = Reply(wake)
     call.session.link.get(step.path, reply, watcher)
     return reply
 
 
-def send_children(call: Caller, step: Children, wake: Wake, watcher: Watcher | None) -> Reply:
+def send_children(call: Caller, step: op.Children, wake: Wake, watcher: Watcher | None) -> Reply:
     """List a node's children."""
     reply = Reply(wake)
     call.session.link.children(step.path, reply, watcher)
     return reply
 
 
-def send_exists(call: Caller, step: Exists, wake: Wake, watcher: Watcher | None) -> Reply:
+def send_exists(call: Caller, step: op.Exists, wake: Wake, watcher: Watcher | None) -> Reply:
     """Ask whether a node exists."""
     reply = Reply(wake)
     call.session.link.exists(step.path, reply, watcher)
@@ -110,7 +94,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
     return request
 
 
-def send_create(call: Caller, step: CreateEphemeral, wake: Wake, _: object) -> Reply:
+def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake, _: object) -> Reply:
     """Create a ticket's node; the reply is noted in the ticket."""
     session, ticket, before = call.session, step.ticket, step.ticket.sent
 
@@ -123,14 +107,14 @@ def send_create(call: Caller, step: CreateEphemeral, wake: Wake, _: object) -> R
     return reply
 
 
-def send_multi(call: Caller, step: Multi, wake: Wake, _: object) -> Reply:
+def send_multi(call: Caller, step: op.Multi, wake: Wake, _: object) -> Reply:
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:
         patience.await_replies(patience.deadline + (session.patience if session.link.connected else 0.0))
     operations: Sequence[Any] = step.operations
-    made: list[Ticket | None] = [part.ticket if type(part) is CreateEphemeral else None for part in operations]
-    ended: list[Ticket | None] = [part.ticket if type(part) is Delete else None for part in operations]
+    made: list[Ticket | None] = [part.ticket if type(part) is op.CreateEphemeral else None for part in operations]
+    ended: list[Ticket | None] = [part.ticket if type(part) is op.Delete else None for part in operations]
     before = [ticket is not None and ticket.sent for ticket in made]
 
     def done(reply: HandledReply) -> None:
@@ -163,13 +147,13 @@ def true(*_: object) -> bool:
     return True
 
 
-def node(_step: object, replied: tuple[bytes | None, Any]) -> Node:
+def node(_step: object, replied: tuple[bytes | None, Any]) -> op.Node:
     """Return a node from its data and kazoo's stat."""
     data, stat = replied
     # `cversion` counts the creates and the deletes of children.
     created = (stat.cversion + stat.numChildren) // 2
     times = stat.ctime / 1000.0, stat.mtime / 1000.0
-    return Node(
+    return op.Node(
         data or b"",
         stat.czxid,
         times[0],
@@ -182,7 +166,7 @@ def node(_step: object, replied: tuple[bytes | None, Any]) -> Node:
     )
 
 
-def node_with_zxid(step: object, replied: tuple[Any, int]) -> tuple[Node | None, int]:
+def node_with_zxid(step: object, replied: tuple[Any, int]) -> tuple[op.Node | None, int]:
     """Return a node, or None if there is none, and the zxid as of which this is so."""
     found, zxid = replied
     return None if found is None else node(step, found), zxid
@@ -191,32 +175,32 @@ def node_with_zxid(step: object, replied: tuple[Any, int]) -> tuple[Node | None,
 # -- what a failure means, where that depends on more than its error -------------------------------------------------
 
 
-def container_failure(call: Caller, step: EnsureContainer, error: Exception, failed: Exception) -> Exception:
+def container_failure(call: Caller, step: op.EnsureContainer, error: Exception, failed: Exception) -> Exception:
     """Return why a container was not made, or NodeExists if that does not matter."""
     if isinstance(error, kazoo_errors.NoAuthError) and step.path != call.path:
         # The server refuses this even if the node exists: the next create shows whether it does.
         call.refused = step.path
-        return NodeExists()
-    if isinstance(failed, NoNode):
+        return op.NodeExists()
+    if isinstance(failed, op.NoNode):
         if step.path.rpartition("/")[0] == call.refused:
             return failure(kazoo_errors.NoAuthError(), call.path)
         # The server has removed the empty parent just now: the create fails, and the recipe makes the parent again.
-        return NodeExists() if step.path.count("/") > 1 else no_chroot(call)
+        return op.NodeExists() if step.path.count("/") > 1 else no_chroot(call)
     return failed
 
 
-def persistent_failure(call: Caller, step: CreatePersistent, _: Exception, failed: Exception) -> Exception:
+def persistent_failure(call: Caller, step: op.CreatePersistent, _: Exception, failed: Exception) -> Exception:
     """Return why a persistent node was not made."""
-    return no_chroot(call) if isinstance(failed, NoNode) and step.path.count("/") == 1 else failed
+    return no_chroot(call) if isinstance(failed, op.NoNode) and step.path.count("/") == 1 else failed
 
 
-def together_failure(call: Caller, step: Multi | CreateTogether, _: Exception, failed: Exception) -> Exception:
+def together_failure(call: Caller, step: op.Multi | op.CreateTogether, _: Exception, failed: Exception) -> Exception:
     """Return why several operations were not applied."""
-    part = step.operations[failed.part or 0] if isinstance(failed, NoNode) else None
-    return no_chroot(call) if isinstance(part, Container | Create) and part.path.count("/") == 1 else failed
+    part = step.operations[failed.part or 0] if isinstance(failed, op.NoNode) else None
+    return no_chroot(call) if isinstance(part, op.Container | op.Create) and part.path.count("/") == 1 else failed
 
 
-def tree_failure(call: Caller, _step: WatchRecursive, error: Exception, failed: Exception) -> Exception:
+def tree_failure(call: Caller, _step: op.WatchRecursive, error: Exception, failed: Exception) -> Exception:
     """Return why a tree is not watched. The messages name the Dict and the Set, as nothing else watches a tree."""
     if isinstance(error, kazoo_errors.UnimplementedError):
         return RefusedError(call.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")

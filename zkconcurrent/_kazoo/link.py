@@ -20,18 +20,8 @@ from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
+from .._protocol import operations as op
 from .._protocol.lease import Lease
-from .._protocol.operations import (
-    BEFORE_ANY,
-    Check,
-    Container,
-    Create,
-    CreateEphemeral,
-    Delete,
-    Part,
-    SetNode,
-    makes_ephemerals,
-)
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
 from .addresses import shown
@@ -272,7 +262,7 @@ class Link:
         create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
         self.transport.send(create, self.leases.as_write(HandledReply(on_reply)))
 
-    def multi(self, operations: Sequence[Part], reply: Reply) -> None:
+    def multi(self, operations: Sequence[op.Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
 
         The cause has the number of the operation that failed, in `part`.
@@ -283,7 +273,7 @@ class Link:
         for n, each in enumerate(operations):
             requests.append(_PARTS[type(each)](self, self.full(each.path), each))
             at.append(n)
-            if type(each) is SetNode and each.version == BEFORE_ANY:
+            if type(each) is op.SetNode and each.version == op.BEFORE_ANY:
                 # This write makes the version -1, which requests take for any. So a second write follows at once.
                 requests.append(SetData(self.full(each.path), each.data, -1))
                 at.append(n)
@@ -296,7 +286,7 @@ class Link:
                     error.part = at[part]  # type: ignore[attr-defined]
             if error is not None:
                 # A local session that lives gets this error for ephemerals, too: then the caller asks the leader.
-                if whole.error is None and not makes_ephemerals(operations):
+                if whole.error is None and not op.makes_ephemerals(operations):
                     self._leave_if_over(error)
                 reply.set_exception(error)
                 return
@@ -395,8 +385,8 @@ class Link:
 
     def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
-        if version == BEFORE_ANY:
-            self.multi((SetNode(path, data, version),), reply)
+        if version == op.BEFORE_ANY:
+            self.multi((op.SetNode(path, data, version),), reply)
         else:
             self.transport.send(SetData(self.full(path), data, version), self.leases.as_write(reply))
 
@@ -497,16 +487,16 @@ class Link:
 
 # The request of each operation that a `Multi` may have.
 _PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
-    CreateEphemeral: lambda link, path, step: CreateRequest(
+    op.CreateEphemeral: lambda link, path, step: CreateRequest(
         path, step.data, link.acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
     ),
-    Create: lambda link, path, step: CreateRequest(
+    op.Create: lambda link, path, step: CreateRequest(
         path, step.data, link.acl(), EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
     ),
-    Container: lambda link, _, step: link.container(step.path),
-    SetNode: lambda _, path, step: SetData(path, step.data, step.version),
-    Delete: lambda _, path, step: DeleteRequest(path, step.version),
-    Check: lambda _, path, step: CheckVersion(path, step.version),
+    op.Container: lambda link, _, step: link.container(step.path),
+    op.SetNode: lambda _, path, step: SetData(path, step.data, step.version),
+    op.Delete: lambda _, path, step: DeleteRequest(path, step.version),
+    op.Check: lambda _, path, step: CheckVersion(path, step.version),
 }
 
 

@@ -9,16 +9,7 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 
 from .._errors import RefusedError
-from .._protocol.operations import (
-    BadVersion,
-    Busy,
-    ConnectionLost,
-    Failure,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionExpired,
-)
+from .._protocol import operations as op
 from .transport import TooLarge
 
 log = logging.getLogger("zkconcurrent")
@@ -119,9 +110,9 @@ def failure(error: Exception, path: str) -> Exception:
             failed.part = getattr(error, "part", None)
             return failed
     if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
-        return SessionExpired()
+        return op.SessionExpired()
     if isinstance(error, _CONNECTION_ERRORS):
-        return ConnectionLost()
+        return op.ConnectionLost()
     if isinstance(error, TooLarge):
         size, limit = error.args
         return RefusedError(
@@ -135,12 +126,12 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
-_FAILURES: tuple[tuple[type[Exception], type[Failure]], ...] = (
-    (kazoo_errors.NoNodeError, NoNode),
-    (kazoo_errors.NodeExistsError, NodeExists),
-    (kazoo_errors.BadVersionError, BadVersion),
-    (kazoo_errors.NotEmptyError, NotEmpty),
-    (kazoo_errors.ThrottledOpError, Busy),
+_FAILURES: tuple[tuple[type[Exception], type[op.Failure]], ...] = (
+    (kazoo_errors.NoNodeError, op.NoNode),
+    (kazoo_errors.NodeExistsError, op.NodeExists),
+    (kazoo_errors.BadVersionError, op.BadVersion),
+    (kazoo_errors.NotEmptyError, op.NotEmpty),
+    (kazoo_errors.ThrottledOpError, op.Busy),
 )
 # The results of those operations of a failed multi that did not fail themselves.
 NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)

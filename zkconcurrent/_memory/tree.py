@@ -14,44 +14,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import ClassVar, NamedTuple
 
-from .changes import (
-    ADMIN,
-    ANY_VERSION,
-    CHANGED,
-    CONTAINER,
-    CONTAINER_FLAG,
-    CREATE,
-    CREATED,
-    DELETE,
-    DELETED,
-    EPHEMERAL,
-    OPEN,
-    READ,
-    SEQUENTIAL,
-    WRITE,
-    Acl,
-    Change,
-    Check,
-    Checked,
-    Closed,
-    Code,
-    Create,
-    Delete,
-    Event,
-    Guarded,
-    Ids,
-    Made,
-    Opened,
-    Operation,
-    Refused,
-    Removed,
-    SetAcl,
-    SetData,
-    Stat,
-    Step,
-    Written,
-    split,
-)
+from . import changes
 from .rights import demand, resolve
 
 # The flags of nodes with a time to live, which a server refuses by default.
@@ -69,8 +32,8 @@ class Applied(NamedTuple):
         events: what happened to which nodes, in order.
     """
 
-    stats: list[Stat | None]
-    events: list[Event]
+    stats: list[changes.Stat | None]
+    events: list[changes.Event]
 
 
 class Node:
@@ -82,7 +45,7 @@ class Node:
         owner: the session of an ephemeral node, `CONTAINER`, or 0.
     """
 
-    def __init__(self, data: bytes | None, acl: Acl, owner: int, zxid: int, time: int) -> None:
+    def __init__(self, data: bytes | None, acl: changes.Acl, owner: int, zxid: int, time: int) -> None:
         self.data = data
         self.acl = acl
         self.owner = owner
@@ -91,7 +54,7 @@ class Node:
         self.version = self.acl_version = self.creates = self.size = 0
         self.children: dict[str, None] = {}
 
-    def stat(self) -> Stat:
+    def stat(self) -> changes.Stat:
         """Return the node's stat."""
         return (
             self.czxid,
@@ -102,7 +65,7 @@ class Node:
             # How often a child was made or deleted.
             _signed(2 * self.creates - self.size),
             self.acl_version,
-            0 if self.owner == CONTAINER else self.owner,
+            0 if self.owner == changes.CONTAINER else self.owner,
             len(self.data or b""),
             self.size,
             self.pzxid,
@@ -128,20 +91,20 @@ class Tree:
     """
 
     def __init__(self) -> None:
-        root = Node(b"", OPEN, 0, 0, 0)
+        root = Node(b"", changes.OPEN, 0, 0, 0)
         self.nodes = {"": root, "/": root}
         self.sessions: dict[int, Session] = {}
         self.containers: dict[str, None] = {}
         self.zxid = 0
         for path in SPECIAL[1:]:
-            acl: Acl = ((READ, "world", "anyone"),) if path == "/zookeeper/config" else OPEN
+            acl: changes.Acl = ((changes.READ, "world", "anyone"),) if path == "/zookeeper/config" else changes.OPEN
             self.nodes[path] = Node(b"", acl, 0, 0, 0)
-            above, name = split(path)
+            above, name = changes.split(path)
             self.nodes[above].children[name] = None
             self.nodes[above].size += 1
         self.nodes["/zookeeper/config"].acl_version = -1
 
-    def find(self, path: str, ids: Ids | None = None, permission: int = READ) -> Node:
+    def find(self, path: str, ids: changes.Ids | None = None, permission: int = changes.READ) -> Node:
         """Return a node.
 
         Args:
@@ -154,11 +117,13 @@ class Tree:
         """
         node = self.nodes.get(path)
         if node is None:
-            raise Refused(Code.NO_NODE)
+            raise changes.Refused(changes.Code.NO_NODE)
         demand(node.acl, ids, permission)
         return node
 
-    def plan(self, session: int, operations: Sequence[Operation], time: int, ids: Ids | None = None) -> Change:
+    def plan(
+        self, session: int, operations: Sequence[changes.Operation], time: int, ids: changes.Ids | None = None
+    ) -> changes.Change:
         """Check operations, each as if those before it were done.
 
         Args:
@@ -178,16 +143,16 @@ class Tree:
         for index, operation in enumerate(operations):
             try:
                 steps.append(draft.add(operation))
-            except Refused as refusal:
+            except changes.Refused as refusal:
                 refusal.index = index
                 raise
         return tuple(steps)
 
-    def plan_end(self, session: int) -> Change:
+    def plan_end(self, session: int) -> changes.Change:
         """Return the change that ends a session; none if it has ended."""
-        return (Closed(session, tuple(self.sessions[session].paths)),) if session in self.sessions else ()
+        return (changes.Closed(session, tuple(self.sessions[session].paths)),) if session in self.sessions else ()
 
-    def apply(self, change: Change, zxid: int) -> Applied:
+    def apply(self, change: changes.Change, zxid: int) -> Applied:
         """Do what was planned."""
         self.zxid = zxid
         applied = Applied([], [])
@@ -195,9 +160,9 @@ class Tree:
             applied.stats.append(self.appliers[type(step)](self, step, zxid, applied.events))
         return applied
 
-    def _make(self, step: Made, zxid: int, events: list[Event]) -> Stat:
+    def _make(self, step: changes.Made, zxid: int, events: list[changes.Event]) -> changes.Stat:
         path = step.path
-        above, name = split(path)
+        above, name = changes.split(path)
         parent = self.nodes[above]
         parent.children[name] = None
         parent.size += 1
@@ -205,67 +170,67 @@ class Tree:
         if step.creates > parent.creates:
             parent.creates, parent.pzxid = step.creates, zxid
         node = self.nodes[path] = Node(step.data, step.acl, step.owner, zxid, step.time)
-        if step.owner == CONTAINER:
+        if step.owner == changes.CONTAINER:
             self.containers[path] = None
         elif step.owner in self.sessions:
             self.sessions[step.owner].paths[path] = None
-        events.append(Event(CREATED, path, node.acl, parent.acl))
+        events.append(changes.Event(changes.CREATED, path, node.acl, parent.acl))
         return node.stat()
 
-    def _remove(self, step: Removed, zxid: int, events: list[Event]) -> None:
+    def _remove(self, step: changes.Removed, zxid: int, events: list[changes.Event]) -> None:
         path = step.path
         node = self.nodes.pop(path, None)
         if node is None:
             return
-        above, name = split(path)
+        above, name = changes.split(path)
         parent = self.nodes[above]
         del parent.children[name]
         parent.size -= 1
         parent.pzxid = zxid
-        if node.owner == CONTAINER:
+        if node.owner == changes.CONTAINER:
             del self.containers[path]
         elif node.owner in self.sessions:
             del self.sessions[node.owner].paths[path]
-        events.append(Event(DELETED, path, node.acl, parent.acl))
+        events.append(changes.Event(changes.DELETED, path, node.acl, parent.acl))
 
-    def _write(self, step: Written, zxid: int, events: list[Event]) -> Stat:
+    def _write(self, step: changes.Written, zxid: int, events: list[changes.Event]) -> changes.Stat:
         node = self.nodes[step.path]
         node.data, node.version, node.mtime, node.mzxid = step.data, step.version, step.time, zxid
-        events.append(Event(CHANGED, step.path, node.acl))
+        events.append(changes.Event(changes.CHANGED, step.path, node.acl))
         return node.stat()
 
-    def _guard(self, step: Guarded, _zxid: int, _events: list[Event]) -> Stat:
+    def _guard(self, step: changes.Guarded, _zxid: int, _events: list[changes.Event]) -> changes.Stat:
         node = self.nodes[step.path]
         node.acl, node.acl_version = step.acl, step.version
         return node.stat()
 
-    def _open(self, step: Opened, _zxid: int, _events: list[Event]) -> None:
+    def _open(self, step: changes.Opened, _zxid: int, _events: list[changes.Event]) -> None:
         self.sessions[step.session] = Session(step.timeout)
 
-    def _close(self, step: Closed, zxid: int, events: list[Event]) -> None:
+    def _close(self, step: changes.Closed, zxid: int, events: list[changes.Event]) -> None:
         for path in step.paths:
-            self._remove(Removed(path), zxid, events)
+            self._remove(changes.Removed(path), zxid, events)
         session = self.sessions.pop(step.session, None)
         # A tree that has missed a delete has more nodes of the session than the one that planned this.
         for path in session.paths if session is not None else ():
-            self._remove(Removed(path), zxid, events)
+            self._remove(changes.Removed(path), zxid, events)
 
     # The steps in an order that stays, as a journal numbers them by it.
-    appliers: ClassVar[dict[type, Callable[..., Stat | None]]] = {
-        Made: _make,
-        Removed: _remove,
-        Written: _write,
-        Guarded: _guard,
-        Checked: lambda *_: None,
-        Opened: _open,
-        Closed: _close,
+    appliers: ClassVar[dict[type, Callable[..., changes.Stat | None]]] = {
+        changes.Made: _make,
+        changes.Removed: _remove,
+        changes.Written: _write,
+        changes.Guarded: _guard,
+        changes.Checked: lambda *_: None,
+        changes.Opened: _open,
+        changes.Closed: _close,
     }
 
 
 class _Draft:
     """A change in the making."""
 
-    def __init__(self, tree: Tree, session: int, time: int, ids: Ids | None, *, single: bool) -> None:
+    def __init__(self, tree: Tree, session: int, time: int, ids: changes.Ids | None, *, single: bool) -> None:
         self._tree = tree
         self._session = session
         self._time = time
@@ -275,16 +240,16 @@ class _Draft:
         # Copies of the nodes that were altered; None for one that will be gone.
         self._altered: dict[str, Node | None] = {}
 
-    def add(self, operation: Operation) -> Step:
+    def add(self, operation: changes.Operation) -> changes.Step:
         """Check one more operation; return what it does."""
         if self._session and self._session not in self._tree.sessions:
-            raise Refused(Code.SESSION_EXPIRED)
+            raise changes.Refused(changes.Code.SESSION_EXPIRED)
         return self._planners[type(operation)](self, operation)
 
     def _find(self, path: str) -> Node:
         node = self._altered[path] if path in self._altered else self._tree.nodes.get(path)
         if node is None:
-            raise Refused(Code.NO_NODE)
+            raise changes.Refused(changes.Code.NO_NODE)
         return node
 
     def _alter(self, path: str, node: Node) -> Node:
@@ -292,66 +257,66 @@ class _Draft:
         altered = self._altered[path] = copy(node)
         return altered
 
-    def _create(self, operation: Create) -> Made:
+    def _create(self, operation: changes.Create) -> changes.Made:
         path, flags = operation.path, operation.flags
         if flags in TTL_FLAGS:
-            raise Refused(Code.UNIMPLEMENTED)
-        if not 0 <= flags <= CONTAINER_FLAG or "/" not in path or "\0" in path:
-            raise Refused(Code.BAD_ARGUMENTS)
+            raise changes.Refused(changes.Code.UNIMPLEMENTED)
+        if not 0 <= flags <= changes.CONTAINER_FLAG or "/" not in path or "\0" in path:
+            raise changes.Refused(changes.Code.BAD_ARGUMENTS)
         acl = resolve(operation.acl, self._ids)
-        above = split(path)[0]
+        above = changes.split(path)[0]
         parent = self._find(above)
-        demand(parent.acl, self._ids, CREATE)
-        if flags & SEQUENTIAL:
+        demand(parent.acl, self._ids, changes.CREATE)
+        if flags & changes.SEQUENTIAL:
             path += f"{parent.creates:010d}"
         _validate(path)
         if (self._altered[path] if path in self._altered else self._tree.nodes.get(path)) is not None:
-            raise Refused(Code.NODE_EXISTS)
-        if parent.owner not in (0, CONTAINER):
-            raise Refused(Code.NO_CHILDREN_FOR_EPHEMERALS)
+            raise changes.Refused(changes.Code.NODE_EXISTS)
+        if parent.owner not in (0, changes.CONTAINER):
+            raise changes.Refused(changes.Code.NO_CHILDREN_FOR_EPHEMERALS)
         creates = _signed(parent.creates + 1)
-        owner = CONTAINER if operation.container else self._session if flags & EPHEMERAL else 0
+        owner = changes.CONTAINER if operation.container else self._session if flags & changes.EPHEMERAL else 0
         if not self._single:
             parent = self._alter(above, parent)
             parent.creates = creates
             parent.size += 1
             self._altered[path] = Node(b"", acl, owner, 0, 0)
-        return Made(path, operation.data, acl, owner, creates, self._time)
+        return changes.Made(path, operation.data, acl, owner, creates, self._time)
 
-    def _delete(self, operation: Delete) -> Removed:
+    def _delete(self, operation: changes.Delete) -> changes.Removed:
         path = operation.path
         if "/" not in path or "\0" in path or path in SPECIAL:
-            raise Refused(Code.BAD_ARGUMENTS)
-        above = split(path)[0]
+            raise changes.Refused(changes.Code.BAD_ARGUMENTS)
+        above = changes.split(path)[0]
         parent = self._find(above)
-        demand(parent.acl, self._ids, DELETE)
+        demand(parent.acl, self._ids, changes.DELETE)
         node = self._find(path)
         _agree(operation.version, node.version)
         if node.size:
-            raise Refused(Code.NOT_EMPTY)
+            raise changes.Refused(changes.Code.NOT_EMPTY)
         if not self._single:
             self._alter(above, parent).size -= 1
             self._altered[path] = None
-        return Removed(path)
+        return changes.Removed(path)
 
-    def _set_data(self, operation: SetData) -> Written:
-        node = self._checked(operation.path, WRITE)
+    def _set_data(self, operation: changes.SetData) -> changes.Written:
+        node = self._checked(operation.path, changes.WRITE)
         _agree(operation.version, node.version)
         version = _signed(node.version + 1)
         if not self._single:
             self._alter(operation.path, node).version = version
-        return Written(operation.path, operation.data, version, self._time)
+        return changes.Written(operation.path, operation.data, version, self._time)
 
-    def _set_acl(self, operation: SetAcl) -> Guarded:
+    def _set_acl(self, operation: changes.SetAcl) -> changes.Guarded:
         _validate(operation.path)
         acl = resolve(operation.acl, self._ids)
-        node = self._checked(operation.path, ADMIN)
+        node = self._checked(operation.path, changes.ADMIN)
         _agree(operation.version, node.acl_version)
-        return Guarded(operation.path, acl, _signed(node.acl_version + 1))
+        return changes.Guarded(operation.path, acl, _signed(node.acl_version + 1))
 
-    def _check(self, operation: Check) -> Checked:
-        _agree(operation.version, self._checked(operation.path, READ).version)
-        return Checked(operation.path)
+    def _check(self, operation: changes.Check) -> changes.Checked:
+        _agree(operation.version, self._checked(operation.path, changes.READ).version)
+        return changes.Checked(operation.path)
 
     def _checked(self, path: str, permission: int) -> Node:
         _validate(path)
@@ -359,23 +324,23 @@ class _Draft:
         demand(node.acl, self._ids, permission)
         return node
 
-    _planners: ClassVar[dict[type, Callable[..., Step]]] = {
-        Create: _create,
-        Delete: _delete,
-        SetData: _set_data,
-        SetAcl: _set_acl,
-        Check: _check,
+    _planners: ClassVar[dict[type, Callable[..., changes.Step]]] = {
+        changes.Create: _create,
+        changes.Delete: _delete,
+        changes.SetData: _set_data,
+        changes.SetAcl: _set_acl,
+        changes.Check: _check,
     }
 
 
 def _validate(path: str) -> None:
     if _PATH.fullmatch(path) is None:
-        raise Refused(Code.BAD_ARGUMENTS)
+        raise changes.Refused(changes.Code.BAD_ARGUMENTS)
 
 
 def _agree(wanted: int, version: int) -> None:
-    if wanted not in (ANY_VERSION, version):
-        raise Refused(Code.BAD_VERSION)
+    if wanted not in (changes.ANY_VERSION, version):
+        raise changes.Refused(changes.Code.BAD_VERSION)
 
 
 def _signed(number: int) -> int:

@@ -47,32 +47,8 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from .._errors import RefusedError, ZkConcurrentError
-from .._protocol.operations import (
-    BadVersion,
-    Check,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    CreateEphemeral,
-    CreatePersistent,
-    DeadlinePassed,
-    Delete,
-    Discard,
-    Failure,
-    Get,
-    MarkDeleted,
-    Multi,
-    NewTicket,
-    NoNode,
-    NotEmpty,
-    Recipe,
-    Requeue,
-    SessionExpired,
-    SetNode,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .barrier_state import ROLE, BarrierContent, Party, View, line_of
 from .lock import find
 from .nodes import make
@@ -97,8 +73,8 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             state = yield from look(view)
             if state.broken:
                 return None
-            party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts)
-        except DeadlinePassed:
+            party = Party(view, state, (yield op.NewTicket(view.generation(state.generation))), acts)
+        except op.DeadlinePassed:
             if party is None:
                 # No server has answered, so there is no party yet.
                 raise
@@ -106,7 +82,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             return party
         try:
             return (yield from _to_the_end(party, _enter(party, data)))
-        except Requeue:
+        except op.Requeue:
             # This attempt has put the party into no generation. If the deadline passes before the next attempt, `leave`
             # must not count the party as one that may have arrived.
             party.ticket.sent = False
@@ -144,30 +120,30 @@ def withdraw(party: Party) -> Recipe[None]:
             yield from find(ticket)
         while True:
             _, node, there, own = yield (
-                Sync(view.path, ticket),
-                Get(view.path, ticket),
-                Get(ticket.path, ticket),
-                Get(ticket.node, ticket),
+                op.Sync(view.path, ticket),
+                op.Get(view.path, ticket),
+                op.Get(ticket.path, ticket),
+                op.Get(ticket.node, ticket),
             )
             if own is None or not party.see(node):
                 break
             party.see_seats(there)
             seats = party.seats.withdraw(party.number, acting=party.state.acting)
             # If this fails, the next read shows whether the party has withdrawn, or why not.
-            with suppress(NoNode, BadVersion, ConnectionLost):
-                yield Multi(
+            with suppress(op.NoNode, op.BadVersion, op.ConnectionLost):
+                yield op.Multi(
                     ticket,
                     (
-                        Check(view.path, party.state.version),
-                        SetNode(ticket.path, seats.data, party.seats.version),
-                        Delete(ticket.node),
+                        op.Check(view.path, party.state.version),
+                        op.SetNode(ticket.path, seats.data, party.seats.version),
+                        op.Delete(ticket.node),
                     ),
                 )
-                yield MarkDeleted(ticket)
+                yield op.MarkDeleted(ticket)
                 break
-    except Requeue:
+    except op.Requeue:
         pass
-    yield Discard(ticket)
+    yield op.Discard(ticket)
 
 
 def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int | Party | None]:
@@ -175,21 +151,21 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
     try:
         try:
             outcome = yield from waiting
-        except SessionExpired:
+        except op.SessionExpired:
             if not party.ticket.sent:
                 raise
             outcome = yield from _break(party, lost=True)
         if outcome is not party:
-            yield Discard(party.ticket)
+            yield op.Discard(party.ticket)
         return outcome
-    except DeadlinePassed:
+    except op.DeadlinePassed:
         if party.late:
-            yield Discard(party.ticket)
+            yield op.Discard(party.ticket)
             raise
         party.late = True
         return party
-    except (Failure, ZkConcurrentError, ValueError):
-        yield Discard(party.ticket)
+    except (op.Failure, ZkConcurrentError, ValueError):
+        yield op.Discard(party.ticket)
         raise
     except GeneratorExit:
         raise
@@ -206,17 +182,20 @@ def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
     """Make the party's node if its generation is still the current one, and wait."""
     ticket, state = party.ticket, party.state
     try:
-        unchanged = Check(party.view.path, state.version)
-        _, names = yield Multi(ticket, (unchanged, CreateEphemeral(ticket, ROLE, data))), Children(ticket.path, ticket)
-    except (NoNode, BadVersion) as refusal:
-        yield MarkDeleted(ticket)
+        unchanged = op.Check(party.view.path, state.version)
+        _, names = yield (
+            op.Multi(ticket, (unchanged, op.CreateEphemeral(ticket, ROLE, data))),
+            op.Children(ticket.path, ticket),
+        )
+    except (op.NoNode, op.BadVersion) as refusal:
+        yield op.MarkDeleted(ticket)
         # A missing parent means that this party is the first of its generation, and makes the generation's node.
-        if isinstance(refusal, NoNode):
+        if isinstance(refusal, op.NoNode):
             # If the node's parent is missing, too, the barrier itself is gone: the next attempt makes it.
-            with suppress(NoNode):
-                yield CreatePersistent(ticket.path, b"")
-        raise Requeue from None
-    except ConnectionLost:
+            with suppress(op.NoNode):
+                yield op.CreatePersistent(ticket.path, b"")
+        raise op.Requeue from None
+    except op.ConnectionLost:
         names = yield from find(ticket)
     party.note_line(names)
     del names  # as in `lock.acquire`
@@ -232,11 +211,11 @@ def _tidy_up(party: Party) -> Recipe[None]:
     notice another that had arrived and left.
     """
     path = party.view.path
-    names = yield Children(path, party.ticket)
+    names = yield op.Children(path, party.ticket)
     old = [name for name in names if name.isdecimal() and int(name) < party.generation]
     if old:
-        with suppress(NotEmpty):
-            yield tuple(Delete(f"{path}/{name}") for name in old)
+        with suppress(op.NotEmpty):
+            yield tuple(op.Delete(f"{path}/{name}") for name in old)
 
 
 def _wait(party: Party) -> Recipe[int | Party | None]:
@@ -261,11 +240,11 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
             if outcome is not None:
                 return outcome
         elif watching:
-            yield Wait(ticket)
-        others: tuple[Get | Children, ...] = (Get(ticket.path, ticket), Children(ticket.path, ticket))
+            yield op.Wait(ticket)
+        others: tuple[op.Get | op.Children, ...] = (op.Get(ticket.path, ticket), op.Children(ticket.path, ticket))
         if not party.watches_all:
-            others = (Get(f"{ticket.path}/{party.trust_first()}", ticket),)
-        node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))
+            others = (op.Get(f"{ticket.path}/{party.trust_first()}", ticket),)
+        node, there, *names = yield op.Watch(ticket, (op.Get(view.path, ticket), *others))
         watching = True
         if not party.see(node):
             return (yield from _outcome(party))
@@ -285,7 +264,7 @@ def _look_around(party: Party) -> Recipe[None]:
     withdrawn, the second read shows that.
     """
     ticket = party.ticket
-    names, there = yield Children(ticket.path, ticket), Get(ticket.path, ticket)
+    names, there = yield op.Children(ticket.path, ticket), op.Get(ticket.path, ticket)
     party.note_line(names)
     party.see_seats(there)
 
@@ -293,7 +272,7 @@ def _look_around(party: Party) -> Recipe[None]:
 def _outcome(party: Party) -> Recipe[int | None]:
     """Return `Party.outcome()`. A party without a seat first looks whether it got one before the generation ended."""
     if party.ticket.sent and not party.counts:
-        there = yield Get(party.ticket.path)
+        there = yield op.Get(party.ticket.path)
         if there is None:
             # Another client has deleted the generation's node, which our own node no longer keeps there. So the outcome
             # is unknown.
@@ -309,19 +288,19 @@ def _release(party: Party) -> Recipe[int | Party | None]:
         # The reply to our own write was lost: the party must run its action now.
         return party
     changed = party.state.act() if party.acts else party.state.trip()
-    there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())
+    there = (op.Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())
     try:
         yield (
-            Multi(ticket, (*there, SetNode(view.path, changed.data, party.state.version))),
+            op.Multi(ticket, (*there, op.SetNode(view.path, changed.data, party.state.version))),
             # This saves the next generation's first party two round trips.
-            CreatePersistent(view.generation(party.generation + 1), b""),
+            op.CreatePersistent(view.generation(party.generation + 1), b""),
         )
-    except (NoNode, BadVersion, ConnectionLost):
+    except (op.NoNode, op.BadVersion, op.ConnectionLost):
         # The caller's next read shows whether the write was done, or why not.
-        yield Sync(view.path, ticket)
+        yield op.Sync(view.path, ticket)
         return None
     except RefusedError:
-        _, node = yield Sync(view.path, ticket), Get(view.path, ticket)
+        _, node = yield op.Sync(view.path, ticket), op.Get(view.path, ticket)
         if party.see(node) and not party.is_to_act:
             raise
         # The trip was done; the server has refused the next generation's node only.
@@ -348,25 +327,25 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     view, ticket = party.view, party.ticket
     if ticket.sent and ticket.name is None:
         # If the node is not found, it was not created, or is gone with its session.
-        with suppress(Requeue):
+        with suppress(op.Requeue):
             yield from find(ticket)
     if patient or lost:
-        _, node = yield Sync(view.path), Get(view.path)
+        _, node = yield op.Sync(view.path), op.Get(view.path)
         party.see(node)
     while party.goes_on:
         if lost and party.seat is None:
             # It came too late, or does not know whether it came. The parties that count it miss its node.
-            raise Requeue
+            raise op.Requeue
         if patient and party.others_decide():
             return party
         try:
-            _, node = yield SetNode(view.path, party.state.fail().data, party.state.version), Get(view.path)
-        except ConnectionLost:
-            _, node = yield Sync(view.path), Get(view.path)
+            _, node = yield op.SetNode(view.path, party.state.fail().data, party.state.version), op.Get(view.path)
+        except op.ConnectionLost:
+            _, node = yield op.Sync(view.path), op.Get(view.path)
         party.see(node)
     try:
         return (yield from _outcome(party))
-    except Requeue:
+    except op.Requeue:
         if not party.late:
             raise
         # The party would have joined the next generation, but its deadline has passed. So it breaks that one.
@@ -378,7 +357,7 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
     """Wait for one change while the last party is there, and return the party itself; otherwise return as `leave`."""
     path = party.ticket.path
     # The seats come after the names, as in `_look_around`: the last party by them is there, or has died.
-    node, names, there = yield Watch(party.ticket, (Get(party.view.path), Children(path), Get(path)))
+    node, names, there = yield op.Watch(party.ticket, (op.Get(party.view.path), op.Children(path), op.Get(path)))
     if party.see(node):
         party.see_seats(there)
         if not party.others_decide():
@@ -386,8 +365,8 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
         decides = party.seats.top in line_of(names)
         del names  # as in `lock.acquire`
         if decides:
-            with suppress(DeadlinePassed):
-                yield Wait(party.ticket)
+            with suppress(op.DeadlinePassed):
+                yield op.Wait(party.ticket)
             return party
     return (yield from _break(party))
 
@@ -395,7 +374,7 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
 def look(view: View) -> Recipe[BarrierContent]:
     """Return the state, read behind a `sync`; create it if there is none."""
     while True:
-        _, node = yield Sync(view.path), Get(view.path)
+        _, node = yield op.Sync(view.path), op.Get(view.path)
         state = view.see(node)
         if state is not None:
             return state
@@ -408,13 +387,13 @@ def read_state(view: View, counts: bool = False) -> Recipe[tuple[BarrierContent,
     The view keeps what was recorded meanwhile, which may be newer.
     """
     notes = view.notes
-    _, node = yield Sync(view.path), Get(view.path)
+    _, node = yield op.Sync(view.path), op.Get(view.path)
     if node is None:
-        yield CheckChroot(view.path)
+        yield op.CheckChroot(view.path)
     state: BarrierContent = BarrierContent(view.parties) if node is None else view.read(node)
     line: Collection[int] | None = () if node is None else None
     if counts and node is not None and not state.broken:
-        line = line_of((yield Children(view.generation(state.generation))))
+        line = line_of((yield op.Children(view.generation(state.generation))))
     view.keep(state, line, notes)
     return state, min(len(line or ()), view.parties)
 
@@ -447,8 +426,8 @@ def reset(view: View) -> Recipe[None]:
 
 def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
     """Write the state unless another party has; False if that is so, or unknown: the caller reads the state again."""
-    with suppress(ConnectionLost):
-        if (yield SetNode(view.path, changed.data, state.version)):
+    with suppress(op.ConnectionLost):
+        if (yield op.SetNode(view.path, changed.data, state.version)):
             view.note(changed)
             return True
     return False

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from .._arguments.limits import CHECK_BYTES
-from .._protocol.operations import MALFORMED, Node, Requeue, next_version
+from .._protocol import operations as op
 from .._protocol.ticket import PREFIX_LENGTH, Ticket
 from .destroy import Tree
 from .nodes import foreign_data
@@ -49,7 +49,7 @@ class BarrierContent(NamedTuple):
     born: int = 0
 
     @classmethod
-    def read(cls, path: str, node: Node) -> BarrierContent:
+    def read(cls, path: str, node: op.Node) -> BarrierContent:
         """Parse the node.
 
         Raises:
@@ -61,7 +61,7 @@ class BarrierContent(NamedTuple):
             numbers = (state.parties, state.generation, *state.failed)
             if said.keys() != _FIELDS or {type(each) for each in numbers} != {int} or type(state.acting) is not bool:
                 raise ValueError
-        except MALFORMED:
+        except op.MALFORMED:
             raise foreign_data(path, node.data, "it is not a barrier's") from None
         return state
 
@@ -83,16 +83,16 @@ class BarrierContent(NamedTuple):
 
     def act(self) -> BarrierContent:
         """Return the next state once all parties have arrived and the last must run its action first."""
-        return self._replace(acting=True, version=next_version(self.version))
+        return self._replace(acting=True, version=op.next_version(self.version))
 
     def trip(self) -> BarrierContent:
         """Return the next state when the barrier trips."""
-        return self._replace(generation=self.generation + 1, acting=False, version=next_version(self.version))
+        return self._replace(generation=self.generation + 1, acting=False, version=op.next_version(self.version))
 
     def fail(self) -> BarrierContent:
         """Return the next state when the current generation breaks."""
         failed = self.failed if self.broken else (*self.failed, self.generation)[-REMEMBERED:]
-        return self._replace(failed=failed, acting=False, version=next_version(self.version))
+        return self._replace(failed=failed, acting=False, version=op.next_version(self.version))
 
     def reset(self) -> BarrierContent:
         """Return the next state of a reset: the current generation fails, and the next begins."""
@@ -126,7 +126,7 @@ class ArrivalIndexes:
         self.top = max([parties - 1, *self._seats])
 
     @classmethod
-    def read(cls, path: str, parties: int, node: Node) -> ArrivalIndexes:
+    def read(cls, path: str, parties: int, node: op.Node) -> ArrivalIndexes:
         """Parse the node.
 
         Raises:
@@ -140,7 +140,7 @@ class ArrivalIndexes:
                 raise ValueError
             passed = {int(seat): int(number) for seat, number in said["seats"].items()}
             return cls(parties, passed, [int(number) for number in said["gone"]], node.version)
-        except MALFORMED:
+        except op.MALFORMED:
             raise foreign_data(path, node.data, "it is not a barrier's") from None
 
     @property
@@ -200,7 +200,7 @@ class View:
         """What `destroy` removes: the generations are leaves, unless parties are in them."""
         return Tree(self.path, "Barrier", partial(BarrierContent.read, self.path), {self.path: _GENERATION.fullmatch})
 
-    def see(self, node: Node | None) -> BarrierContent | None:
+    def see(self, node: op.Node | None) -> BarrierContent | None:
         """Record what was read of the state's node; return the state. Errors as `read`."""
         if node is None:
             return None
@@ -208,7 +208,7 @@ class View:
         self.note(state)
         return state
 
-    def read(self, node: Node) -> BarrierContent:
+    def read(self, node: op.Node) -> BarrierContent:
         """Return what was read of the state's node.
 
         Raises:
@@ -329,7 +329,7 @@ class Party:
         """Whether it may belong to its generation. A party that arrives after the last waits for the next."""
         return self.ticket.sent and (self.ticket.name is None or self.seat is not None)
 
-    def see(self, node: Node | None) -> bool:
+    def see(self, node: op.Node | None) -> bool:
         """Record what was read of the state's node; return whether the party's generation is still open.
 
         The barrier may have been destroyed, and made anew with the same generation and version. The party belongs to
@@ -343,7 +343,7 @@ class Party:
             self.state = state
         return self.goes_on
 
-    def see_seats(self, node: Node | None) -> None:
+    def see_seats(self, node: op.Node | None) -> None:
         """Record what was read of the generation's node."""
         if node is not None:
             self.seats = ArrivalIndexes.read(self.ticket.path, self.view.parties, node)
@@ -375,7 +375,7 @@ class Party:
             Requeue: the party did not belong to that generation.
         """
         if not self.counts:
-            raise Requeue
+            raise op.Requeue
         return self.seat if self.state.has_tripped(self.generation) else None
 
 

@@ -26,29 +26,8 @@ at the same instant, one gets the error that it is not locked.
 from __future__ import annotations
 
 from .._errors import ForeignNodeError, RefusedError
-from .._protocol.operations import (
-    Children,
-    ConnectionLost,
-    Container,
-    CreateEphemeral,
-    Delete,
-    Discard,
-    Get,
-    Grant,
-    MarkDeleted,
-    MarkMissing,
-    Multi,
-    NewTicket,
-    NodeExists,
-    NoNode,
-    ProveLease,
-    Recipe,
-    Requeue,
-    SuspendHold,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import Rule, line_up
 from .._protocol.ticket import Ticket
 from .nodes import FirstLook, Lacking
@@ -73,34 +52,35 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
     """
     if not first.done:
         yield from first.look()
-    ticket: Ticket = yield NewTicket(path)
+    ticket: Ticket = yield op.NewTicket(path)
+    own = op.CreateEphemeral(ticket, WAITER.role, data)
     in_doubt = False
     lacking: Lacking = ()
     try:
         # From here on, the session does not take a missing lock node for a loss.
-        if not (yield SuspendHold(held)):
-            yield Discard(ticket)
+        if not (yield op.SuspendHold(held)):
+            yield op.Discard(ticket)
             return None
         while True:
             unmade = False
             try:
-                yield Multi(ticket, (*lacking, Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))
+                yield op.Multi(ticket, (*lacking, op.Delete(held.node, held), own))
                 return ticket
-            except (NoNode, NodeExists):
+            except (op.NoNode, op.NodeExists):
                 # The waiters' parent is missing, or the lock's node; or another client has just made the parent.
                 unmade = True
-            except ConnectionLost:
+            except op.ConnectionLost:
                 in_doubt = True
-            _, node, names = yield Sync(path, ticket), Get(held.node, ticket), Children(path, ticket)
+            _, node, names = yield op.Sync(path, ticket), op.Get(held.node, ticket), op.Children(path, ticket)
             if node is None:
                 return (yield from (queued(held, ticket, names) if in_doubt else lost(held, ticket)))
             if unmade:
-                lacking = yield from first.missing(Container(path))
-    except Requeue:
-        yield Discard(ticket)
+                lacking = yield from first.missing(op.Container(path))
+    except op.Requeue:
+        yield op.Discard(ticket)
         return None
     except (RefusedError, ForeignNodeError):
-        yield Discard(ticket)
+        yield op.Discard(ticket)
         if not in_doubt:
             yield from keep(held)
         raise
@@ -108,10 +88,10 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
 
 def queued(held: Ticket, ticket: Ticket, names: list[str]) -> Recipe[Ticket | None]:
     """Record that the lock was released, and the waiter's name; None if the waiter was notified already."""
-    yield MarkDeleted(held)
+    yield op.MarkDeleted(held)
     mine = next((name for name in names if name.startswith(ticket.prefix)), None)
     if mine is None:
-        yield MarkDeleted(ticket)
+        yield op.MarkDeleted(ticket)
         return None
     ticket.queued_as(mine, 0)
     return ticket
@@ -119,17 +99,17 @@ def queued(held: Ticket, ticket: Ticket, names: list[str]) -> Recipe[Ticket | No
 
 def lost(held: Ticket, ticket: Ticket) -> Recipe[None]:
     """Record a loss: the lock's node was gone before the release, as an operator had deleted it."""
-    yield Discard(ticket)
+    yield op.Discard(ticket)
     yield from keep(held)
-    yield MarkMissing(held)
+    yield op.MarkMissing(held)
 
 
 def keep(held: Ticket) -> Recipe[None]:
     """Make the suspended hold a hold again, unless its session is over."""
     try:
-        while not (yield Grant(held)):
-            yield ProveLease(held)
-    except Requeue:
+        while not (yield op.Grant(held)):
+            yield op.ProveLease(held)
+    except op.Requeue:
         return
 
 
@@ -137,13 +117,13 @@ def outwait(ticket: Ticket) -> Recipe[bool]:
     """Wait until the ticket's node is gone: another client deleted it, or its session ended, which looks the same."""
     try:
         while True:
-            (node,) = yield Watch(ticket, (Get(ticket.node, ticket),))
+            (node,) = yield op.Watch(ticket, (op.Get(ticket.node, ticket),))
             if node is None:
-                yield MarkDeleted(ticket)
+                yield op.MarkDeleted(ticket)
                 return True
-            yield Wait(ticket)
-    except Requeue:
-        yield Discard(ticket)
+            yield op.Wait(ticket)
+    except op.Requeue:
+        yield op.Discard(ticket)
         return True
 
 
@@ -153,16 +133,16 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
     No deadline bounds this: a notifier would spend a notification on a node that is left behind.
     """
     try:
-        return (yield Delete(ticket.node, ticket)) is not True
-    except Requeue:
-        yield Discard(ticket)
+        return (yield op.Delete(ticket.node, ticket)) is not True
+    except op.Requeue:
+        yield op.Discard(ticket)
         return True
 
 
 def clear(ticket: Ticket) -> Recipe[None]:
     """Delete whatever is left of a discarded ticket, without waiting for the keeper."""
-    _, names = yield Sync(ticket.path), Children(ticket.path)
-    yield tuple(Delete(f"{ticket.path}/{name}") for name in names if name.startswith(ticket.prefix))
+    _, names = yield op.Sync(ticket.path), op.Children(ticket.path)
+    yield tuple(op.Delete(f"{ticket.path}/{name}") for name in names if name.startswith(ticket.prefix))
 
 
 def notify(path: str, n: int | None) -> Recipe[None]:
@@ -173,11 +153,11 @@ def notify(path: str, n: int | None) -> Recipe[None]:
     that waiter, and wakes the next one instead.
     """
     while n is None or n > 0:
-        names = yield Children(path)
+        names = yield op.Children(path)
         line = line_up([name for name in names if WAITER.role in name], WAITER)[:n]
         if not line:
             return
-        deleted = yield tuple(Delete(f"{path}/{name}") for name in line)
+        deleted = yield tuple(op.Delete(f"{path}/{name}") for name in line)
         if n is None:
             return
         n -= sum(each is True for each in deleted)
@@ -188,5 +168,5 @@ def pass_on(path: str) -> Recipe[None]:
 
     The caller need not hold the lock any more, so the listing is behind a `sync`.
     """
-    yield Sync(path)
+    yield op.Sync(path)
     yield from notify(path, 1)

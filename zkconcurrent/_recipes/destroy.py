@@ -8,43 +8,21 @@ from typing import NamedTuple
 
 from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
-from .._protocol.operations import (
-    MALFORMED,
-    NOWHERE,
-    BadVersion,
-    Check,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Create,
-    Delete,
-    Discard,
-    Get,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    Part,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import has_data
 from .._protocol.ticket import Ticket
 from .nodes import foreign_child
 
 NAMED = 5
-Users = list[tuple[str, Node]]  # nodes by their paths
+Users = list[tuple[str, op.Node]]  # nodes by their paths
 
 
 def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
     """Return the nodes in each of the folders, read behind a `sync`, in no order."""
-    _, *listings = yield (Sync(path), *map(Children, folders))
-    if NOWHERE in listings:
-        yield CheckChroot(path)
+    _, *listings = yield (op.Sync(path), *map(op.Children, folders))
+    if op.NOWHERE in listings:
+        yield op.CheckChroot(path)
     found: list[Users] = []
     for folder, names in zip(folders, listings, strict=True):
         found.append((yield from there([f"{folder}/{name}" for name in names])))
@@ -53,7 +31,7 @@ def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
 
 def there(paths: Sequence[str]) -> Recipe[Users]:
     """Return those of the nodes that exist."""
-    nodes = (yield tuple(map(Get, paths))) if paths else []
+    nodes = (yield tuple(map(op.Get, paths))) if paths else []
     return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]
 
 
@@ -64,11 +42,11 @@ def named(found: Users) -> str:
     return ", ".join([*words, f"and {more:,} more"] if more else words)
 
 
-def _name(path: str, node: Node) -> str:
+def _name(path: str, node: op.Node) -> str:
     try:
         said = json.loads(node.data)
         return f"thread {said['thread']!r} of process {said['pid']} on host {said['host']!r} ({path})"
-    except MALFORMED:
+    except op.MALFORMED:
         # Another program has made the node, such as one on Curator.
         return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
 
@@ -89,7 +67,7 @@ class Tree(NamedTuple):
 
     path: str
     kind: str
-    check: Callable[[Node], object]
+    check: Callable[[op.Node], object]
     leaves: Mapping[str, Callable[[str], object]] = {}
     users: Sequence[str] = ()
     mine: Callable[[], Iterable[str]] = tuple
@@ -98,7 +76,7 @@ class Tree(NamedTuple):
         """Return whether a child of a folder is a leaf of the primitive."""
         return folder in self.leaves and bool(self.leaves[folder](name))
 
-    def check_all(self, node: Node, contents: Mapping[str, Sequence[str]]) -> None:
+    def check_all(self, node: op.Node, contents: Mapping[str, Sequence[str]]) -> None:
         """Refuse nodes that are not the primitive's.
 
         Args:
@@ -141,7 +119,7 @@ def destroy(tree: Tree) -> Recipe[Users]:
     path, born = tree.path, 0
     folders = tuple(dict.fromkeys((path, *tree.leaves, *tree.users)))
     while True:
-        _, node, *listings = yield Sync(path), Get(path), *map(Children, folders)
+        _, node, *listings = yield op.Sync(path), op.Get(path), *map(op.Children, folders)
         # A node that was made since is not ours to destroy.
         if born and (node is None or node.czxid != born):
             return []
@@ -155,55 +133,57 @@ def destroy(tree: Tree) -> Recipe[Users]:
                 return using
             continue
         if node is None:
-            yield CheckChroot(path)
+            yield op.CheckChroot(path)
             return []
         born = node.czxid
-        ticket: Ticket = yield NewTicket(path)
-        parts: Sequence[Part] = ()
+        ticket: Ticket = yield op.NewTicket(path)
+        parts: Sequence[op.Part] = ()
         try:
             for parts in _requests(tree, node, contents, mine):
-                yield Multi(ticket, tuple(parts))
-        except (NoNode, NodeExists, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
+                yield op.Multi(ticket, tuple(parts))
+        except (op.NoNode, op.NodeExists, op.BadVersion, op.NotEmpty, op.ConnectionLost, op.Requeue) as error:
             # The nodes have changed meanwhile, or the outcome is unknown: look again.
-            yield Discard(ticket)
-            if isinstance(error, NotEmpty):
-                leaves = [part.path for part in parts if isinstance(part, Delete) and part.path not in contents]
+            yield op.Discard(ticket)
+            if isinstance(error, op.NotEmpty):
+                leaves = [part.path for part in parts if isinstance(part, op.Delete) and part.path not in contents]
                 if using := (yield from _below(tree, leaves)):
                     return using
         else:
-            yield Discard(ticket)
+            yield op.Discard(ticket)
             return []
 
 
 def _requests(
-    tree: Tree, node: Node, contents: Mapping[str, Sequence[str]], mine: Sequence[str]
-) -> Iterator[Sequence[Part]]:
+    tree: Tree, node: op.Node, contents: Mapping[str, Sequence[str]], mine: Sequence[str]
+) -> Iterator[Sequence[op.Part]]:
     """Yield the parts of each `multi`.
 
     Our own nodes in the folders of users go in a `multi` of their own, before the others. So calls of this client's
     other threads must make these anew, and are too slow to change anything before the next `multi`.
     """
     path = tree.path
-    left = [Delete(f"{at}/{name}") for at in tree.leaves for name in contents[at] if tree.is_leaf(at, name)]
-    left += (Delete(at) for at in tree.leaves if at != path and contents[at] is not NOWHERE)
+    left = [op.Delete(f"{at}/{name}") for at in tree.leaves for name in contents[at] if tree.is_leaf(at, name)]
+    left += (op.Delete(at) for at in tree.leaves if at != path and contents[at] is not op.NOWHERE)
     # The version is the one that was checked: data that was written since may be of another kind. A node with folders
     # is still what it was while they are there, and a busy client may change its version again and again.
     version = node.version if set(contents) == {path} else -1
-    last: Part = Delete(path, version=version)
+    last: op.Part = op.Delete(path, version=version)
     if path in tree.users:
         if not left:
             return
-        last = SetNode(path, node.data, node.version)
+        last = op.SetNode(path, node.data, node.version)
     # A missing folder below the node needs no guard: if it is made now, the node can't be deleted.
-    closed = [at for at in tree.users if at != path and (contents[at] is not NOWHERE or not at.startswith(f"{path}/"))]
-    made_anew: list[Part] = [part for at in closed for part in (Create(at, b""), Delete(at))]
-    guards = [part for part in made_anew if isinstance(part, Delete) or contents[part.path] is NOWHERE]
+    closed = [
+        at for at in tree.users if at != path and (contents[at] is not op.NOWHERE or not at.startswith(f"{path}/"))
+    ]
+    made_anew: list[op.Part] = [part for at in closed for part in (op.Create(at, b""), op.Delete(at))]
+    guards = [part for part in made_anew if isinstance(part, op.Delete) or contents[part.path] is op.NOWHERE]
     if mine:
-        yield *map(Delete, mine), *guards
+        yield *map(op.Delete, mine), *guards
         guards = made_anew
     most = most_together(max((part.path for part in (*left, last)), key=len))
     while len(left) > most:
-        yield Check(path, version), *left[:most], *guards
+        yield op.Check(path, version), *left[:most], *guards
         guards = made_anew
         del left[:most]
     yield *left, *guards, last
@@ -215,7 +195,7 @@ def _below(tree: Tree, leaves: Sequence[str]) -> Recipe[Users]:
     Raises:
         ForeignNodeError: a node there is no client's.
     """
-    listings = (yield tuple(map(Children, leaves))) if leaves else ()
+    listings = (yield tuple(map(op.Children, leaves))) if leaves else ()
     below = [f"{leaf}/{name}" for leaf, names in zip(leaves, listings, strict=True) for name in names]
     using = yield from there(below)
     for path, node in using:

@@ -20,26 +20,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .._errors import RefusedError
-from .._protocol.operations import (
-    MALFORMED,
-    Children,
-    ConnectionLost,
-    Create,
-    Delete,
-    Discard,
-    Get,
-    MarkDeleted,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    Recipe,
-    Requeue,
-    Sync,
-    WaitGone,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, blockers
 from .._protocol.ticket import Ticket
 from .lock import check, join, list_queue
@@ -60,21 +42,21 @@ class Detached(NamedTuple):
     owner: str | None
 
 
-def read(name: str, node: Node) -> Detached | None:
+def read(name: str, node: op.Node) -> Detached | None:
     """Return the hold that a node is; None if it belongs to a session."""
     if node.session:
         return None
     try:
         said = json.loads(node.data)
         owner, token = said["owner"], said["token"]
-    except MALFORMED:
+    except op.MALFORMED:
         owner = token = None
     if not isinstance(owner, str) or type(token) is not int:
         return Detached(name, node.czxid, None)
     return Detached(name, token, owner)
 
 
-def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, Node | None, Sequence[str]]]:
+def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, op.Node | None, Sequence[str]]]:
     """Return the name and the node of the first in the queue, None if there is none, and the listing that shows it.
 
     A node that is gone when it is read may have been replaced by one with the same number. Then the hold goes on, so
@@ -82,7 +64,7 @@ def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, Node | No
     """
     while True:
         name = min(names, key=MUTEX.key, default=None)
-        node: Node | None = None if name is None else (yield Get(f"{path}/{name}"))
+        node: op.Node | None = None if name is None else (yield op.Get(f"{path}/{name}"))
         if name is None or node is not None:
             return name, node, names
         names = yield from list_queue(path, MUTEX)
@@ -112,15 +94,15 @@ def adopt(
         held, names = yield from held_by(path, names, owner)
         if held is None or held.name == mine or unique in held.name:
             return held, names
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path)
         new = held._replace(name=f"_c_{unique}-{MUTEX.role}{MUTEX.key(held.name)}")
-        create = Create(f"{path}/{new.name}", said(data, held.token))
+        create = op.Create(f"{path}/{new.name}", said(data, held.token))
         try:
-            yield Multi(ticket, (Delete(f"{path}/{held.name}"), create))
-            yield MarkDeleted(ticket)
+            yield op.Multi(ticket, (op.Delete(f"{path}/{held.name}"), create))
+            yield op.MarkDeleted(ticket)
             return new, names
-        except (NoNode, NodeExists, ConnectionLost, Requeue):
-            yield MarkDeleted(ticket)
+        except (op.NoNode, op.NodeExists, op.ConnectionLost, op.Requeue):
+            yield op.MarkDeleted(ticket)
         names = yield from list_queue(path, MUTEX)
 
 
@@ -147,23 +129,23 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
     if names and not wait:
         return None
     while True:
-        ticket: Ticket = yield NewTicket(path)
-        listing = Children(path, ticket)
+        ticket: Ticket = yield op.NewTicket(path)
+        listing = op.Children(path, ticket)
         try:
             names = yield from join(ticket, MUTEX, data)
             while ahead := blockers(ticket.name, names, MUTEX):
                 held = (yield from adopt(path, names, owner, unique, data, mine))[0]
                 if held is not None or not wait:
-                    yield Discard(ticket)
+                    yield op.Discard(ticket)
                     return held
                 names = ()  # as in `lock.acquire`
-                found = yield WaitGone(ticket, ahead[0], (listing,))
+                found = yield op.WaitGone(ticket, ahead[0], (listing,))
                 (names,) = found or [(yield listing)]
                 del found
                 check(ticket, names, MUTEX)
             return (yield from detach(ticket, owner, unique, data))
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
             if not wait:
                 return None
 
@@ -186,39 +168,39 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     path = ticket.path
     held = Detached(f"_c_{unique}-{MUTEX.role}{MUTEX.key(ticket.name)}", ticket.token, owner)
     node = f"{path}/{held.name}"
-    left: Ticket = yield NewTicket(path)
+    left: Ticket = yield op.NewTicket(path)
     left.queued_as(held.name, held.token)
     left.sent = left.lasting = True
-    detached = Create(node, said(data, held.token))
+    detached = op.Create(node, said(data, held.token))
     in_doubt = False
     while True:
         try:
-            yield Multi(left, (Delete(ticket.node, ticket), detached), awaits_reply_past_deadline=True)
+            yield op.Multi(left, (op.Delete(ticket.node, ticket), detached), awaits_reply_past_deadline=True)
             break
-        except NoNode:
+        except op.NoNode:
             # The first request may have been applied after the look: if it went by way of a follower, the leader may
             # have answered the look without it.
-            if in_doubt and (yield Get(node)) is not None:
+            if in_doubt and (yield op.Get(node)) is not None:
                 break
-            yield Discard(left)
-            raise NodeGone from None
-        except NodeExists:
+            yield op.Discard(left)
+            raise op.NodeGone from None
+        except op.NodeExists:
             break
         except RefusedError:
             if not in_doubt:
                 # The server has refused the request, so there is no node to delete.
-                yield MarkDeleted(left)
+                yield op.MarkDeleted(left)
             raise
-        except (ConnectionLost, Requeue) as error:
+        except (op.ConnectionLost, op.Requeue) as error:
             in_doubt = True
-            _, found = yield Sync(path), Get(node)
+            _, found = yield op.Sync(path), op.Get(node)
             if found is not None:
                 break
-            if isinstance(error, Requeue):
-                yield MarkDeleted(left)
+            if isinstance(error, op.Requeue):
+                yield op.MarkDeleted(left)
                 raise
-    yield MarkDeleted(ticket)
-    yield MarkDeleted(left)
+    yield op.MarkDeleted(ticket)
+    yield op.MarkDeleted(left)
     return held
 
 
@@ -238,7 +220,7 @@ def release(path: str, owner: str, held: Detached | None, in_doubt: bool) -> Rec
         held, _ = yield from held_by(path, names, owner)
         if held is None:
             return False
-    while (deleted := (yield Delete(f"{path}/{held.name}"))) is not True:
+    while (deleted := (yield op.Delete(f"{path}/{held.name}"))) is not True:
         in_doubt = in_doubt or deleted is None
         names = yield from list_queue(path, MUTEX)
         there, _ = yield from held_by(path, names, owner)
@@ -262,7 +244,7 @@ def force_release(path: str, token: int) -> Recipe[bool | None]:
             return None
         if held is None or held.token != token:
             return in_doubt
-        deleted = yield Delete(f"{path}/{name}")
+        deleted = yield op.Delete(f"{path}/{name}")
         if deleted:
             return True
         # If there was nothing to delete, the hold has ended meanwhile, or the owner has made a new node: look again.

@@ -34,33 +34,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError, ZkConcurrentError
-from .._protocol.operations import (
-    BadVersion,
-    Check,
-    Children,
-    ConnectionLost,
-    Container,
-    Create,
-    CreateEphemeral,
-    DeadlinePassed,
-    Delete,
-    Discard,
-    Get,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    NotEmpty,
-    Part,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .lock import find
@@ -87,14 +62,14 @@ class BarrierSnapshot(NamedTuple):
     open: bool
 
     @classmethod
-    def of(cls, ticket: Ticket, node: Node | None, names: Sequence[str]) -> BarrierSnapshot:
+    def of(cls, ticket: Ticket, node: op.Node | None, names: Sequence[str]) -> BarrierSnapshot:
         """Return what was read.
 
         Raises:
             NodeGone: the ticket's node is missing.
         """
         if node is None or ticket.name not in names:
-            raise NodeGone
+            raise op.NodeGone
         return cls(node.data, node.version, tuple(name for name in names if name != READY), READY in names)
 
 
@@ -111,7 +86,7 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
         or when it is interrupted, the party is not inside, as far as it knows, and must `withdraw`.
     """
     while True:
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path)
         try:
             sight = yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))
             watched = False
@@ -121,13 +96,15 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
                     continue
                 if watched:
                     del sight  # as in `lock.acquire`
-                    yield Wait(ticket)
-                sight = BarrierSnapshot.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
+                    yield op.Wait(ticket)
+                sight = BarrierSnapshot.of(
+                    ticket, *(yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket))))
+                )
                 watched = True
             return ticket, True, None
-        except Requeue:
-            yield Discard(ticket)
-        except DeadlinePassed:
+        except op.Requeue:
+            yield op.Discard(ticket)
+        except op.DeadlinePassed:
             return ticket, False, None
         except (ZkConcurrentError, GeneratorExit):
             raise
@@ -140,19 +117,19 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
 def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     """Create the party's node; a listing behind that has all that came before."""
     path = ticket.path
-    own = CreateEphemeral(ticket, ROLE, data)
-    create: CreateEphemeral | Multi = own
+    own = op.CreateEphemeral(ticket, ROLE, data)
+    create: op.CreateEphemeral | op.Multi = own
     while True:
         try:
-            _, node, names = yield create, Get(path, ticket), Children(path, ticket)
-        except (NoNode, NodeExists):
+            _, node, names = yield create, op.Get(path, ticket), op.Children(path, ticket)
+        except (op.NoNode, op.NodeExists):
             # The barrier was never used, or it was reaped while idle; or another client has just made the missing
             # nodes.
-            create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
+            create = op.Multi(ticket, (*(yield from missing([op.Container(path)]))[0], own))
             continue
-        except ConnectionLost:
+        except op.ConnectionLost:
             yield from find(ticket)
-            node, names = yield Get(path, ticket), Children(path, ticket)
+            node, names = yield op.Get(path, ticket), op.Children(path, ticket)
         sight = BarrierSnapshot.of(ticket, node, names)
         for name in names:
             if name != READY and not _PARTY.match(name):
@@ -164,7 +141,7 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
 
 def _look(ticket: Ticket) -> Recipe[BarrierSnapshot]:
     path = ticket.path
-    return BarrierSnapshot.of(ticket, *(yield Get(path, ticket), Children(path, ticket)))
+    return BarrierSnapshot.of(ticket, *(yield op.Get(path, ticket), op.Children(path, ticket)))
 
 
 def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
@@ -172,10 +149,10 @@ def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
 
     Our own node is checked, so a `multi` that slips into the next session fails.
     """
-    decide = SetNode(ticket.path, sight.data, sight.version)
+    decide = op.SetNode(ticket.path, sight.data, sight.version)
     try:
-        yield Multi(ticket, (Check(ticket.node), decide, Create(f"{ticket.path}/{READY}", b"")))
-    except (NoNode, NodeExists, BadVersion, ConnectionLost):
+        yield op.Multi(ticket, (op.Check(ticket.node), decide, op.Create(f"{ticket.path}/{READY}", b"")))
+    except (op.NoNode, op.NodeExists, op.BadVersion, op.ConnectionLost):
         return (yield from _look(ticket))
     return sight._replace(open=True)
 
@@ -188,22 +165,22 @@ def _close_if_left_open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[Barrie
     path, ready = ticket.path, f"{ticket.path}/{READY}"
     while sight.open:
         paths = [f"{path}/{name}" for name in sight.parties if name != ticket.name]
-        found, *nodes = yield Get(ready, ticket), *(Get(each, ticket) for each in paths)
+        found, *nodes = yield op.Get(ready, ticket), *(op.Get(each, ticket) for each in paths)
         if found is not None:
             if ticket.token < found.czxid:
                 return sight
             there = zip(paths, nodes, strict=True)
             inside = [each for each, node in there if node is not None and node.czxid < found.czxid]
-            close = (Check(ticket.node), SetNode(path, sight.data, sight.version), Delete(ready))
+            close = (op.Check(ticket.node), op.SetNode(path, sight.data, sight.version), op.Delete(ready))
             try:
                 if inside:
-                    yield Multi(ticket, (Check(inside[0]), *close, Create(ready, b"")))
+                    yield op.Multi(ticket, (op.Check(inside[0]), *close, op.Create(ready, b"")))
                     return sight
-                yield Multi(ticket, close)
-            except (NoNode, BadVersion, ConnectionLost):
+                yield op.Multi(ticket, close)
+            except (op.NoNode, op.BadVersion, op.ConnectionLost):
                 # The barrier has changed meanwhile, or the outcome is unknown: look again.
                 pass
-            except NotEmpty:
+            except op.NotEmpty:
                 raise _crowded(path) from None
         sight = yield from _look(ticket)
     return sight
@@ -223,14 +200,16 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
             if sight.open:
                 return True
             try:
-                yield Multi(ticket, (SetNode(ticket.path, sight.data, sight.version), Delete(ticket.node, ticket)))
+                yield op.Multi(
+                    ticket, (op.SetNode(ticket.path, sight.data, sight.version), op.Delete(ticket.node, ticket))
+                )
                 return False
-            except (NoNode, BadVersion, ConnectionLost):
+            except (op.NoNode, op.BadVersion, op.ConnectionLost):
                 # The barrier has changed meanwhile, or the outcome is unknown: look again.
                 pass
-    except (Requeue, DeadlinePassed):
+    except (op.Requeue, op.DeadlinePassed):
         pass
-    yield Discard(ticket)
+    yield op.Discard(ticket)
     return False
 
 
@@ -245,7 +224,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
         Requeue: the party's session is over, or its node was deleted, so it counts as having left.
     """
     path = ticket.path
-    _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
+    _, node, names = yield op.Sync(path, ticket), op.Get(path, ticket), op.Children(path, ticket)
     sight = BarrierSnapshot.of(ticket, node, names)
     try:
         while True:
@@ -254,27 +233,27 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
             if wait and others and sight.open and min(sight.parties) == ticket.name:
                 yield from _outwait(ticket, max(others))
             else:
-                duty: list[Part]
+                duty: list[op.Part]
                 if others:
                     # The check makes sure that the first of them is there, which will remove `ready`.
-                    duty = [Check(f"{path}/{min(others)}")]
+                    duty = [op.Check(f"{path}/{min(others)}")]
                 elif sight.open:
-                    duty = [SetNode(path, sight.data, sight.version), Delete(f"{path}/{READY}")]
+                    duty = [op.SetNode(path, sight.data, sight.version), op.Delete(f"{path}/{READY}")]
                 else:
                     # The check fails if another party has just made `ready` again.
-                    duty = [Check(path, sight.version)]
+                    duty = [op.Check(path, sight.version)]
                 try:
-                    yield Multi(ticket, (*duty, Delete(ticket.node, ticket)))
+                    yield op.Multi(ticket, (*duty, op.Delete(ticket.node, ticket)))
                     break
-                except (NoNode, BadVersion, ConnectionLost):
+                except (op.NoNode, op.BadVersion, op.ConnectionLost):
                     # The barrier has changed meanwhile, or the outcome is unknown: look again.
                     pass
-                except NotEmpty:
+                except op.NotEmpty:
                     raise _crowded(path) from None
             sight = yield from _look(ticket)
-    except Requeue:
+    except op.Requeue:
         # Our node is gone, as this call wanted.
-        yield Discard(ticket)
+        yield op.Discard(ticket)
     return (yield from _outlast(path, others, wait=wait))
 
 
@@ -288,16 +267,16 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
     while others:
         if not wait:
             return False
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path)
         try:
-            names = yield Children(path, ticket)
+            names = yield op.Children(path, ticket)
             while others := set(others).intersection(names):
                 names = yield from _outwait(ticket, min(others), lists=shared)
                 if shared and READY not in names and set(others).intersection(names):
                     yield from _open_again(ticket, others)
-        except (Requeue, NoNode):
+        except (op.Requeue, op.NoNode):
             pass
-        yield Discard(ticket)
+        yield op.Discard(ticket)
     return True
 
 
@@ -308,13 +287,13 @@ def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
     checks that no decision was made.
     """
     path = ticket.path
-    node, names = yield Get(path, ticket), Children(path, ticket)
+    node, names = yield op.Get(path, ticket), op.Children(path, ticket)
     left = sorted(set(others).intersection(names))
     if node is not None and left and READY not in names:
-        decide = SetNode(path, node.data, node.version)
+        decide = op.SetNode(path, node.data, node.version)
         # If the barrier has changed meanwhile, or the outcome is unknown, the caller looks again.
-        with suppress(NodeExists, BadVersion, ConnectionLost):
-            yield Multi(ticket, (Check(f"{path}/{left[0]}"), decide, Create(f"{path}/{READY}", b"")))
+        with suppress(op.NodeExists, op.BadVersion, op.ConnectionLost):
+            yield op.Multi(ticket, (op.Check(f"{path}/{left[0]}"), decide, op.Create(f"{path}/{READY}", b"")))
 
 
 def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequence[str]]:
@@ -325,15 +304,15 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
     Raises:
         ForeignNodeError: the node is no party's.
     """
-    get, listing = Get(f"{ticket.path}/{name}", ticket), Children(ticket.path, ticket)
-    node, *listed = yield Watch(ticket, (get, listing) if lists else (get,))
+    get, listing = op.Get(f"{ticket.path}/{name}", ticket), op.Children(ticket.path, ticket)
+    node, *listed = yield op.Watch(ticket, (get, listing) if lists else (get,))
     if node is not None:
         if not node.session:
             raise foreign_child(ticket.path, name, "party")
         goes_on = not listed or READY in listed[0]
         listed.clear()  # as in `lock.acquire`
         if goes_on:
-            yield Wait(ticket)
+            yield op.Wait(ticket)
     return (yield listing)  # type: ignore[no-any-return]
 
 

@@ -11,29 +11,13 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .._protocol.operations import (
-    NOWHERE,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Discard,
-    Exists,
-    Get,
-    MarkMissing,
-    NewTicket,
-    Node,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import Rule, check_queue
 from .._protocol.ticket import Ticket
 from .lock import list_queue
 
-Leader: TypeAlias = tuple[str, Node] | None
+Leader: TypeAlias = tuple[str, op.Node] | None
 """The name and content of the first node in the queue; None if there is none."""
 
 
@@ -41,7 +25,7 @@ def look(path: str, rule: Rule) -> Recipe[Leader]:
     """Return the leader, read behind a `sync`."""
     while names := (yield from list_queue(path, rule)):
         first = min(names, key=rule.key)
-        node = yield Get(f"{path}/{first}")
+        node = yield op.Get(f"{path}/{first}")
         if node is not None:
             return first, node
     return None
@@ -66,35 +50,35 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
         seen: the leader as last seen, in a tuple; None returns the leader at once.
     """
     while True:
-        ticket: Ticket = yield NewTicket(path)
-        listing = Children(path, ticket)
+        ticket: Ticket = yield op.NewTicket(path)
+        listing = op.Children(path, ticket)
         try:
-            _, names = yield Sync(path, ticket), listing
-            if names is NOWHERE:
-                yield CheckChroot(path)
+            _, names = yield op.Sync(path, ticket), listing
+            if names is op.NOWHERE:
+                yield op.CheckChroot(path)
             while True:
                 check_queue(path, names, rule)
                 leader: Leader = None
                 first = min(names, key=rule.key, default=None)
                 if first is not None:
-                    (node,) = yield Watch(ticket, (Get(f"{path}/{first}", ticket),))
+                    (node,) = yield op.Watch(ticket, (op.Get(f"{path}/{first}", ticket),))
                     if node is None:
                         names = yield listing
                         continue
                     leader = first, node
                 if seen is None or not is_same(leader, seen[0]):
-                    yield Discard(ticket)
+                    yield op.Discard(ticket)
                     return leader
                 names = ()  # as in `lock.acquire`
                 if first is None:
                     # The existence of the election is read, and watched, first, so that no creation of its node is
                     # missed.
-                    _, names = yield Watch(ticket, (Exists(path, ticket), listing))
+                    _, names = yield op.Watch(ticket, (op.Exists(path, ticket), listing))
                 if first is not None or not names:
-                    yield Wait(ticket)
+                    yield op.Wait(ticket)
                     names = yield listing
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
 def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
@@ -104,18 +88,18 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
     """
     try:
         while True:
-            _, node = yield Sync(ticket.path, ticket), Get(ticket.node, ticket)
+            _, node = yield op.Sync(ticket.path, ticket), op.Get(ticket.node, ticket)
             if node is None:
-                yield MarkMissing(ticket)
+                yield op.MarkMissing(ticket)
                 return
             if node.data == data:
                 return
             try:
-                if (yield SetNode(ticket.node, data, node.version)):
+                if (yield op.SetNode(ticket.node, data, node.version)):
                     return
-            except ConnectionLost:
+            except op.ConnectionLost:
                 # It is unknown whether the data was written: look.
                 pass
-    except Requeue:
+    except op.Requeue:
         # The session is over, or the leader has resigned.
         pass

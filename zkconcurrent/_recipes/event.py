@@ -24,20 +24,8 @@ import re
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._protocol.operations import (
-    CheckChroot,
-    ConnectionLost,
-    Discard,
-    Get,
-    NewTicket,
-    Node,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .nodes import foreign_data, make
 
@@ -56,7 +44,7 @@ class Flag(NamedTuple):
     is_set: bool = False
 
     @classmethod
-    def of(cls, path: str, node: Node) -> Flag:
+    def of(cls, path: str, node: op.Node) -> Flag:
         """Parse the node's data.
 
         Raises:
@@ -87,7 +75,7 @@ class Since(NamedTuple):
     epoch: int
 
     @staticmethod
-    def began(before: Since | None, node: Node | None, flag: Flag) -> Since:
+    def began(before: Since | None, node: op.Node | None, flag: Flag) -> Since:
         """Return the start to count from, given what was read."""
         if node is None:
             return before or Since(0, 0)
@@ -98,9 +86,9 @@ class Since(NamedTuple):
 
 def look(path: str) -> Recipe[Flag]:
     """Return the flag, read behind a `sync`. A flag that was never set needs no node."""
-    _, node = yield Sync(path), Get(path)
+    _, node = yield op.Sync(path), op.Get(path)
     if node is None:
-        yield CheckChroot(path)
+        yield op.CheckChroot(path)
     return Flag() if node is None else Flag.of(path, node)
 
 
@@ -108,7 +96,7 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
     """Set or clear the flag; return it as last seen."""
     since: Since | None = None
     while True:
-        _, node = yield Sync(path), Get(path)
+        _, node = yield op.Sync(path), op.Get(path)
         flag = Flag() if node is None else Flag.of(path, node)
         since = Since.began(since, node, flag)
         # If the epoch has moved, the flag was as wanted at some moment of this call: our change counts as made at that
@@ -118,8 +106,8 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
         if node is None:
             yield from make(path, flag.data)
             continue
-        with suppress(ConnectionLost):
-            if (yield SetNode(path, flag.turned(wanted).data, node.version)):
+        with suppress(op.ConnectionLost):
+            if (yield op.SetNode(path, flag.turned(wanted).data, node.version)):
                 return flag.turned(wanted)
 
 
@@ -127,24 +115,24 @@ def wait(path: str) -> Recipe[Flag]:
     """Wait until the flag is set, or was set since the wait began; return it as last seen."""
     since: Since | None = None
     while True:
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path)
         try:
             # The first read is behind a `sync`, so that a set from before the call does not count as one since. Later
             # reads in the same session are never older.
-            _, node = yield Sync(path, ticket), Get(path, ticket)
+            _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
             watched = False
             while True:
                 flag = Flag() if node is None else Flag.of(path, node)
                 since = Since.began(since, node, flag)
                 if flag.is_set or flag.epoch > since.epoch:
-                    yield Discard(ticket)
+                    yield op.Discard(ticket)
                     return flag
                 if node is None:
                     # A missing node can't be watched.
                     yield from make(path, flag.data)
                 elif watched:
-                    yield Wait(ticket)
-                (node,) = yield Watch(ticket, (Get(path, ticket),))
+                    yield op.Wait(ticket)
+                (node,) = yield op.Watch(ticket, (op.Get(path, ticket),))
                 watched = True
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)

@@ -21,33 +21,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError, LossCause
-from .._protocol.operations import (
-    NOWHERE,
-    Check,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Container,
-    Create,
-    Delete,
-    DetachTicket,
-    Discard,
-    Exists,
-    Get,
-    MarkDeleted,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    Recipe,
-    Requeue,
-    SessionExpired,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, has_data, other_kind, role_of
 from .._protocol.ticket import Ticket
 from .nodes import Lacking, foreign_child, missing
@@ -137,12 +112,12 @@ def _join(member: Member) -> Recipe[bool]:
         ForeignNodeError: the node is persistent, so it would never go.
     """
     while member.wanted:
-        ticket: Ticket = yield NewTicket(member.path)
+        ticket: Ticket = yield op.NewTicket(member.path)
         try:
             while member.wanted:
                 czxid, session, may_be_ours = yield from _create(member, ticket)
                 if may_be_ours and session == ticket.session:
-                    yield DetachTicket(ticket)
+                    yield op.DetachTicket(ticket)
                     ticket.queued_as(member.id, czxid)
                     # From here on, the heartbeat checks the node, and the interpreter's exit deletes it.
                     ticket.sent = True
@@ -158,14 +133,14 @@ def _join(member: Member) -> Recipe[bool]:
                 own_of_old = session in member.sessions and session != ticket.session
                 left = member.left_for_own if own_of_old else member.left
                 if left() <= 0:
-                    yield Discard(ticket)
+                    yield op.Discard(ticket)
                     return False
-                (there,) = yield Watch(ticket, (Get(member.node, ticket),))
+                (there,) = yield op.Watch(ticket, (op.Get(member.node, ticket),))
                 if there is not None:
-                    yield Wait(ticket, left)
-        except Requeue:
+                    yield op.Wait(ticket, left)
+        except op.Requeue:
             pass
-        yield Discard(ticket)
+        yield op.Discard(ticket)
     return False
 
 
@@ -177,13 +152,13 @@ def _check_alone(member: Member) -> Recipe[None]:
     """
     path = member.path
     try:
-        names = (yield Children(path)) if member.beside is None else member.beside
+        names = (yield op.Children(path)) if member.beside is None else member.beside
         member.beside = None
         if length := getattr(names, "data_length", 0):
             raise ForeignNodeError(path, has_data(length))
         check_members(path, names)
         folders = [name for name in names if name in _FOLDERS]
-        nodes = (yield tuple(Get(f"{path}/{name}") for name in folders)) if folders else ()
+        nodes = (yield tuple(op.Get(f"{path}/{name}") for name in folders)) if folders else ()
         for name, node in zip(folders, nodes, strict=True):
             if node is not None and not node.session:
                 raise foreign_child(path, name, "group")
@@ -215,28 +190,28 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
         doubt, member.doubt = member.doubt, True
         member.sessions.add(ticket.session)
         try:
-            create = Multi(ticket, (*lacking, Create(member.node, member.data, ephemeral=True)))
+            create = op.Multi(ticket, (*lacking, op.Create(member.node, member.data, ephemeral=True)))
             if member.joined:
                 *_, (_, made) = yield create
             else:
-                (*_, (_, made)), member.beside = yield create, Children(member.path)
+                (*_, (_, made)), member.beside = yield create, op.Children(member.path)
             if made.ephemeralOwner != ticket.session:
-                raise SessionExpired
+                raise op.SessionExpired
             return made.czxid, made.ephemeralOwner, True
-        except NoNode:
+        except op.NoNode:
             # The group was never used, or it was reaped while idle.
             member.doubt = doubt
-            lacking, _ = yield from missing([Container(member.path)])
+            lacking, _ = yield from missing([op.Container(member.path)])
             continue
-        except NodeExists as exists:
+        except op.NodeExists as exists:
             member.doubt = doubt
             if (exists.part or 0) < len(lacking):
                 # Another client has just made a node above.
-                lacking, _ = yield from missing([Container(member.path)])
+                lacking, _ = yield from missing([op.Container(member.path)])
                 continue
-        except ConnectionLost:
+        except op.ConnectionLost:
             pass
-        _, found = yield Sync(member.node, ticket), Get(member.node, ticket)
+        _, found = yield op.Sync(member.node, ticket), op.Get(member.node, ticket)
         if found is not None:
             return found.czxid, found.session, member.doubt
 
@@ -244,18 +219,18 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
 def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
     """Wait while the node exists and the membership is wanted."""
     try:
-        found: Node | None
-        (found,) = yield Watch(ticket, (Get(member.node, ticket),))
+        found: op.Node | None
+        (found,) = yield op.Watch(ticket, (op.Get(member.node, ticket),))
         if found is None or (found.czxid, found.session) != (ticket.token, ticket.session):
             member.ticket, member.cause = None, LossCause.NODE_DELETED
             # Another client has deleted our node: a node that is there now is not ours to delete.
-            yield MarkDeleted(ticket)
+            yield op.MarkDeleted(ticket)
         elif member.wanted:
-            yield Wait(ticket)
-    except Requeue as why:
-        member.cause = LossCause.NODE_DELETED if isinstance(why, NodeGone) else LossCause.SESSION_EXPIRED
+            yield op.Wait(ticket)
+    except op.Requeue as why:
+        member.cause = LossCause.NODE_DELETED if isinstance(why, op.NodeGone) else LossCause.SESSION_EXPIRED
         member.ticket = None
-        yield Discard(ticket)
+        yield op.Discard(ticket)
 
 
 def _leave(member: Member) -> Recipe[None]:
@@ -264,37 +239,37 @@ def _leave(member: Member) -> Recipe[None]:
     # clears the ticket.
     sure = member.ticket is not None
     while member.ticket is not None or member.doubt:
-        ticket: Ticket = member.ticket or (yield NewTicket(member.path))
+        ticket: Ticket = member.ticket or (yield op.NewTicket(member.path))
         try:
             if not sure:
                 # Once this write is applied, so is all that was sent before it, and the read shows that. A read behind
                 # a `sync` need not: see `map/write.py`.
-                yield Multi(ticket, (Check(member.path),))
-                found = yield Get(member.node, ticket)
+                yield op.Multi(ticket, (op.Check(member.path),))
+                found = yield op.Get(member.node, ticket)
                 token = ticket.token if member.ticket is not None else None
             if sure or (found is not None and found.session == ticket.session and token in (None, found.czxid)):
-                yield Multi(ticket, (Delete(member.node),))
+                yield op.Multi(ticket, (op.Delete(member.node),))
             member.ticket, member.doubt = None, False
-        except NoNode:
+        except op.NoNode:
             member.ticket, member.doubt = None, False
-        except ConnectionLost:
+        except op.ConnectionLost:
             sure = False
             if member.ticket is not None:
                 # Look, with the same ticket.
                 continue
-        except Requeue:
+        except op.Requeue:
             # The node went with its session. A node whose create is in doubt may be in the next session.
             member.ticket = None
-        yield MarkDeleted(ticket)
+        yield op.MarkDeleted(ticket)
 
 
 def members(path: str) -> Recipe[dict[str, bytes]]:
     """Return the data of all members by their ids, read behind a `sync`; the longest-standing member first."""
-    names = (yield Sync(path), Children(path))[1]
-    if names is NOWHERE:
-        yield CheckChroot(path)
+    names = (yield op.Sync(path), op.Children(path))[1]
+    if names is op.NOWHERE:
+        yield op.CheckChroot(path)
     check_members(path, names)
-    nodes = (yield tuple(Get(f"{path}/{name}") for name in names)) if names else ()
+    nodes = (yield tuple(op.Get(f"{path}/{name}") for name in names)) if names else ()
     return _members(dict(zip(names, nodes, strict=True)))
 
 
@@ -303,31 +278,31 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
     if seen is None:
         return (yield from members(path))
     while True:
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path)
         try:
             names: Sequence[str] = tuple(seen)
             # Whether `names` is what the last read has listed.
             listed_last = False
             while True:
-                gets = [Get(f"{path}/{name}", ticket) for name in names]
+                gets = [op.Get(f"{path}/{name}", ticket) for name in names]
                 # The existence of the group is read, and watched, first, so that no creation of its node is missed.
-                _, listed, *nodes = yield Watch(ticket, (Exists(path, ticket), Children(path, ticket), *gets))
+                _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *gets))
                 complete = set(listed) == set(names)
                 if complete or listed_last:
                     # A second listing that has changed again will do, so that members that come and go all the time do
                     # not delay an observer.
                     found = _members(dict(zip(names, nodes, strict=True)))
                     if list(found.items()) != list(seen.items()):
-                        yield Discard(ticket)
+                        yield op.Discard(ticket)
                         return found
                 if complete:
-                    yield Wait(ticket)
+                    yield op.Wait(ticket)
                 # Read, and watch, the listed nodes next.
                 names, listed_last = listed, not complete
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
-def _members(nodes: dict[str, Node | None]) -> dict[str, bytes]:
+def _members(nodes: dict[str, op.Node | None]) -> dict[str, bytes]:
     there = [(node.czxid, name, node.data) for name, node in nodes.items() if node is not None]
     return {name: data for _, name, data in sorted(there)}

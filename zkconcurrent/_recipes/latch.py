@@ -12,21 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .._protocol.operations import (
-    CheckChroot,
-    Children,
-    CreatePersistent,
-    Discard,
-    Get,
-    NewTicket,
-    Node,
-    NoNode,
-    Recipe,
-    Requeue,
-    Sync,
-    Wait,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .nodes import foreign_data, make
 
@@ -36,7 +23,7 @@ CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
 """Matches the names of the counts; the group is how much each counts."""
 
 
-def remaining(path: str, count: int, node: Node | None, names: Sequence[str]) -> int:
+def remaining(path: str, count: int, node: op.Node | None, names: Sequence[str]) -> int:
     """Return how much is left to count down. Children of other names do not count.
 
     Raises:
@@ -53,7 +40,7 @@ def remaining(path: str, count: int, node: Node | None, names: Sequence[str]) ->
     return max(0, count - sum(int(said[1]) for name in names if (said := CHILD.fullmatch(name))))
 
 
-def read(path: str, node: Node) -> int:
+def read(path: str, node: op.Node) -> int:
     """Return the count that the latch was made with.
 
     Raises:
@@ -72,20 +59,20 @@ def data(count: int) -> bytes:
 
 def look(path: str, count: int) -> Recipe[int]:
     """Return how much is left, read behind a `sync`. A latch that was never used needs no node."""
-    _, node, names = yield Sync(path), Get(path), Children(path)
+    _, node, names = yield op.Sync(path), op.Get(path), op.Children(path)
     if node is None:
-        yield CheckChroot(path)
+        yield op.CheckChroot(path)
     return remaining(path, count, node, names)
 
 
 def count_down(path: str, count: int, n: int) -> Recipe[int]:
     """Count down by `n`, exactly once; return how much was left when last seen."""
-    ticket: Ticket = yield NewTicket(path)
+    ticket: Ticket = yield op.NewTicket(path)
     # Only the ticket's unique name is needed: the count's node belongs to no session.
-    yield Discard(ticket)
+    yield op.Discard(ticket)
     mine = f"{path}/{ticket.prefix}{ROLE}{n}"
     while True:
-        _, node, names = yield Sync(path), Get(path), Children(path)
+        _, node, names = yield op.Sync(path), op.Get(path), op.Children(path)
         left = remaining(path, count, node, names)
         if not left:
             return 0
@@ -93,8 +80,8 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
             # Another client was faster: its latch may have another count, or its node be of another kind.
             continue
         try:
-            yield CreatePersistent(mine, b"")
-        except NoNode:
+            yield op.CreatePersistent(mine, b"")
+        except op.NoNode:
             continue  # destroyed meanwhile
         return max(0, left - n)
 
@@ -102,9 +89,9 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
 def wait(path: str, count: int) -> Recipe[int]:
     """Wait until the latch is open."""
     while True:
-        ticket: Ticket = yield NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path)
         try:
-            _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
+            _, node, names = yield op.Sync(path, ticket), op.Get(path, ticket), op.Children(path, ticket)
             watched = False
             while remaining(path, count, node, names):
                 names = ()  # as in `lock.acquire`
@@ -112,10 +99,10 @@ def wait(path: str, count: int) -> Recipe[int]:
                     # A missing node can't be watched.
                     yield from make(path, data(count))
                 elif watched:
-                    yield Wait(ticket)
-                node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))
+                    yield op.Wait(ticket)
+                node, names = yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket)))
                 watched = True
-            yield Discard(ticket)
+            yield op.Discard(ticket)
             return 0
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)

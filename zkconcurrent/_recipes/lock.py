@@ -15,31 +15,10 @@ the same session lists at once, behind the delete, without waiting for the event
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from .._protocol.operations import (
-    NOWHERE,
-    Check,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Container,
-    CreateEphemeral,
-    Discard,
-    Get,
-    Grant,
-    MarkMissing,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    ProveLease,
-    Recipe,
-    Requeue,
-    Sync,
-    WaitGone,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import Rule, blockers, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import HOLDS, Ticket
 from .nodes import FirstLook, missing
@@ -64,17 +43,17 @@ def acquire(
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
-        ticket: Ticket = yield NewTicket(path, HOLDS in data)
-        listing = Children(path, ticket)
+        ticket: Ticket = yield op.NewTicket(path, HOLDS in data)
+        listing = op.Children(path, ticket)
         try:
             names = yield from join(ticket, rule, data, first=first)
             while True:
                 ahead = blockers(ticket.name, names, rule)
                 if not ahead:
                     # The first in the queue holds.
-                    if (yield Grant(ticket)):
+                    if (yield op.Grant(ticket)):
                         return ticket
-                    yield ProveLease(ticket)
+                    yield op.ProveLease(ticket)
                     names = yield listing
                 else:
                     if look is not None:
@@ -82,36 +61,36 @@ def acquire(
                         look = None
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
-                    read = yield WaitGone(ticket, ahead[0], (listing,))
-                    if read is None and rule.hands_over and (yield Grant(ticket)):
+                    read = yield op.WaitGone(ticket, ahead[0], (listing,))
+                    if read is None and rule.hands_over and (yield op.Grant(ticket)):
                         # A thread of this process was first in the queue, and has handed the lock over.
                         return ticket
                     (names,) = read or [(yield listing)]
                     del read
                 check(ticket, names, rule)
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
 def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket | None]:
     """Acquire without waiting; None if another contender is in the way."""
-    _, names = yield Sync(path), Children(path)
+    _, names = yield op.Sync(path), op.Children(path)
     check_queue(path, names, rule)
     if blockers(None, names, rule):
         return None
-    ticket: Ticket = yield NewTicket(path)
+    ticket: Ticket = yield op.NewTicket(path)
     try:
         names = yield from join(ticket, rule, data, first=first)
         while not blockers(ticket.name, names, rule):
-            if (yield Grant(ticket)):
+            if (yield op.Grant(ticket)):
                 return ticket
-            yield ProveLease(ticket)
-            names = yield Children(path, ticket)
+            yield op.ProveLease(ticket)
+            names = yield op.Children(path, ticket)
             check(ticket, names, rule)
-        yield Discard(ticket)
+        yield op.Discard(ticket)
         return None
-    except Requeue:
-        yield Discard(ticket)
+    except op.Requeue:
+        yield op.Discard(ticket)
         return None
 
 
@@ -137,25 +116,25 @@ def join(
         ForeignNodeError: another kind of primitive uses the path.
     """
     path = ticket.path
-    own = CreateEphemeral(ticket, rule.role, data)
-    create: CreateEphemeral | Multi = own
+    own = op.CreateEphemeral(ticket, rule.role, data)
+    create: op.CreateEphemeral | op.Multi = own
     looked: Sequence[Sequence[str]] = ()
     while True:
         try:
             if first is None or first.done:
-                _, names = yield create, Children(path, ticket)
+                _, names = yield create, op.Children(path, ticket)
             else:
-                _, names, *looked = yield create, Children(path, ticket), *first.reads()
+                _, names, *looked = yield create, op.Children(path, ticket), *first.reads()
             break
-        except (NoNode, NodeExists):
+        except (op.NoNode, op.NodeExists):
             # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
             if lay_out is not None:
                 yield from lay_out()
             elif first is not None:
-                create = Multi(ticket, (*(yield from first.missing(Container(path))), own))
+                create = op.Multi(ticket, (*(yield from first.missing(op.Container(path))), own))
             else:
-                create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))
-        except ConnectionLost:
+                create = op.Multi(ticket, (*(yield from missing([op.Container(path)]))[0], own))
+        except op.ConnectionLost:
             names = yield from find(ticket)
             break
     ticket.check_sequence(rule)
@@ -167,17 +146,27 @@ def join(
     return names  # type: ignore[no-any-return]
 
 
+def create(ticket: Ticket, role: str, data: bytes, *reads: op.Operation) -> Recipe[Sequence[Any]]:
+    """Create the ticket's node, or find it if the reply is lost; return what was read behind it. Errors as `find`."""
+    try:
+        _, *seen = yield op.CreateEphemeral(ticket, role, data), *reads
+    except op.ConnectionLost:
+        yield from find(ticket)
+        seen = [*(yield reads)] if reads else []
+    return seen  # type: ignore[no-any-return]
+
+
 def find(ticket: Ticket) -> Recipe[Sequence[str]]:
     """Find by its unique name the node whose create got no reply; return the listing.
 
     Raises:
         NodeGone: it was not created in the ticket's session.
     """
-    _, names = yield Sync(ticket.path, ticket), Children(ticket.path, ticket)
+    _, names = yield op.Sync(ticket.path, ticket), op.Children(ticket.path, ticket)
     mine = next((name for name in names if name.startswith(ticket.prefix)), None)
-    node: Node | None = None if mine is None else (yield Get(f"{ticket.path}/{mine}", ticket))
+    node: op.Node | None = None if mine is None else (yield op.Get(f"{ticket.path}/{mine}", ticket))
     if mine is None or node is None or node.session != ticket.session:
-        raise NodeGone
+        raise op.NodeGone
     ticket.queued_as(mine, node.czxid)
     return names  # type: ignore[no-any-return]
 
@@ -192,25 +181,25 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
     """
     assert writer.name is not None
     while True:
-        ticket: Ticket = yield NewTicket(writer.path)
+        ticket: Ticket = yield op.NewTicket(writer.path)
         try:
             try:
-                yield Multi(
-                    ticket, (Check(writer.node), CreateEphemeral(ticket, rule.role, data, rule.key(writer.name)))
+                yield op.Multi(
+                    ticket, (op.Check(writer.node), op.CreateEphemeral(ticket, rule.role, data, rule.key(writer.name)))
                 )
-            except ConnectionLost:
+            except op.ConnectionLost:
                 yield from find(ticket)
             # The two nodes are one hold, so both have its fencing token.
             ticket.token = writer.token
-            while not (yield Grant(ticket)):
-                yield ProveLease(ticket)
+            while not (yield op.Grant(ticket)):
+                yield op.ProveLease(ticket)
             return ticket
-        except NoNode:
-            yield Discard(ticket)
-            yield MarkMissing(writer)
+        except op.NoNode:
+            yield op.Discard(ticket)
+            yield op.MarkMissing(writer)
             return None
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
 def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
@@ -221,26 +210,26 @@ def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
         ForeignNodeError: as `check_queue`.
     """
     if ticket.name not in names:
-        raise NodeGone
+        raise op.NodeGone
     check_queue(ticket.path, names, rule)
 
 
 def list_queue(path: str, rule: Rule) -> Recipe[Sequence[str]]:
     """Return the names of all contenders, read behind a `sync`."""
-    _, names = yield Sync(path), Children(path)
-    if names is NOWHERE:
-        yield CheckChroot(path)
+    _, names = yield op.Sync(path), op.Children(path)
+    if names is op.NOWHERE:
+        yield op.CheckChroot(path)
     check_queue(path, names, rule)
     return names  # type: ignore[no-any-return]
 
 
-def contenders(path: str, rule: Rule) -> Recipe[tuple[int, list[tuple[str, Node]]]]:
+def contenders(path: str, rule: Rule) -> Recipe[tuple[int, list[tuple[str, op.Node]]]]:
     """Return how many contenders hold, and every node of the queue with its content, the holders first."""
     queue = yield from list_queue(path, rule)
     hold = holders(queue, rule)
     names = [*hold, *(name for name in line_up(queue, rule) if name not in hold)]
     if not names:
         return 0, []
-    nodes = yield tuple(Get(f"{path}/{name}") for name in names)
+    nodes = yield tuple(op.Get(f"{path}/{name}") for name in names)
     there = [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
     return sum(name in hold for name, _ in there), there

@@ -10,29 +10,17 @@ from typing import Any, TypeAlias
 from .._arguments.limits import most_together
 from .._arguments.paths import ancestors
 from .._errors import ForeignNodeError
-from .._protocol.operations import (
-    Children,
-    ConnectionLost,
-    Container,
-    Create,
-    CreatePersistent,
-    CreateTogether,
-    EnsureContainer,
-    Exists,
-    Get,
-    Node,
-    NoNode,
-    Recipe,
-    SetNode,
-    Sync,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, has_data, other_folder, other_kind, role_of
 
-Lacking: TypeAlias = tuple[Container | Create, ...]
+Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
 """What creates the missing nodes, in this order."""
 
 
-def missing(parts: Sequence[Container | Create], *reads: Get | Children) -> Recipe[tuple[Lacking, list[Any]]]:
+def missing(
+    parts: Sequence[op.Container | op.Create], *reads: op.Get | op.Children
+) -> Recipe[tuple[Lacking, list[Any]]]:
     """Return what creates those of some nodes that are missing, and the containers above them; the highest first.
 
     The caller creates all of these in one request, with a child of the lowest container. A server removes an empty
@@ -43,18 +31,18 @@ def missing(parts: Sequence[Container | Create], *reads: Get | Children) -> Reci
         parts: the nodes, each after the nodes above it.
         reads: what to read besides, behind the same `sync`; the second result.
     """
-    wanted: dict[str, Container | Create] = {}
+    wanted: dict[str, op.Container | op.Create] = {}
     for part in parts:
         for above in ancestors(part.path):
-            wanted.setdefault(above, Container(above))
+            wanted.setdefault(above, op.Container(above))
         wanted[part.path] = part
-    seen = yield (Sync(parts[0].path), *map(Exists, wanted), *reads)
+    seen = yield (op.Sync(parts[0].path), *map(op.Exists, wanted), *reads)
     found = zip(wanted.values(), seen[1:], strict=False)
     lacking = tuple(part for part, there in found if not there)
     most = most_together(parts[-1].path)
     if len(lacking) > most:
         # The path has hundreds of parts, which do not fit into one request.
-        yield tuple(EnsureContainer(part.path) for part in lacking[:-most])
+        yield tuple(op.EnsureContainer(part.path) for part in lacking[:-most])
     return lacking[-most:], seen[len(wanted) + 1 :]
 
 
@@ -88,9 +76,9 @@ class FirstLook:
         self.kind = kind
         self.done = False
 
-    def reads(self) -> tuple[Children, ...]:
+    def reads(self) -> tuple[op.Children, ...]:
         """Return the operations of the look; none if it is done."""
-        return () if self.done else (Children(self.path),)
+        return () if self.done else (op.Children(self.path),)
 
     def take(self, listed: Sequence[Sequence[str]]) -> None:
         """Take the results of `reads`.
@@ -106,20 +94,20 @@ class FirstLook:
 
     def look(self) -> Recipe[None]:
         """Look now; errors as `take`."""
-        self.take([(yield Children(self.path))])
+        self.take([(yield op.Children(self.path))])
 
-    def missing(self, *parts: Container | Create) -> Recipe[Lacking]:
+    def missing(self, *parts: op.Container | op.Create) -> Recipe[Lacking]:
         """Return what creates those of our own nodes that are missing; errors as `take`.
 
         A refused primitive thus leaves no nodes. The look behind their creation is still to come.
         """
-        lacking, listed = yield from missing(parts, Children(self.path))
+        lacking, listed = yield from missing(parts, op.Children(self.path))
         self.take(listed)
         self.done = False
         return lacking
 
 
-def lay_out(*parts: Container | Create, first: FirstLook | None = None) -> Recipe[bool]:
+def lay_out(*parts: op.Container | op.Create, first: FirstLook | None = None) -> Recipe[bool]:
     """Create those of some nodes that are missing, and the containers above them, all in one request.
 
     Args:
@@ -131,14 +119,18 @@ def lay_out(*parts: Container | Create, first: FirstLook | None = None) -> Recip
     """
     while lacking := (yield from missing(parts))[0] if first is None else (yield from first.missing(*parts)):
         # A missing parent was just reaped: look again.
-        with suppress(NoNode):
-            if made := (yield CreateTogether(lacking)):
+        with suppress(op.NoNode):
+            if made := (yield op.CreateTogether(lacking)):
                 return made is True
     return False
 
 
 def lay_out_marked(
-    kind: str, top: Create, parts: Sequence[Container | Create], is_marked: Callable[[Node], bool]
+    kind: str,
+    top: op.Create,
+    parts: Sequence[op.Container | op.Create],
+    is_marked: Callable[[op.Node], bool],
+    look: Callable[[op.Node, Sequence[str]], Recipe[None]] | None = None,
 ) -> Recipe[None]:
     """Create the missing nodes of a primitive that marks the node at its path by data, all in one request.
 
@@ -148,6 +140,7 @@ def lay_out_marked(
         parts: create the nodes below it.
         is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises an
             error for a mark that is not ours.
+        look: refuses the node at the path, with its children, if that takes more reads.
 
     Raises:
         ForeignNodeError: the path belongs to something else.
@@ -155,18 +148,20 @@ def lay_out_marked(
     path, claimed = top.path, False
     try:
         while True:
-            lacking, (node, names) = yield from missing((top, *parts), Get(path), Children(path))
+            lacking, (node, names) = yield from missing((top, *parts), op.Get(path), op.Children(path))
             marked = node is None or is_marked(node)
+            if node is not None and look is not None:
+                yield from look(node, names)
             check_folders(path, names, kind)
             if not marked:
                 # An operator has made the node, or a program on Curator has, as the parent of its items.
                 claimed = True
-                with suppress(ConnectionLost):
-                    yield SetNode(path, top.data, node.version)
+                with suppress(op.ConnectionLost):
+                    yield op.SetNode(path, top.data, node.version)
                 continue
             # A missing parent was just reaped, or the primitive destroyed: look again.
-            with suppress(NoNode):
-                made, names = (yield CreateTogether(lacking), Children(path)) if lacking else (True, names)
+            with suppress(op.NoNode):
+                made, names = (yield op.CreateTogether(lacking), op.Children(path)) if lacking else (True, names)
                 if made:
                     # A primitive of another kind may have come just then.
                     check_folders(path, names, kind)
@@ -183,10 +178,10 @@ def make(path: str, data: bytes) -> Recipe[bool]:
     Its ancestors are containers, so that they disappear once it is destroyed.
     """
     try:
-        return (yield CreatePersistent(path, data)) is True
-    except NoNode:
+        return (yield op.CreatePersistent(path, data)) is True
+    except op.NoNode:
         # The parent was never made, or it was reaped.
-        return (yield from lay_out(Create(path, data)))
+        return (yield from lay_out(op.Create(path, data)))
 
 
 def check_folders(path: str, names: Sequence[str], kind: str) -> None:
@@ -206,10 +201,10 @@ def give_back(path: str, data: bytes) -> Recipe[None]:
 
     The data would hinder that kind. Other data is left alone.
     """
-    node: Node | None = yield Get(path)
+    node: op.Node | None = yield op.Get(path)
     if node is not None and node.data == data:
-        with suppress(ConnectionLost):
-            yield SetNode(path, b"", node.version)
+        with suppress(op.ConnectionLost):
+            yield op.SetNode(path, b"", node.version)
 
 
 def kind_of(data: bytes) -> str | None:

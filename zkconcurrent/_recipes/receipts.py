@@ -8,6 +8,10 @@ the same version.
 A queue's `multi` also begins with a check of our member, a node of our session. So a `multi` that slips into a later
 session fails by its first part. A value's `multi` needs no such check, as it depends on no node of a session.
 
+A map's receipt is its member: an ephemeral node, so that nothing has to be swept, and a `multi` that slips into a later
+session fails. Pools, receipts and the making of their nodes are the same for all. The `write` of a map is its own
+(`map/write.py`): its receipt goes first, and settles nothing once the session is over, so there is nothing to burn.
+
 A lock's node is its own proof: it has a unique name, and a lost create is settled by finding it. An item's changes have
 no such node. A `put` leaves a node whose name the server has chosen, and that may be gone a moment later; a `get`
 leaves nothing.
@@ -39,36 +43,12 @@ from typing import Any, NamedTuple
 
 from .._arguments.limits import most_together
 from .._errors import ForeignNodeError, RefusedError
-from .._protocol.operations import (
-    BadVersion,
-    Check,
-    Children,
-    ConnectionLost,
-    CreateEphemeral,
-    CreatePersistent,
-    DeadlinePassed,
-    Delete,
-    DetachTicket,
-    Discard,
-    Failure,
-    Get,
-    Multi,
-    NewTicket,
-    Node,
-    NoNode,
-    NotEmpty,
-    Part,
-    Recipe,
-    Requeue,
-    SessionExpired,
-    SetNode,
-    Sync,
-    next_version,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.ticket import State, Ticket
 from .destroy import Tree, Users
 from .destroy import destroy as remove
-from .lock import find
+from .lock import create
 
 # The data of a receipt whose version was used up, so that the `multi` in doubt can't be applied.
 BURNT = b"burnt"
@@ -106,6 +86,11 @@ class Receipt:
         self.session = 0
         self.seen: Any = None
 
+    @property
+    def usable(self) -> bool:
+        """Whether its member is of the present session, and its node there, as far as is known."""
+        return self.member is not None and self.member.state is State.QUEUED and not self.member.changed
+
     def begin(self, session: int) -> None:
         """Note that the next member is of that session: for other clients, items taken before are done."""
         if session != self.session:
@@ -120,11 +105,14 @@ class ReceiptPool:
     Attributes:
         folder: the parent of the receipts.
         members: the parent of the members; empty if there are none.
+        ephemeral: a receipt is its member's node, and ends with the session.
         idle: the receipts that no call uses.
         receipts: all receipts.
         spares: the nodes and versions of receipts that earlier objects of this client have left, of any queue or value.
         laid_out: the nodes that all clients share exist, as far as is known.
     """
+
+    ephemeral = False
 
     def __init__(self, folder: str, members: str = "") -> None:
         self.folder = folder
@@ -161,6 +149,11 @@ class ReceiptPool:
     @abstractmethod
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that all clients share."""
+
+    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[bool]:
+        """Make the node of a member; False if the path is not ours any more. Errors as `create`."""
+        yield from create(ticket, "member-", member_data(label, receipt.unfinished - receipt.before))
+        return True
 
     def forget(self) -> None:
         """Forget all that was seen of the primitive: it was destroyed, or may have been, as a receipt is gone."""
@@ -218,7 +211,7 @@ class PendingWrite:
         receipt.unfinished = sent.unfinished
         if sent.session != receipt.session:
             receipt.before = sent.unfinished
-        receipt.version = next_version(sent.version)
+        receipt.version = op.next_version(sent.version)
         self.sent = None
 
     def finish(self) -> None:
@@ -237,7 +230,7 @@ class PendingWrite:
 
 
 def write(
-    pending_write: PendingWrite, parts: tuple[Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
+    pending_write: PendingWrite, parts: tuple[op.Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
 ) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
@@ -261,7 +254,7 @@ def write(
         member = receipt.member
         assert member is not None
         if session not in (0, member.session):
-            why = [SessionExpired()]
+            why = [op.SessionExpired()]
         if doubt:
             landed = yield from moved(pending_write, receipt)
             if landed:
@@ -272,32 +265,34 @@ def write(
                 continue
             pending_write.sent = None
             raise why.pop()
-        mine: tuple[Part, ...] = (Check(member.node),) if pending_write.view.members else ()
+        mine: tuple[op.Part, ...] = (op.Check(member.node),) if pending_write.view.members else ()
         if count:
             mine = (
-                SetNode(member.node, member_data(pending_write.label, receipt.unfinished - receipt.before + count), -1),
+                op.SetNode(
+                    member.node, member_data(pending_write.label, receipt.unfinished - receipt.before + count), -1
+                ),
             )
-        step = Multi(
-            member, (*mine, *parts, SetNode(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True
+        step = op.Multi(
+            member, (*mine, *parts, op.SetNode(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True
         )
         pending_write.sent = sent = InDoubt(receipt.version, receipt.unfinished + count, member.session)
         try:
             results = yield step
-        except DeadlinePassed as passed:
+        except op.DeadlinePassed as passed:
             if passed.unsent and not doubt:
                 pending_write.sent = None
             raise
-        except (ConnectionLost, Requeue):
+        except (op.ConnectionLost, op.Requeue):
             doubt = True
-        except Failure as failed:
+        except op.Failure as failed:
             if not doubt:
                 pending_write.sent = None
             part = (failed.part or 0) - len(mine)
             if part < 0:
                 # Our member is gone: its session is over, or an operator has deleted it.
-                yield Discard(member)
+                yield op.Discard(member)
                 receipt.member = None
-            elif part < len(parts) and isinstance(failed, NotEmpty):
+            elif part < len(parts) and isinstance(failed, op.NotEmpty):
                 why = [ForeignNodeError(parts[part].path, "an item's node has children; delete them")]
             elif part < len(parts):
                 failed.part = part
@@ -326,7 +321,7 @@ def moved(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
     Raises:
         OutcomeLost: the receipt is gone.
     """
-    _, node = yield Sync(receipt.path), Get(receipt.path)
+    _, node = yield op.Sync(receipt.path), op.Get(receipt.path)
     sent = pending_write.sent
     assert sent is not None
     if node is None:
@@ -350,10 +345,10 @@ def burn(receipt: Receipt) -> Recipe[bool]:
     The data tells this write from that of the `multi`, if its own reply is lost.
     """
     try:
-        if (yield SetNode(receipt.path, BURNT, receipt.version)):
-            receipt.version = next_version(receipt.version)
+        if (yield op.SetNode(receipt.path, BURNT, receipt.version)):
+            receipt.version = op.next_version(receipt.version)
             return True
-    except ConnectionLost:
+    except op.ConnectionLost:
         pass
     return False
 
@@ -366,50 +361,55 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
     if pending_write.receipt is None:
         pending_write.receipt = view.take_receipt()
     receipt = pending_write.receipt
+    if not (receipt.path or view.ephemeral):
+        yield from _make(view, receipt)
+    while not receipt.usable:
+        if receipt.member is not None:
+            yield op.Discard(receipt.member)
+            receipt.member = None
+        ticket: Ticket = yield op.NewTicket(view.members or view.folder)
+        receipt.begin(ticket.session)
+        try:
+            ours = not view.members or (yield from view.enter(ticket, receipt, pending_write.label))
+        except op.Requeue:
+            yield op.Discard(ticket)
+            continue
+        except op.NoNode:
+            ours = False
+        if not ours:
+            yield op.Discard(ticket)
+            yield from view.lay_out()
+            continue
+        if view.ephemeral:
+            receipt.path, receipt.version = ticket.node, 0
+        # R1: the member is recorded before its ticket is detached. Until then, the ticket is the call's, which discards
+        # it.
+        receipt.member = ticket
+        yield op.DetachTicket(ticket)
+    return receipt
+
+
+def _make(view: ReceiptPool, receipt: Receipt) -> Recipe[None]:
+    """Give a receipt its persistent node: one that an earlier object has left, or a new one."""
     # The path is set last, so that an interrupt in between never leaves it with another node's version.
-    if not receipt.path:
-        path, receipt.version = view.take_spare()
-        receipt.seen, receipt.path = None, path
+    path, receipt.version = view.take_spare()
+    receipt.seen, receipt.path = None, path
     while not receipt.path:
-        ticket: Ticket = yield NewTicket(view.folder)
+        ticket: Ticket = yield op.NewTicket(view.folder)
         # Only the ticket's unique name is needed: a receipt belongs to no session.
-        yield Discard(ticket)
+        yield op.Discard(ticket)
         path = f"{view.folder}/{ticket.prefix[len('_c_') : -1]}"
         try:
-            _, folder, node = yield CreatePersistent(path, b""), Get(view.folder), Get(path)
-        except NoNode:
+            _, folder, node = yield op.CreatePersistent(path, b""), op.Get(view.folder), op.Get(path)
+        except op.NoNode:
             yield from view.lay_out()
             continue
         receipt.version, receipt.seen, receipt.path = 0, None, path
         if len(view.receipts) == 1 and folder is not None and node is not None:
             yield from sweep(path, folder, node)
-    while receipt.member is None or receipt.member.changed or receipt.member.state is not State.QUEUED:
-        if receipt.member is not None:
-            yield Discard(receipt.member)
-            receipt.member = None
-        ticket = yield NewTicket(view.members or view.folder)
-        receipt.begin(ticket.session)
-        try:
-            try:
-                if view.members:
-                    data = member_data(pending_write.label, receipt.unfinished - receipt.before)
-                    yield CreateEphemeral(ticket, "member-", data)
-            except ConnectionLost:
-                yield from find(ticket)
-        except NoNode:
-            yield Discard(ticket)
-            yield from view.lay_out()
-        except Requeue:
-            yield Discard(ticket)
-        else:
-            # R1: the member is recorded before its ticket is detached. Until then, the ticket is the call's, which
-            # discards it.
-            receipt.member = ticket
-            yield DetachTicket(ticket)
-    return receipt
 
 
-def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
+def sweep(mine: str, folder: op.Node, node: op.Node) -> Recipe[None]:
     """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone.
 
     A call looks at a piece of them, which begins at its own receipt's name; names are random, so each client looks at
@@ -424,24 +424,24 @@ def sweep(mine: str, folder: Node, node: Node) -> Recipe[None]:
     if node.czxid % max(1, folder.children // FEW):
         return
     above = mine.rpartition("/")[0]
-    names = yield Children(above)
+    names = yield op.Children(above)
     paths = sorted(f"{above}/{name}" for name in names)
     at = bisect(paths, mine)
     paths = [path for path in (paths[at:] + paths[:at])[: most_together(above)] if path != mine]
-    nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths else ()
+    nodes: Sequence[op.Node | None] = (yield tuple(map(op.Get, paths))) if paths else ()
     old = [
-        Delete(path, version=each.version)
+        op.Delete(path, version=each.version)
         for path, each in zip(paths, nodes, strict=True)
         if each is not None and each.mtime < node.ctime - UNTOUCHED
     ]
     # A failure means that one of them is in use; the others are deleted.
-    with suppress(BadVersion, NotEmpty):
+    with suppress(op.BadVersion, op.NotEmpty):
         if old:
             yield tuple(old)
 
 
 def destroy(view: ReceiptPool) -> Recipe[Users]:
-    """Remove a queue or a value, unless other clients use it; return these clients' nodes. Errors as `remove`."""
+    """Remove the primitive's nodes, unless other clients use it; return these clients' nodes. Errors as `remove`."""
     using = yield from remove(view.tree)
     if not using:
         yield from _forget_idle(view)
@@ -464,7 +464,7 @@ def _forget_idle(view: ReceiptPool) -> Recipe[None]:
             view.idle.append(receipt)
     for member in members:
         if member is not None:
-            yield Discard(member)
+            yield op.Discard(member)
 
 
 def member_data(label: bytes, count: int) -> bytes:

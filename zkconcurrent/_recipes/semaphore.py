@@ -41,37 +41,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .._protocol.operations import (
-    MALFORMED,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Container,
-    Create,
-    CreateEphemeral,
-    CreatePersistent,
-    Delete,
-    Discard,
-    Get,
-    Grant,
-    MarkDeleted,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    Operation,
-    ProveLease,
-    Recipe,
-    Requeue,
-    SessionExpired,
-    SetNode,
-    Sync,
-    Wait,
-    WaitGone,
-    Watch,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, PERMIT, blockers, check_queue, line_up
 from .._protocol.ticket import HOLDS, State, Ticket
 from .lock import find
@@ -155,7 +126,7 @@ def acquire(
     Source: Curator's `InterProcessSemaphoreV2`.
     """
     if not wait:
-        sight = yield from look(at, None, Sync(at.path))
+        sight = yield from look(at, None, op.Sync(at.path))
         if sight.size < permits:
             too_few(sight.size)
         if not (yield from is_room(at, line_up(sight.queue, MUTEX), sight.free, permits)):
@@ -163,7 +134,7 @@ def acquire(
     said = json.dumps({**json.loads(queued or data), "permits": permits, "try": not wait}).encode()
     asks, first = near_deadline or not wait, wait
     while True:
-        ticket: Ticket = yield NewTicket(at.locks, HOLDS in said)
+        ticket: Ticket = yield op.NewTicket(at.locks, HOLDS in said)
         leases: list[Ticket] = []
         try:
             sight = yield from join(ticket, at, said)
@@ -172,33 +143,33 @@ def acquire(
             first = False
             while True:
                 if ticket.name not in sight.queue:
-                    raise NodeGone
+                    raise op.NodeGone
                 ahead = blockers(ticket.name, sight.queue, MUTEX)
                 if asks:
                     asks = yield from is_room(at, before(ticket, sight.queue), sight.free, permits)
                     if not (asks or wait):
-                        yield Discard(ticket)
+                        yield op.Discard(ticket)
                         return None
                 seen = None
                 if ahead:
                     del sight  # as in `lock.acquire`
-                    seen = yield WaitGone(ticket, ahead[0], reads(at, ticket), asks)
+                    seen = yield op.WaitGone(ticket, ahead[0], reads(at, ticket), asks)
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
                     return leases, sight.size
                 else:
                     del sight
-                    out, node, added = yield Watch(ticket, reads(at, ticket)[1:])  # not the queue
+                    out, node, added = yield op.Watch(ticket, reads(at, ticket)[1:])  # not the queue
                     free = size(at, node, added) - len(out)
                     del out, added
                     if free < permits:
-                        yield Wait(ticket)
+                        yield op.Wait(ticket)
                 sight = yield from look(at, ticket, seen=seen)
                 del seen
-        except Requeue:
+        except op.Requeue:
             for each in (ticket, *leases):
-                yield Discard(each)
+                yield op.Discard(each)
 
 
 def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
@@ -207,17 +178,17 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
     Raises:
         Requeue: the ticket's node was not created, or is gone.
     """
-    own = CreateEphemeral(ticket, MUTEX.role, data)
-    create: CreateEphemeral | Multi = own
+    own = op.CreateEphemeral(ticket, MUTEX.role, data)
+    create: op.CreateEphemeral | op.Multi = own
     while True:
         try:
             sight = yield from look(at, ticket, create)
             break
-        except (NoNode, NodeExists):
+        except (op.NoNode, op.NodeExists):
             # The semaphore was never used, or it was reaped while idle; or another client has just made the missing
             # nodes.
-            create = Multi(ticket, (*(yield from at.first.missing(*shared(at))), own))
-        except ConnectionLost:
+            create = op.Multi(ticket, (*(yield from at.first.missing(*shared(at))), own))
+        except op.ConnectionLost:
             yield from find(ticket)
             sight = yield from look(at, ticket)
             break
@@ -225,14 +196,14 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
     return sight
 
 
-def reads(at: Layout, ticket: Ticket | None) -> tuple[Children | Get, ...]:
+def reads(at: Layout, ticket: Ticket | None) -> tuple[op.Children | op.Get, ...]:
     """Return the operations that read a whole semaphore."""
-    permits = Get(at.permits, ticket), Children(at.permits, ticket)
-    return (Children(at.locks, ticket), Children(at.leases, ticket), *permits)
+    permits = op.Get(at.permits, ticket), op.Children(at.permits, ticket)
+    return (op.Children(at.locks, ticket), op.Children(at.leases, ticket), *permits)
 
 
 def look(
-    at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[Any] | None = None
+    at: Layout, ticket: Ticket | None, *before: op.Operation, seen: Sequence[Any] | None = None
 ) -> Recipe[SemaphoreSnapshot]:
     """Read a whole semaphore, behind other operations, if any.
 
@@ -256,7 +227,7 @@ def look(
         check_queue(at.locks, queue)
         check_queue(at.leases, leases, PERMIT)
         if node is None and ticket is None:
-            yield CheckChroot(at.path)
+            yield op.CheckChroot(at.path)
         if node is not None or ticket is None:
             return SemaphoreSnapshot(queue, leases, there)
         before, seen = (), None
@@ -264,7 +235,7 @@ def look(
         yield from lay_out(*shared(at), first=at.first)
 
 
-def shared(at: Layout) -> tuple[Container | Create, ...]:
+def shared(at: Layout) -> tuple[op.Container | op.Create, ...]:
     """Return what creates the nodes that every client shares.
 
     Raises:
@@ -272,10 +243,10 @@ def shared(at: Layout) -> tuple[Container | Create, ...]:
     """
     if at.value is None:
         raise _missing(at)
-    return Container(at.locks), Container(at.leases), Create(at.permits, str(at.value).encode())
+    return op.Container(at.locks), op.Container(at.leases), op.Create(at.permits, str(at.value).encode())
 
 
-def size(at: Layout, node: Node | None, added: Sequence[str]) -> int:
+def size(at: Layout, node: op.Node | None, added: Sequence[str]) -> int:
     """Return how many permits there are.
 
     Args:
@@ -307,7 +278,7 @@ def _missing(at: Layout) -> ValueError:
     )
 
 
-def read(at: Layout, node: Node) -> tuple[int, bool]:
+def read(at: Layout, node: op.Node) -> tuple[int, bool]:
     """Return the number in the node `permits`, and whether `resize` has written it.
 
     Raises:
@@ -339,7 +310,7 @@ def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe
     """
     if free < permits or not ahead:
         return free >= permits
-    nodes: Sequence[Node | None] = yield tuple(Get(f"{at.locks}/{name}") for name in ahead)
+    nodes: Sequence[op.Node | None] = yield tuple(op.Get(f"{at.locks}/{name}") for name in ahead)
     for n, node in enumerate(nodes):
         wants, tries = (0, True) if node is None else wanted(node.data, curators=min(n, 1))
         if wants <= free:
@@ -359,7 +330,7 @@ def wanted(data: bytes, curators: int) -> tuple[int, bool]:
     try:
         said = json.loads(data)
         return int(said["permits"]), bool(said["try"])
-    except MALFORMED:
+    except op.MALFORMED:
         return curators, False
 
 
@@ -380,30 +351,30 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         Requeue: the ticket's node is gone, or the session is over.
     """
     for _ in range(permits):
-        leases.append((yield NewTicket(at.leases)))
+        leases.append((yield op.NewTicket(at.leases)))
         if leases[-1].session != ticket.session:
-            raise SessionExpired
-    step = Multi(
-        leases[0], (Delete(ticket.node, ticket), *(CreateEphemeral(lease, PERMIT.role, data) for lease in leases))
+            raise op.SessionExpired
+    step = op.Multi(
+        leases[0], (op.Delete(ticket.node, ticket), *(op.CreateEphemeral(lease, PERMIT.role, data) for lease in leases))
     )
     while True:
         try:
             yield step
             break
-        except ConnectionLost:
+        except op.ConnectionLost:
             pass
-        except NoNode:
+        except op.NoNode:
             # The ticket's node is missing, or the leases' parent.
             yield from lay_out(*shared(at), first=at.first)
         if (yield from find_leases(ticket, leases)):
-            yield MarkDeleted(ticket)
+            yield op.MarkDeleted(ticket)
             break
     for lease in leases:
-        while not (yield Grant(lease)):
-            yield ProveLease(lease)
+        while not (yield op.Grant(lease)):
+            yield op.ProveLease(lease)
     if any(lease.state is not State.HELD for lease in leases):
         # The session's lease has run out in between.
-        raise Requeue
+        raise op.Requeue
 
 
 def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
@@ -413,19 +384,19 @@ def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
         NodeGone: the ticket's node is gone, and not all leases exist in its session.
     """
     _, queue, names = yield (
-        Sync(ticket.path, ticket),
-        Children(ticket.path, ticket),
-        Children(leases[0].path, ticket),
+        op.Sync(ticket.path, ticket),
+        op.Children(ticket.path, ticket),
+        op.Children(leases[0].path, ticket),
     )
     found = [next((name for name in names if name.startswith(lease.prefix)), "") for lease in leases]
     if ticket.name in queue and not any(found):
         return False
     if not all(found):
-        raise NodeGone
-    nodes = yield tuple(Get(f"{lease.path}/{name}", ticket) for lease, name in zip(leases, found, strict=True))
+        raise op.NodeGone
+    nodes = yield tuple(op.Get(f"{lease.path}/{name}", ticket) for lease, name in zip(leases, found, strict=True))
     for lease, name, node in zip(leases, found, nodes, strict=True):
         if node is None or node.session != ticket.session:
-            raise NodeGone
+            raise op.NodeGone
         lease.queued_as(name, node.czxid)
     return True
 
@@ -439,15 +410,15 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
         unique: a UUID, the same for every retry.
     """
     while True:
-        node, added = yield Get(at.permits), Children(at.permits)
+        node, added = yield op.Get(at.permits), op.Children(at.permits)
         there = size(at, node, added)
         if node is None:
             yield from lay_out(*shared(at), first=at.first)
             continue
         try:
-            yield CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
+            yield op.CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
             return there + permits
-        except NoNode:
+        except op.NoNode:
             continue  # destroyed meanwhile
 
 
@@ -458,7 +429,7 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
     after a lost reply, our change counts as the earlier of the two, which the other has overwritten.
     """
     while True:
-        _, node, added = yield Sync(at.permits), Get(at.permits), Children(at.permits)
+        _, node, added = yield op.Sync(at.permits), op.Get(at.permits), op.Children(at.permits)
         size(at, node, added)
         if node is None:
             yield from lay_out(*shared(at), first=at.first)
@@ -466,9 +437,9 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
         written, seen = None, None
         try:
             number = permits - count(added)
-            written, seen = yield SetNode(at.permits, b"%d resized" % number, node.version), Get(at.permits)
-        except ConnectionLost:
-            _, seen = yield Sync(at.permits), Get(at.permits)
+            written, seen = yield op.SetNode(at.permits, b"%d resized" % number, node.version), op.Get(at.permits)
+        except op.ConnectionLost:
+            _, seen = yield op.Sync(at.permits), op.Get(at.permits)
         if seen is None or seen.czxid != node.czxid:
             # The semaphore was destroyed meanwhile, and the added permits with it.
             continue
@@ -478,4 +449,4 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
 
 def ask(at: Layout) -> Recipe[SemaphoreSnapshot]:
     """Look at a whole semaphore, behind a `sync`."""
-    return look(at, None, Sync(at.path))
+    return look(at, None, op.Sync(at.path))

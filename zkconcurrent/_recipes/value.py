@@ -24,35 +24,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .._errors import ForeignNodeError
-from .._protocol.operations import (
-    BadVersion,
-    CheckChroot,
-    Children,
-    Container,
-    Create,
-    CreateTogether,
-    Delete,
-    Discard,
-    Get,
-    MarkDeleted,
-    NewTicket,
-    Node,
-    NodeGone,
-    NoNode,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-    Wait,
-    WaitGone,
-    Watch,
-    next_version,
-)
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, MUTEX, blockers
 from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .lock import join
-from .nodes import check_folders, foreign_child, foreign_data, kind_of, missing
+from .nodes import foreign_child, foreign_data, kind_of, lay_out_marked, missing
 from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
 R = TypeVar("R")
@@ -90,7 +68,7 @@ class Layout(NamedTuple):
         """The queue of the clients that have met conflicts; a path for Curator's `PromotedToLock`, too."""
         return f"{self.path}/{QUEUE}"
 
-    def check(self, node: Node) -> None:
+    def check(self, node: op.Node) -> None:
         """Refuse a node that is no value's.
 
         Raises:
@@ -116,9 +94,9 @@ class Seen(NamedTuple):
     age: int = 0
 
 
-def parts(at: Layout) -> tuple[Create, Container, Container]:
+def parts(at: Layout) -> tuple[op.Create, op.Container, op.Container]:
     """Return what creates the value, its receipts and its queue. The receipts mark the node as a value: see `check`."""
-    return Create(at.path, at.initial), Container(at.receipts), Container(at.queue)
+    return op.Create(at.path, at.initial), op.Container(at.receipts), op.Container(at.queue)
 
 
 class ValueView(ReceiptPool):
@@ -144,23 +122,19 @@ class ValueView(ReceiptPool):
         Raises:
             ForeignNodeError: the path belongs to something else.
         """
+        value, *folders = parts(self.at)
+        yield from lay_out_marked("SharedValue", value, folders, self._is_value, self._refuse_lock)
+        self.laid_out = True
+
+    def _is_value(self, node: op.Node) -> bool:
+        self.at.check(node)
+        return True
+
+    def _refuse_lock(self, node: op.Node, names: Sequence[str]) -> Recipe[None]:
+        """Refuse a condition's lock, whose contenders queue where those of a value do."""
         at = self.at
-        while True:
-            lacking, (node, inside) = yield from missing(parts(at), Get(at.path), Children(at.path))
-            if node is not None:
-                at.check(node)
-                if not node.data and RECEIPTS not in inside and QUEUE in inside and (yield Children(at.queue)):
-                    # The queue is a condition's lock.
-                    raise foreign_child(at.path, QUEUE, at.kind)
-            check_children(at, inside)
-            # A missing parent was just reaped, or the value destroyed: look again.
-            with suppress(NoNode):
-                made, inside = (yield CreateTogether(lacking), Children(at.path)) if lacking else (True, inside)
-                if made:
-                    # A primitive of another kind may have come just then.
-                    check_children(at, inside)
-                    self.laid_out = True
-                    return
+        if not node.data and RECEIPTS not in names and QUEUE in names and (yield op.Children(at.queue)):
+            raise foreign_child(at.path, QUEUE, at.kind)
 
 
 def _nothing() -> None:
@@ -250,9 +224,9 @@ class ValueBatch(PendingWrite):
 
 def look(at: Layout) -> Recipe[bytes]:
     """Return the value, read behind a `sync`. One that was never set needs no node."""
-    _, node = yield Sync(at.path), Get(at.path)
+    _, node = yield op.Sync(at.path), op.Get(at.path)
     if node is None:
-        yield CheckChroot(at.path)
+        yield op.CheckChroot(at.path)
         return at.initial
     at.check(node)
     return node.data  # type: ignore[no-any-return]
@@ -270,7 +244,7 @@ def apply(batch: ValueBatch) -> Recipe[bool]:
         receipt = yield from ready(batch)
         looked = receipt.seen is None or receipt.seen.age >= LOOK_AFTER
         if looked:
-            _, node, queue = yield Sync(at.path), Get(at.path), Children(at.queue)
+            _, node, queue = yield op.Sync(at.path), op.Get(at.path), op.Children(at.queue)
             if node is None:
                 # The value was destroyed just now.
                 batch.view.laid_out = False
@@ -289,7 +263,7 @@ def apply(batch: ValueBatch) -> Recipe[bool]:
         conflicts += 1
 
 
-def attempt(batch: ValueBatch, *leaving: Delete, looked: bool) -> Recipe[bool]:
+def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool]:
     """Decide and write, once; False if the batch must be decided anew.
 
     Args:
@@ -312,12 +286,12 @@ def attempt(batch: ValueBatch, *leaving: Delete, looked: bool) -> Recipe[bool]:
     batch.unchanged = None
     receipt.seen = None  # until the outcome is known
     try:
-        yield from write(batch, (*leaving, SetNode(batch.at.path, data, seen.version)))
-    except (NoNode, BadVersion) as failed:
+        yield from write(batch, (*leaving, op.SetNode(batch.at.path, data, seen.version)))
+    except (op.NoNode, op.BadVersion) as failed:
         if (failed.part or 0) < len(leaving):
-            raise NodeGone from None
+            raise op.NodeGone from None
         return False
-    receipt.seen = Seen(data, next_version(seen.version), seen.age + 1)
+    receipt.seen = Seen(data, op.next_version(seen.version), seen.age + 1)
     return True
 
 
@@ -325,30 +299,30 @@ def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
     """Apply a batch once its client is first in the queue: then only clients that have not seen the queue compete."""
     at = batch.at
     while True:
-        ticket: Ticket = yield NewTicket(at.queue)
-        listing = Children(at.queue, ticket)
+        ticket: Ticket = yield op.NewTicket(at.queue)
+        listing = op.Children(at.queue, ticket)
         try:
             names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.view.lay_out)
             while ahead := blockers(ticket.name, names, MUTEX):
                 names = ()  # as in `lock.acquire`
-                seen = yield WaitGone(ticket, ahead[0], (listing,))
+                seen = yield op.WaitGone(ticket, ahead[0], (listing,))
                 (names,) = seen or [(yield listing)]
                 del seen
                 if ticket.name not in names:
-                    raise NodeGone
+                    raise op.NodeGone
             while True:
                 receipt = yield from ready(batch)
-                _, node = yield Sync(at.path), Get(at.path)
+                _, node = yield op.Sync(at.path), op.Get(at.path)
                 if node is None:
                     batch.view.laid_out = False
                     continue
                 at.check(node)
                 receipt.seen = Seen(node.data, node.version)
-                if (yield from attempt(batch, Delete(ticket.node, ticket), looked=True)):
-                    yield MarkDeleted(ticket) if receipt.seen.age else Discard(ticket)
+                if (yield from attempt(batch, op.Delete(ticket.node, ticket), looked=True)):
+                    yield op.MarkDeleted(ticket) if receipt.seen.age else op.Discard(ticket)
                     return True
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
 def settle(batch: ValueBatch) -> Recipe[bool]:
@@ -370,14 +344,14 @@ def make(at: Layout) -> Recipe[None]:
     lacking, _ = yield from missing((value, receipts))
     if value in lacking:
         # A missing parent was just reaped: the caller looks again.
-        with suppress(NoNode):
-            yield CreateTogether(lacking)
+        with suppress(op.NoNode):
+            yield op.CreateTogether(lacking)
 
 
 def read(at: Layout) -> Recipe[Seen]:
     """Return the value, read behind a `sync`; a node that is missing is made."""
     while True:
-        _, node = yield Sync(at.path), Get(at.path)
+        _, node = yield op.Sync(at.path), op.Get(at.path)
         if node is not None:
             at.check(node)
             return Seen(node.data, node.version)
@@ -388,9 +362,9 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
     """Wait until the value is accepted; return it. A node that is missing is made before the wait."""
     last: Seen | None = None
     while True:
-        ticket: Ticket = yield NewTicket(at.path)
+        ticket: Ticket = yield op.NewTicket(at.path)
         try:
-            _, node = yield Sync(at.path, ticket), Get(at.path, ticket)
+            _, node = yield op.Sync(at.path, ticket), op.Get(at.path, ticket)
             watched = False
             while True:
                 if node is not None:
@@ -399,23 +373,14 @@ def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
                 if (seen := Seen(at.initial, 0) if node is None else Seen(node.data, node.version)) != last:
                     last = seen
                     if accepts(seen):
-                        yield Discard(ticket)
+                        yield op.Discard(ticket)
                         return seen
                 if node is None:
                     # A missing node can't be watched.
                     yield from make(at)
                 elif watched:
-                    yield Wait(ticket)
-                (node,) = yield Watch(ticket, (Get(at.path, ticket),))
+                    yield op.Wait(ticket)
+                (node,) = yield op.Watch(ticket, (op.Get(at.path, ticket),))
                 watched = True
-        except Requeue:
-            yield Discard(ticket)
-
-
-def check_children(at: Layout, names: Sequence[str]) -> None:
-    """Refuse a path that has a child which is no value's.
-
-    Raises:
-        ForeignNodeError: it has one.
-    """
-    check_folders(at.path, names, "SharedValue")
+        except op.Requeue:
+            yield op.Discard(ticket)

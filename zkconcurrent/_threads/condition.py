@@ -16,6 +16,7 @@ from .._recipes.condition import notify, pass_on
 from .._runtime.interrupts import TRIES
 from .._runtime.waiting import Steps
 from .base.condition_wait import ConditionWait
+from .base.lock_base import core_of
 from .base.primitive import Primitive, discard_result, kind_of
 from .lock import Lock
 from .rlock import RLock
@@ -74,7 +75,7 @@ class Condition(Primitive):
                 "path the same lock, or a notifier would not exclude a waiter"
             )
         self._lock = lock or RLock(client, mine)
-        self._lock_core = self._lock._lock_core
+        self._lock_core = core_of(self._lock)
         self._first = self._share_first_look("Condition")
         if mine == f"{self._path}/{self._part}":
             self._lock_core.first_look = self._first

@@ -122,16 +122,11 @@ class Dict(MapBase, MutableMapping[str, V]):
     # -- writes ------------------------------------------------------------------------------------------------------
 
     def __setitem__(self, key: str, value: V) -> None:
-        self._put(key, value)
-
-    def _put(self, key: str, value: V) -> None:
+        # The twin for tasks awaits the result.
         key, data = self._check_key(key), self._encode(value)
         return self._write(lambda map_write: write.put(map_write, key, data), discard_result)
 
     def __delitem__(self, key: str) -> None:
-        self._delete(key)
-
-    def _delete(self, key: str) -> None:
         def deleted(there: bool) -> None:
             if not there:
                 raise KeyError(key)

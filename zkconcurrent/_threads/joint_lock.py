@@ -16,7 +16,7 @@ from .._protocol.ticket import State
 from .._runtime.interrupts import insist
 from .._runtime.waiting import Steps
 from .base.cancel import cancel_waits
-from .base.lock_base import Acquirable, LockBase
+from .base.lock_base import Acquirable, LockBase, core_of
 from .base.lock_core import LockCore
 from .base.primitive import Named, OnLost, check_on_lost, kind_of
 from .base.side_by_side import Branch, together
@@ -51,7 +51,7 @@ class CompositeLock(Named, Acquirable):
         check_on_lost(on_lost)
         if not locks:
             raise ValueError(f"a {self._kind} needs at least one lock")
-        self._cores = tuple(lock._lock_core for lock in locks)
+        self._cores = tuple(map(core_of, locks))
         if len({type(core.session.link.handler) for core in self._cores}) > 1:
             raise ValueError(
                 f"the clients of a {self._kind}'s locks must have the same kind of handler: one call waits for all"

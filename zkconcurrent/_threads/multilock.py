@@ -22,7 +22,7 @@ from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
 from .._runtime.identity import Task
 from .._runtime.waiting import Steps, ends_by_itself
-from .base.lock_base import LockBase
+from .base.lock_base import LockBase, core_of
 from .base.lock_core import Contender, LockCore
 from .base.primitive import OnLost
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
@@ -210,7 +210,7 @@ class MultiLock(CompositeLock):
 
 
 def _order(lock: LockBase) -> tuple[object, ...]:
-    core = lock._lock_core
+    core = core_of(lock)
     return (*core.session.link.location(core.path), core.rule is READ, core.rule.role)
 
 

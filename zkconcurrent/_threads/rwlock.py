@@ -22,6 +22,7 @@ from .._protocol.ticket import Ticket
 from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
+from .base.lock_base import core_of
 from .base.lock_core import ReentrantCore
 from .base.node_data import node_data
 from .base.primitive import OnLost, PickledByPath, kind_of
@@ -91,8 +92,8 @@ class ReadWriteLock(PickledByPath):
         return self._read_lock.path
 
     def __repr__(self) -> str:
-        readers = sum(hold.alive for hold in self._read_lock._lock_core.all())
-        writer = self._write_lock._lock_core.newest()
+        readers = sum(hold.alive for hold in core_of(self._read_lock).all())
+        writer = core_of(self._write_lock).newest()
         held = f"writer={ident(writer.owner)} " if writer is not None and writer.alive else ""
         name = kind_of(self)
         return f"<{name} object {held}readers={readers} path={self.path!r} at {id(self):#x}>"

@@ -10,6 +10,7 @@ from .._recipes.map import write
 from .base.map_base import MapBase
 from .base.primitive import discard_result
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -75,7 +76,7 @@ class Set(MapBase, MutableSet[str]):
 
         return self._discard(value, removed)
 
-    def _discard(self, value: str, then: Callable[[bool], None]) -> None:
+    def _discard(self, value: str, then: Callable[[bool], R]) -> R:
         key = self._check_key(value)
         return self._write(lambda map_write: write.delete(map_write, key), then)
 
@@ -86,6 +87,6 @@ class Set(MapBase, MutableSet[str]):
             KeyError: there are no elements.
         """
         for key in self:
-            if self._write(lambda map_write, key=key: write.delete(map_write, key), bool):  # type: ignore[misc]
+            if self._discard(key, bool):
                 return key
         raise KeyError(f"{self._path!r} has no elements")

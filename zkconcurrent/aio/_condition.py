@@ -13,12 +13,13 @@ from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._threads import condition as _condition
 from .._threads.base.condition_wait import ConditionWait
+from .._threads.base.lock_base import core_of
 from .._threads.base.primitive import kind_of
 from ._losses import follow
 from ._rlock import RLock
 from ._rwlock import ReadLock
 from ._tasks import Pending, of_tasks
-from ._twin import LockBase, PrimitiveTwin, backgrounded, resolve
+from ._twin import LockBase, PrimitiveTwin, backgrounded, resolve, wrapped
 
 T = TypeVar("T")
 
@@ -41,8 +42,9 @@ class Condition(PrimitiveTwin):
         # This comes first, as the default lock has a path below it.
         path = check_path(path)
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
-        super().__init__(_Core(client, path, self._lock._core))
-        self._lock_core = self._lock._lock_core
+        core = wrapped(self._lock)
+        super().__init__(_Core(client, path, core))
+        self._lock_core = core_of(core)
         self.acquire: Final = self._lock.acquire
         self.release: Final = self._lock.release
         self.locked: Final = self._lock.locked

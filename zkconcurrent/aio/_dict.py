@@ -111,7 +111,7 @@ class Dict(_MapBase, Mapping[str, V]):
 
     async def put(self, key: str, value: V) -> None:
         """Set a key's value, as `d[key] = value` does for threads."""
-        await self._core._put(key, value)
+        await self._core.__setitem__(key, value)
 
     async def delete(self, key: str) -> None:
         """Remove a key, as `del d[key]` does for threads.
@@ -119,13 +119,13 @@ class Dict(_MapBase, Mapping[str, V]):
         Raises:
             KeyError: the key is missing.
         """
-        await self._core._delete(key)
+        await self._core.__delitem__(key)
 
     async def update(self, other: Mapping[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
         """Set the value of each key, one after the other."""
         there: Any = other.copy() if isinstance(other, Dict) else other
         for key, value in dict(there, **kwds).items():
-            await self._core._put(key, value)
+            await self.put(key, value)
 
     setdefault: Final = awaited(_dict.Dict[V].setdefault)
     replace: Final = awaited(_dict.Dict[V].replace)

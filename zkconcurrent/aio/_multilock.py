@@ -10,7 +10,7 @@ from .._threads.base.primitive import OnLost, kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import of_tasks
-from ._twin import CompositeLock, LockBase, awaited
+from ._twin import CompositeLock, LockBase, awaited, wrapped
 
 _Core = of_tasks(_multilock.MultiLock)
 
@@ -30,12 +30,12 @@ class MultiLock(CompositeLock):
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
-        super().__init__(_Core([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core(list(map(wrapped, given)), on_lost=on_loop(self, on_lost)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
         """The locks, in the order in which they are acquired."""
-        given = {id(lock._core): lock for lock in self._given}
+        given = {id(wrapped(lock)): lock for lock in self._given}
         return tuple(given[id(core)] for core in self._core.locks)
 
     def locked(self) -> bool:

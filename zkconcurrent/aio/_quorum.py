@@ -9,7 +9,7 @@ from .._threads.base.primitive import OnLost, kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import of_tasks
-from ._twin import CompositeLock, LockBase
+from ._twin import CompositeLock, LockBase, wrapped
 
 _Core = of_tasks(_quorum.QuorumLock)
 
@@ -35,7 +35,7 @@ class QuorumLock(CompositeLock):
         for lock in self._given:
             if not isinstance(lock, LockBase):
                 raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
-        cores = [lock._core for lock in self._given]
+        cores = list(map(wrapped, self._given))
         super().__init__(_Core(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
 
     @property

@@ -271,7 +271,7 @@ class LockBase(Acquirable, PrimitiveTwin):
 
     def __init__(self, core: lock_base.LockBase) -> None:
         super().__init__(core)
-        self._lock_core = core._lock_core
+        self._lock_core = lock_base.core_of(core)
 
     def _lock_cores(self) -> Iterable[LockCore]:
         return (self._lock_core,)
@@ -371,3 +371,8 @@ class CompositeLock(Acquirable):
             f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
             "the same paths"
         )
+
+
+def wrapped(twin: Twin) -> Any:
+    """Return the object that a twin wraps."""
+    return twin._core

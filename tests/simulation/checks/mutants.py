@@ -120,7 +120,11 @@ MUTANTS = [
         "_recipes.lock:find",
         " or node.session != ticket.session",
         "",
-        ("_recipes.lock:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
+        (
+            "_recipes.lock:find",
+            "_, names = yield op.Sync(ticket.path, ticket), op.Children",
+            "names = yield op.Children",
+        ),
         (
             "_engine.driver:Call.await_session",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
@@ -171,10 +175,9 @@ MUTANTS = [
     bug(
         "a container and its first child are made in two requests",
         "_recipes.lock:join",
-        "create = Multi(ticket, (*(yield from missing([Container(path)]))[0], own))",
-        "for each in (yield from missing([Container(path)]))[0]:\n"
-        "                    from zkconcurrent._protocol.operations import EnsureContainer\n"
-        "                    yield EnsureContainer(each.path)",
+        "create = op.Multi(ticket, (*(yield from missing([op.Container(path)]))[0], own))",
+        "for each in (yield from missing([op.Container(path)]))[0]:\n"
+        "                    yield op.EnsureContainer(each.path)",
     ),
     # Waiting.
     bug(
@@ -339,7 +342,7 @@ MUTANTS = [
     bug(
         "found: a session that ends just before NewTicket",
         "_engine.operations:_new_ticket",
-        "with contextlib.suppress(SessionExpired):",
+        "with contextlib.suppress(op.SessionExpired):",
         "if True:",
     ),
     bug(

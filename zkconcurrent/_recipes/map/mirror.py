@@ -39,22 +39,13 @@ from typing import Any, NamedTuple
 
 from ..._arguments.limits import MOST_TOGETHER
 from ..._arguments.paths import escape, unescape
-from ..._protocol.operations import (
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Discard,
-    GetWithZxid,
-    NewTicket,
-    Node,
-    Recipe,
-    Requeue,
-    Sync,
-    WaitRecursive,
-    WatchRecursive,
-)
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
-from ..nodes import foreign_data
+from ..destroy import Tree
+from ..lock import create
+from ..nodes import foreign_data, lay_out_marked
+from ..receipts import Receipt, ReceiptPool
 
 NEVER = object()  # a connection that never was
 
@@ -85,7 +76,7 @@ class Layout(NamedTuple):
         """Return the node of a key."""
         return f"{self.entries}/{escape(key)}"
 
-    def check(self, node: Node) -> None:
+    def check(self, node: op.Node) -> None:
         """Refuse the node of something else.
 
         Raises:
@@ -124,8 +115,8 @@ class Tombstone(NamedTuple):
     number: int
 
 
-class Mirror:
-    """The copy that all objects of one client and path share.
+class Mirror(ReceiptPool):
+    """The copy that all objects of one client and path share, and their writers, which are ephemeral receipts.
 
     Attributes:
         at: the map.
@@ -139,13 +130,14 @@ class Mirror:
         listed_on: the connection on which the entries were listed; a listing on an earlier connection is not served.
         listed: the entries were listed at least once.
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
-        writers: the writers that no write uses.
-        laid_out: the nodes that all clients share are there, as far as is known, and are of this kind.
         closed: no object uses the mirror any more.
         ticket: the ticket that waits for changes.
     """
 
+    ephemeral = True
+
     def __init__(self, at: Layout, guard: AbstractContextManager[Any]) -> None:
+        super().__init__(at.writers, at.writers)
         self.at = at
         self.guard = guard
         self.entries: dict[str, Entry] = {}
@@ -157,10 +149,43 @@ class Mirror:
         self.numbers = itertools.count(1)
         # The keys are weak, as an interrupt may keep a call from its `end`.
         self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
-        self.writers: deque[Any] = deque()
-        self.laid_out = False
         self.closed = False
         self.ticket: Ticket | None = None
+
+    @property
+    def tree(self) -> Tree:
+        """The map's nodes, entries included; a client that has written in its present session uses it."""
+        at = self.at
+
+        def idle() -> set[str]:
+            return {each.member.node for each in list(self.idle) if each.member is not None}
+
+        return Tree(at.path, "Dict", self._is_map, {at.entries: bool}, (at.writers,), idle)
+
+    def lay_out(self) -> Recipe[None]:
+        """Make the nodes that all clients share.
+
+        Raises:
+            ForeignNodeError: the path belongs to something else.
+            ValueError: other clients use it in another way.
+        """
+        at, self.laid_out = self.at, False
+        parts = op.Create(at.entries, b""), op.Container(at.writers)
+        yield from lay_out_marked("Dict", op.Create(at.path, at.header), parts, self._is_map)
+        self.laid_out = True
+
+    def _is_map(self, node: op.Node) -> bool:
+        if node.data:
+            self.at.check(node)
+        return bool(node.data)
+
+    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[bool]:  # noqa: ARG002
+        """Make the node of a writer. From then on, no client destroys the map.
+
+        Another may have before, and have made something else.
+        """
+        (above,) = yield from create(ticket, "writer-", label, op.Get(self.at.path))
+        return above is not None and above.data == self.at.header
 
     def begin(self, call: object) -> None:
         """Note that a call begins: each state that it brings is no older than the states known now."""
@@ -177,7 +202,7 @@ class Mirror:
                 if gone.number < oldest and key in self.tombstones and self.tombstones[key] is gone:
                     self.tombstones.pop(key, None)
 
-    def take(self, key: str, node: Node | None, zxid: int) -> None:
+    def take(self, key: str, node: op.Node | None, zxid: int) -> None:
         """Take a state of a key: its node, or the fact that there is none as of that zxid."""
         if node is not None:
             self.keep(key, node.data, node.mzxid, zxid)
@@ -217,7 +242,7 @@ class Mirror:
                     self.entries.pop(key, None)
                     return
 
-    def forget(self) -> None:
+    def begin_anew(self) -> None:
         """Forget all states: the servers were set up anew, and their zxids begin again."""
         with self.guard:
             self.entries.clear()
@@ -236,36 +261,36 @@ class Mirror:
 
 def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
     """Keep the copy current while one connection, and the watch, lasts; call `listed` once it may be served."""
-    ticket: Ticket = yield NewTicket(mirror.at.entries)
+    ticket: Ticket = yield op.NewTicket(mirror.at.entries)
     mirror.ticket = ticket
     # All entries are listed after this, so older changes tell nothing new.
     mirror.changes.clear()
     try:
-        connection = yield WatchRecursive(ticket, mirror.changes)
+        connection = yield op.WatchRecursive(ticket, mirror.changes)
         yield from _list(mirror)
         mirror.listed, mirror.listed_on = True, connection
         listed()
-        while not mirror.closed and (yield WaitRecursive(ticket, mirror.changes, connection)):
+        while not mirror.closed and (yield op.WaitRecursive(ticket, mirror.changes, connection)):
             if not (yield from _catch_up(mirror)):
                 break
-    except (ConnectionLost, Requeue):
+    except (op.ConnectionLost, op.Requeue):
         # `_read` may have been cut short before its `end`. The next `follow` lists all entries again.
         mirror.end(mirror)
-    yield Discard(ticket)
+    yield op.Discard(ticket)
 
 
 def _list(mirror: Mirror) -> Recipe[None]:
     """Read all entries, behind a `sync`, and those that the copy has and the listing has not."""
     at = mirror.at
     newest = max((entry.zxid for entry in list(mirror.entries.values())), default=0)
-    _, (node, zxid), names = yield Sync(at.path), GetWithZxid(at.path), Children(at.entries)
+    _, (node, zxid), names = yield op.Sync(at.path), op.GetWithZxid(at.path), op.Children(at.entries)
     if zxid < newest:
-        mirror.forget()
+        mirror.begin_anew()
     if node is not None and node.data:
         at.check(node)
         mirror.laid_out = True
     elif node is None:
-        yield CheckChroot(at.path)
+        yield op.CheckChroot(at.path)
     keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
     yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
 
@@ -288,7 +313,7 @@ def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
     for first in range(0, len(keys), MOST_TOGETHER):
         some = keys[first : first + MOST_TOGETHER]
         mirror.begin(mirror)
-        found = yield tuple(GetWithZxid(mirror.at.entry(key)) for key in some)
+        found = yield tuple(op.GetWithZxid(mirror.at.entry(key)) for key in some)
         for key, (node, zxid) in zip(some, found, strict=True):
             mirror.take(key, node, zxid)
         mirror.end(mirror)

@@ -12,7 +12,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ..._errors import ForeignNodeError, LossCause
-from ..._protocol.operations import BadVersion, Create, Delete, NoNode, Recipe, Requeue, SessionExpired, SetNode
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..receipts import burn, moved, write
 from .order import frame
 from .put import put_when_first
@@ -29,16 +30,16 @@ def acknowledge(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
     """
     at, taken = item_call.view.at, item_call.taken
     assert taken is not None
-    parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)
+    parts = op.Delete(f"{at.claims}/{taken.name}"), remove(at, taken)
     try:
         yield from write(item_call, parts, session=taken.session or -1, doubt=doubt)
-    except (SessionExpired, NoNode, BadVersion) as failed:
+    except (op.SessionExpired, op.NoNode, op.BadVersion) as failed:
         if failed.part:
             # The item is gone, or was written, and the claim is ours: no other client would end the claim.
             item_call.purpose = "give back"
             yield from give_back(item_call)
         item_call.over = True
-        expired = isinstance(failed, SessionExpired)
+        expired = isinstance(failed, op.SessionExpired)
         raise ClaimLost(LossCause.SESSION_EXPIRED if expired else LossCause.NODE_DELETED) from None
     except ForeignNodeError:
         item_call.purpose = "give back"
@@ -54,9 +55,9 @@ def give_back(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
     assert taken is not None
     try:
         yield from write(
-            item_call, (Delete(f"{view.at.claims}/{taken.name}"),), session=taken.session or -1, doubt=doubt
+            item_call, (op.Delete(f"{view.at.claims}/{taken.name}"),), session=taken.session or -1, doubt=doubt
         )
-    except (SessionExpired, NoNode):
+    except (op.SessionExpired, op.NoNode):
         item_call.over = True
         return
     view.come_back_to(taken.name)
@@ -89,7 +90,7 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
             else:
                 yield from _find_claim(item_call)
                 item_call.purpose, item_call.applied = "give back", False
-        except Requeue:
+        except op.Requeue:
             continue
     return True
 
@@ -121,13 +122,13 @@ def restore(item_call: ItemCall) -> Recipe[None]:
     if len(taken.payloads) > 1:
         # If this fails, a consumer has also taken what was behind the item in its node. Then the item gets a node of
         # its own.
-        with suppress(NoNode, BadVersion):
-            whole = SetNode(item, frame(taken.payloads, taken.base + 2), taken.version + 1)
+        with suppress(op.NoNode, op.BadVersion):
+            whole = op.SetNode(item, frame(taken.payloads, taken.base + 2), taken.version + 1)
             yield from write(item_call, (whole,), count=count)
             return
-        create = Create(f"{at.items}/{taken.name[:-10]}", data, sequential=True)
+        create = op.Create(f"{at.items}/{taken.name[:-10]}", data, sequential=True)
     else:
-        create = Create(item, data)
+        create = op.Create(item, data)
     if at.maxsize:
         with suppress(QueueClosed):
             yield from put_when_first(item_call, create, wait=True, count=count)
@@ -135,5 +136,5 @@ def restore(item_call: ItemCall) -> Recipe[None]:
     while not item_call.applied:
         try:
             yield from write(item_call, (create,), count=count)
-        except NoNode:
+        except op.NoNode:
             yield from view.lay_out()

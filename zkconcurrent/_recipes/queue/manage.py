@@ -9,29 +9,8 @@ from collections.abc import Sequence
 
 from ..._arguments.limits import most_together
 from ..._errors import ForeignNodeError
-from ..._protocol.operations import (
-    NOWHERE,
-    CheckChroot,
-    Children,
-    ConnectionLost,
-    Create,
-    Delete,
-    Discard,
-    Get,
-    Multi,
-    NewTicket,
-    Node,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    Part,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-    Wait,
-    Watch,
-)
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
@@ -62,44 +41,44 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
     """
     at = view.at
     while True:
-        ticket: Ticket = yield NewTicket(at.path)
-        parent = Get(at.items, ticket)
-        look = parent, Children(at.items, ticket), Children(at.members, ticket)
+        ticket: Ticket = yield op.NewTicket(at.path)
+        parent = op.Get(at.items, ticket)
+        look = parent, op.Children(at.items, ticket), op.Children(at.members, ticket)
         try:
-            _, above, listed, members = yield Sync(at.path, ticket), *look
+            _, above, listed, members = yield op.Sync(at.path, ticket), *look
             while True:
                 names = items(at.path, listed, at.order)
                 paths = [f"{at.members}/{name}" for name in members]
-                nodes: Sequence[Node | None]
-                *nodes, above_then = yield *(Get(path, ticket) for path in paths), parent
+                nodes: Sequence[op.Node | None]
+                *nodes, above_then = yield *(op.Get(path, ticket) for path in paths), parent
                 if not names and not unfinished(nodes):
                     if _came_to(above) == _came_to(above_then):
-                        yield Discard(ticket)
+                        yield op.Discard(ticket)
                         return True
                     above, listed, members = yield look
                     continue
                 # One event wakes the waiter: when the last item goes or, if none is left, when a member's count
                 # changes.
                 watched = [f"{at.items}/{max(names, key=number)}"] if names else _counting(paths, nodes)
-                seen = yield Watch(ticket, tuple(Get(path, ticket) for path in watched))
+                seen = yield op.Watch(ticket, tuple(op.Get(path, ticket) for path in watched))
                 before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
                 unchanged = all(seen) and (bool(names) or list(seen) == before)
                 del names, paths, nodes, before, watched, seen, listed, members  # as in `lock.acquire`
                 if unchanged:
-                    yield Wait(ticket)
+                    yield op.Wait(ticket)
                 above, listed, members = yield look
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
-def _came_to(above: Node | None) -> tuple[int, int] | None:
+def _came_to(above: op.Node | None) -> tuple[int, int] | None:
     """Return what changes whenever an item comes, or comes back: the parent, and how many items it ever had."""
     return None if above is None else (above.czxid, above.created)
 
 
-def _counting(paths: Sequence[str], nodes: Sequence[Node | None]) -> list[str]:
+def _counting(paths: Sequence[str], nodes: Sequence[op.Node | None]) -> list[str]:
     """Return the nodes of the sessions that have unfinished items."""
-    counts: dict[int, list[Node]] = {}
+    counts: dict[int, list[op.Node]] = {}
     for node in nodes:
         if node is not None:
             counts.setdefault(node.session, []).append(node)
@@ -112,7 +91,7 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
     at = view.at
     state = "immediate" if immediate else "shutdown"
     while True:
-        _, node = yield Sync(at.path), Get(at.path)
+        _, node = yield op.Sync(at.path), op.Get(at.path)
         header = None if node is None else Header.of(at.path, node)
         if header is None:
             yield from view.lay_out()
@@ -121,9 +100,9 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
         if header.state in (state, "immediate"):
             break
         try:
-            if (yield SetNode(at.path, header._replace(state=state).data, node.version)):
+            if (yield op.SetNode(at.path, header._replace(state=state).data, node.version)):
                 break
-        except ConnectionLost:
+        except op.ConnectionLost:
             continue
     view.version = None
     if immediate:
@@ -139,36 +118,36 @@ def drain(view: QueueView) -> Recipe[None]:
         sight = yield from look(view)
         if not sight.free:
             return
-        ticket: Ticket = yield NewTicket(at.claims)
+        ticket: Ticket = yield op.NewTicket(at.claims)
         try:
             for first in range(0, len(sight.free), most):
-                parts: list[Part] = []
+                parts: list[op.Part] = []
                 for name in sight.free[first : first + most]:
                     claim = f"{at.claims}/{name}"
-                    parts += Create(claim, b"", ephemeral=True), Delete(claim), Delete(f"{at.items}/{name}")
-                yield Multi(ticket, tuple(parts))
-        except (NodeExists, ConnectionLost, Requeue):
+                    parts += op.Create(claim, b"", ephemeral=True), op.Delete(claim), op.Delete(f"{at.items}/{name}")
+                yield op.Multi(ticket, tuple(parts))
+        except (op.NodeExists, op.ConnectionLost, op.Requeue):
             # A consumer was faster, or the outcome is unknown: look again.
             pass
-        except NotEmpty as failed:
+        except op.NotEmpty as failed:
             raise ForeignNodeError(parts[failed.part or 0].path, "an item's node has children; delete them") from None
-        except NoNode:
+        except op.NoNode:
             # A consumer was faster, or an operator has deleted the parent of the claims.
             yield from view.lay_out()
-        yield Discard(ticket)
+        yield op.Discard(ticket)
 
 
 def dead(view: QueueView) -> Recipe[list[bytes]]:
     """Return the content of the items that were given back too often, the oldest first."""
     at = view.at
-    _, names = yield Sync(at.path), Children(at.dead)
-    if names is NOWHERE:
-        yield CheckChroot(at.path)
+    _, names = yield op.Sync(at.path), op.Children(at.dead)
+    if names is op.NOWHERE:
+        yield op.CheckChroot(at.path)
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     found: list[bytes] = []
     for first in range(0, len(paths), DEAD_TOGETHER):
         some = paths[first : first + DEAD_TOGETHER]
-        for path, node in zip(some, (yield tuple(map(Get, some))), strict=True):
+        for path, node in zip(some, (yield tuple(map(op.Get, some))), strict=True):
             if node is not None:
                 found += unframe(path, node.data)[0]
     return found

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..._arguments.limits import check_int
 from ..._errors import ForeignNodeError
-from ..._protocol.operations import MALFORMED, Node
+from ..._protocol import operations as op
 from ..._protocol.rules import LAST_SEQUENCE
 from ..nodes import foreign_data
 
@@ -190,7 +190,7 @@ class Header(NamedTuple):
         return f"{self.order} {self.maxsize} {self.state}".encode()
 
     @classmethod
-    def of(cls, path: str, node: Node) -> Header | None:
+    def of(cls, path: str, node: op.Node) -> Header | None:
         """Parse the node's data; None if it has none, as a program on Curator that came first has left it.
 
         Raises:
@@ -256,7 +256,7 @@ def unframe(path: str, data: bytes) -> tuple[list[bytes], int]:
         ) from None
 
 
-def unfinished(members: Sequence[Node | None]) -> int:
+def unfinished(members: Sequence[op.Node | None]) -> int:
     """Return how many items were taken and are not done, by what the consumers' nodes say.
 
     A client has several nodes, and an item that is counted at one may be done at another; a session's nodes count
@@ -269,9 +269,9 @@ def unfinished(members: Sequence[Node | None]) -> int:
     return sum(max(0, count) for count in counts.values())
 
 
-def member_count(node: Node) -> int:
+def member_count(node: op.Node) -> int:
     """Return the count in one consumer's node; 0 if it has none."""
     try:
         return int(json.loads(node.data)["unfinished"])
-    except MALFORMED:
+    except op.MALFORMED:
         return 0

@@ -10,27 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from ..._errors import SequenceExhaustedError
-from ..._protocol.operations import (
-    BadVersion,
-    Check,
-    Children,
-    Create,
-    Delete,
-    Discard,
-    Get,
-    MarkDeleted,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    Recipe,
-    Requeue,
-    Sync,
-    Wait,
-    WaitGone,
-    Watch,
-)
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..._protocol.rules import MUTEX, blockers
 from ..._protocol.ticket import Ticket
 from ..lock import join
@@ -58,7 +39,7 @@ def put(item_call: ItemCall, data: bytes, prefix: str, *, wait: bool) -> Recipe[
     view, at = item_call.view, item_call.view.at
     if view.last >= LAST_ITEM:
         raise exhausted(view)
-    item = Create(f"{at.items}/{prefix}", data, sequential=True)
+    item = op.Create(f"{at.items}/{prefix}", data, sequential=True)
     if at.maxsize:
         return (yield from put_when_first(item_call, item, wait=wait))
     while True:
@@ -71,7 +52,7 @@ def exhausted(view: QueueView) -> SequenceExhaustedError:
     return SequenceExhaustedError(view.at.path, "ZooKeeper has no sequence numbers left here; use another path")
 
 
-def add(item_call: ItemCall, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
+def add(item_call: ItemCall, item: op.Create, *leaving: op.Delete, count: int = 0) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
@@ -81,13 +62,13 @@ def add(item_call: ItemCall, item: Create, *leaving: Delete, count: int = 0) -> 
     """
     view, at = item_call.view, item_call.view.at
     while (version := view.version) is None:
-        _, node = yield Sync(at.path), Get(at.path)
+        _, node = yield op.Sync(at.path), op.Get(at.path)
         yield from check_open(view, node)
     try:
-        results = yield from write(item_call, (Check(at.path, version), *leaving, item), count=count)
-    except NodeExists:
+        results = yield from write(item_call, (op.Check(at.path, version), *leaving, item), count=count)
+    except op.NodeExists:
         raise exhausted(view) from None
-    except (NoNode, BadVersion) as failed:
+    except (op.NoNode, op.BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             view.version = None
         elif failed.part == 1 + len(leaving):
@@ -96,14 +77,14 @@ def add(item_call: ItemCall, item: Create, *leaving: Delete, count: int = 0) -> 
             # Our receipt is gone, and perhaps the queue.
             pass
         else:
-            raise NodeGone from None
+            raise op.NodeGone from None
         return False
     if results is not None:
         view.last = number(results[1 + len(leaving)][0])
     return True
 
 
-def put_when_first(item_call: ItemCall, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
+def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
     """Put an item in a queue with a maximal size: the first producer in line puts, and leaves the line in one step.
 
     Once a listing shows that we are first, only we may create items. So a later listing of the items can only show too
@@ -111,71 +92,71 @@ def put_when_first(item_call: ItemCall, item: Create, *, wait: bool, count: int 
     """
     view, at = item_call.view, item_call.view.at
     if not wait:
-        _, node, queue, inside = yield Sync(at.path), Get(at.path), Children(at.producers), sizing(at)
+        _, node, queue, inside = yield op.Sync(at.path), op.Get(at.path), op.Children(at.producers), sizing(at)
         yield from check_open(view, node)
         if (yield from size(at, inside, at.maxsize - len(queue))) + len(queue) >= at.maxsize:
             return False
     while True:
-        ticket: Ticket = yield NewTicket(at.producers)
-        reads = Children(at.producers, ticket), sizing(at, ticket), Get(at.path, ticket)
+        ticket: Ticket = yield op.NewTicket(at.producers)
+        reads = op.Children(at.producers, ticket), sizing(at, ticket), op.Get(at.path, ticket)
         try:
             yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.producers))
             queue, inside, node = yield reads
             while True:
                 yield from check_open(view, node)
                 if ticket.name is None or ticket.name not in queue:
-                    raise NodeGone
+                    raise op.NodeGone
                 ahead = blockers(ticket.name, queue, MUTEX)
                 position = sum(MUTEX.key(name) < MUTEX.key(ticket.name) for name in queue)
                 there = yield from size(at, inside, at.maxsize - position)
                 if not wait and there + position >= at.maxsize:
-                    yield Discard(ticket)
+                    yield op.Discard(ticket)
                     return False
                 if ahead:
                     queue = inside = ()  # as in `lock.acquire`
-                    seen = yield WaitGone(ticket, ahead[0], reads, not wait)
+                    seen = yield op.WaitGone(ticket, ahead[0], reads, not wait)
                     queue, inside, node = seen or (yield reads)
                     del seen
                 elif there < at.maxsize:
-                    if (yield from add(item_call, item, Delete(ticket.node, ticket), count=count)):
-                        yield MarkDeleted(ticket)
+                    if (yield from add(item_call, item, op.Delete(ticket.node, ticket), count=count)):
+                        yield op.MarkDeleted(ticket)
                         return True
                     queue, inside, node = yield reads
                 else:
-                    listed, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
+                    listed, node = yield op.Watch(ticket, (op.Children(at.items, ticket), op.Get(at.path, ticket)))
                     there = len(items(at.path, listed, at.order))
                     queue = inside = listed = ()
                     if there >= at.maxsize and is_open(at, node):
-                        yield Wait(ticket)
+                        yield op.Wait(ticket)
                     queue, inside, node = yield reads
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
-def sizing(at: Layout, ticket: Ticket | None = None) -> Get | Children:
+def sizing(at: Layout, ticket: Ticket | None = None) -> op.Get | op.Children:
     """Return the operation by which a producer learns how many items there are: to list very many takes long."""
-    return Children(at.items, ticket) if at.maxsize <= LISTED else Get(at.items, ticket)
+    return op.Children(at.items, ticket) if at.maxsize <= LISTED else op.Get(at.items, ticket)
 
 
-def size(at: Layout, seen: Node | Sequence[str] | None, most: int) -> Recipe[int]:
+def size(at: Layout, seen: op.Node | Sequence[str] | None, most: int) -> Recipe[int]:
     """Return how many items there are, from what `sizing` has read. A result below `most` may be too high.
 
     The parent's node counts its children. If these are fewer than `most`, so are the items. Otherwise the children are
     listed, as some of them may be no items.
     """
-    if isinstance(seen, Node) and seen.children < most:
+    if isinstance(seen, op.Node) and seen.children < most:
         return seen.children
-    names: Sequence[str] = (yield Children(at.items)) if isinstance(seen, Node) else seen or ()
+    names: Sequence[str] = (yield op.Children(at.items)) if isinstance(seen, op.Node) else seen or ()
     return len(items(at.path, names, at.order))
 
 
-def is_open(at: Layout, node: Node | None) -> bool:
+def is_open(at: Layout, node: op.Node | None) -> bool:
     """Return whether the queue's node, as read, is that of an open queue."""
     header = None if node is None else Header.of(at.path, node)
     return header is None or header.state == "open"
 
 
-def check_open(view: QueueView, node: Node | None) -> Recipe[None]:
+def check_open(view: QueueView, node: op.Node | None) -> Recipe[None]:
     """Refuse to put into a queue that is shut down or was made otherwise; make one that does not exist.
 
     Raises:
@@ -185,7 +166,7 @@ def check_open(view: QueueView, node: Node | None) -> Recipe[None]:
     path = view.at.path
     while node is None or (header := Header.of(path, node)) is None:
         yield from view.lay_out()
-        node = yield Get(path)
+        node = yield op.Get(path)
     header.check(path, view.at.header)
     if header.state != "open":
         raise QueueClosed

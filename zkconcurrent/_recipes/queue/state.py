@@ -9,18 +9,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..._errors import LossCause
-from ..._protocol.operations import (
-    NOWHERE,
-    CheckChroot,
-    Children,
-    Container,
-    Create,
-    Get,
-    Node,
-    Recipe,
-    Sync,
-    Watch,
-)
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..._protocol.rules import FOLDERS
 from ..._protocol.ticket import Ticket
 from ..destroy import Tree
@@ -129,7 +119,7 @@ class QueueView(ReceiptPool):
         self.at = at
         self.clock = clock
         self.names: deque[str] = deque()
-        self.read: dict[str, Node | None] = {}
+        self.read: dict[str, op.Node | None] = {}
         self.read_at = 0.0
         self.window = 1
         self.rivals = False
@@ -178,12 +168,12 @@ class QueueView(ReceiptPool):
             ValueError: the queue was made with another order or size.
         """
         at = self.at
-        parts: list[Container | Create] = [Create(at.items, b""), Create(at.claims, b"")]
-        parts += map(Container, (at.members, at.receipts, *also))
-        yield from lay_out_marked("Queue", Create(at.path, at.header.data), parts, self._is_queue)
+        parts: list[op.Container | op.Create] = [op.Create(at.items, b""), op.Create(at.claims, b"")]
+        parts += map(op.Container, (at.members, at.receipts, *also))
+        yield from lay_out_marked("Queue", op.Create(at.path, at.header.data), parts, self._is_queue)
         self.laid_out = True
 
-    def _is_queue(self, node: Node) -> bool:
+    def _is_queue(self, node: op.Node) -> bool:
         """Return whether the node at the path is a queue's; False if it has no data.
 
         Raises:
@@ -360,28 +350,28 @@ def look(view: QueueView, ticket: Ticket | None = None) -> Recipe[QueueSnapshot]
     """Read a whole queue: behind a `sync` or, with a ticket, leaving watches."""
     at, found = view.at, reads(view.at, ticket)
     if ticket is None:
-        _, *seen = yield Sync(at.path), *found
+        _, *seen = yield op.Sync(at.path), *found
         if seen[0] is None:
-            yield CheckChroot(at.path)
+            yield op.CheckChroot(at.path)
         return sight_of(at, seen)
     while True:
-        seen = yield Watch(ticket, found[:2])
+        seen = yield op.Watch(ticket, found[:2])
         if seen[1] and ticket.changed:
             # The queue has changed since. With no free item, the caller looks again; another watch here would forget
             # the change.
             return sight_of(at, seen)._replace(free=[])
         if seen[1]:
             # The claims are watched, too, as a claimed item may be given back.
-            seen = yield Watch(ticket, found)
-        if seen[0] is not None and NOWHERE not in seen[1:]:
+            seen = yield op.Watch(ticket, found)
+        if seen[0] is not None and op.NOWHERE not in seen[1:]:
             return sight_of(at, seen)
         # An operator has deleted a node of the queue, and a node that does not exist can't be watched.
         yield from view.lay_out()
 
 
-def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:
+def reads(at: Layout, ticket: Ticket | None) -> tuple[op.Get | op.Children, ...]:
     """Return the operations that read a whole queue."""
-    return Get(at.path, ticket), Children(at.items, ticket), Children(at.claims, ticket)
+    return op.Get(at.path, ticket), op.Children(at.items, ticket), op.Children(at.claims, ticket)
 
 
 def sight_of(at: Layout, seen: Sequence[Any]) -> QueueSnapshot:

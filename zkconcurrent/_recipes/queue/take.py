@@ -25,29 +25,8 @@ from itertools import islice
 from typing import Any
 
 from ..._errors import ForeignNodeError
-from ..._protocol.operations import (
-    BadVersion,
-    Children,
-    Create,
-    CreatePersistent,
-    Delete,
-    Discard,
-    Get,
-    MarkDeleted,
-    NewTicket,
-    Node,
-    NodeExists,
-    NodeGone,
-    NoNode,
-    Part,
-    Recipe,
-    Requeue,
-    SetNode,
-    Sync,
-    Wait,
-    WaitGone,
-    next_version,
-)
+from ..._protocol import operations as op
+from ..._protocol.operations import Recipe
 from ..._protocol.rules import MUTEX, blockers
 from ..._protocol.ticket import Ticket
 from ..lock import join
@@ -98,37 +77,37 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
     if not wait:
         return None
     while True:
-        ticket: Ticket = yield NewTicket(at.consumers)
-        listing = Children(at.consumers, ticket)
+        ticket: Ticket = yield op.NewTicket(at.consumers)
+        listing = op.Children(at.consumers, ticket)
         try:
             queue: Sequence[str] = yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
                 names, sight, queue = [], _NOTHING_SEEN, ()  # as in `lock.acquire`
-                seen = yield WaitGone(ticket, ahead[0], (listing,))
+                seen = yield op.WaitGone(ticket, ahead[0], (listing,))
                 (queue,) = seen or [(yield listing)]
                 del seen
                 if ticket.name not in queue:
-                    raise NodeGone
+                    raise op.NodeGone
             sight = yield from look(view, ticket)
             while not sight.over:
                 if not (names := takeable(view, sight)):
                     left = until_due(view, sight)
                     sight, queue = _NOTHING_SEEN, ()
-                    yield Wait(ticket, left)
+                    yield op.Wait(ticket, left)
                 elif (taken := (yield from seize_first(item_call, names, ticket))) is not None:
                     return taken
                 # This read leaves no watches: if the consumer takes an item now, watches would only cost events.
                 queue, *seen = yield listing, *reads(at, ticket)
                 if ticket.name not in queue:
-                    raise NodeGone
+                    raise op.NodeGone
                 sight = sight_of(at, seen)
                 del seen
                 if not takeable(view, sight):
                     sight = yield from look(view, ticket)
-            yield Discard(ticket)
+            yield op.Discard(ticket)
             raise QueueClosed
-        except Requeue:
-            yield Discard(ticket)
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
 def seize_first(item_call: ItemCall, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
@@ -170,7 +149,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
     """
     view, at, wanted = item_call.view, item_call.view.at, item_call.purpose
     item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
-    leaving = () if ticket is None else (Delete(ticket.node, ticket),)
+    leaving = () if ticket is None else (op.Delete(ticket.node, ticket),)
     while True:
         # The receipt is made before the item is read: if the queue is destroyed from here on, our receipt goes with it,
         # and the write fails.
@@ -185,23 +164,23 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             content, error = item_call.decoded(payloads[0])
         buried = spent or (error is not None and not item_call.most)
         taken = ClaimedItem(name, payloads, node.version, base, attempts + 1, item=content)
-        own = Create(claim, item_call.label, ephemeral=True)
-        parts: tuple[Part, ...]
+        own = op.Create(claim, item_call.label, ephemeral=True)
+        parts: tuple[op.Part, ...]
         if buried:
-            parts = own, Delete(claim), remove(at, taken), (yield from bury(at, taken))
+            parts = own, op.Delete(claim), remove(at, taken), (yield from bury(at, taken))
         elif error is not None:
             # The attempt is counted, while no other consumer has the item.
-            parts = own, Delete(claim), SetNode(item, node.data, node.version)
+            parts = own, op.Delete(claim), op.SetNode(item, node.data, node.version)
         elif wanted == "get":
-            parts = own, Delete(claim), remove(at, taken), *leaving
+            parts = own, op.Delete(claim), remove(at, taken), *leaving
         else:
-            parts = own, SetNode(item, node.data, node.version), *leaving
-            taken = taken._replace(version=next_version(node.version))
+            parts = own, op.SetNode(item, node.data, node.version), *leaving
+            taken = taken._replace(version=op.next_version(node.version))
         fails = buried or error is not None
         item_call.taken, item_call.purpose = taken, "bury" if fails else wanted
         try:
             results = yield from write(item_call, parts, count=int(wanted == "get" and item_call.counts and not fails))
-        except NodeExists as failed:
+        except op.NodeExists as failed:
             item_call.purpose = wanted
             view.meet_rivals()
             if failed.part:
@@ -209,7 +188,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
                 continue
             # Another consumer has claimed the item.
             return None
-        except (NoNode, BadVersion) as failed:
+        except (op.NoNode, op.BadVersion) as failed:
             item_call.purpose = wanted
             view.meet_rivals()
             part = failed.part or 0
@@ -218,13 +197,13 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             elif part == len(parts):
                 # Our receipt is gone, and perhaps the queue.
                 return None
-            elif type(failed) is BadVersion:
+            elif type(failed) is op.BadVersion:
                 # Since it was read, the item was claimed and given back, or one of its name was buried.
-                yield Sync(item)
-            elif isinstance(parts[part], Create):
-                yield CreatePersistent(at.dead, b"")
+                yield op.Sync(item)
+            elif isinstance(parts[part], op.Create):
+                yield op.CreatePersistent(at.dead, b"")
             elif parts[part] in leaving:
-                raise NodeGone from None
+                raise op.NodeGone from None
             else:
                 # The item is gone.
                 return None
@@ -243,7 +222,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             return None
         view.window = min(2 * view.window, AHEAD)
         if ticket is not None:
-            yield MarkDeleted(ticket)
+            yield op.MarkDeleted(ticket)
         if wanted == "get" and len(payloads) > 1:
             view.come_back_to(name)
         elif wanted == "claim":
@@ -270,7 +249,7 @@ def undecodable(item_call: ItemCall, taken: ClaimedItem, error: Exception) -> Fo
     )
 
 
-def fetch(view: QueueView, name: str) -> Recipe[Node | None]:
+def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
     """Return an item's node, or None if another consumer has it; read those that come next, too.
 
     While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
@@ -280,10 +259,10 @@ def fetch(view: QueueView, name: str) -> Recipe[Node | None]:
     read = view.read
     if name not in read or not view.fresh:
         names = [name, *islice(list(view.names), view.window - 1)]
-        reads = tuple(Get(f"{view.at.items}/{each}") for each in names)
+        reads = tuple(op.Get(f"{view.at.items}/{each}") for each in names)
         read_at = view.clock()
         if view.rivals:
-            claims, *nodes = yield Children(view.at.claims), *reads
+            claims, *nodes = yield op.Children(view.at.claims), *reads
             nodes = [None if each in claims else node for each, node in zip(names, nodes, strict=True)]
         else:
             nodes = yield reads
@@ -299,21 +278,21 @@ def fetch(view: QueueView, name: str) -> Recipe[Node | None]:
     return read.pop(name, None)
 
 
-def remove(at: Layout, taken: ClaimedItem) -> Part:
+def remove(at: Layout, taken: ClaimedItem) -> op.Part:
     """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
     item = f"{at.items}/{taken.name}"
     if len(taken.payloads) > 1:
-        return SetNode(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
-    return Delete(item, version=taken.version)
+        return op.SetNode(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
+    return op.Delete(item, version=taken.version)
 
 
-def bury(at: Layout, taken: ClaimedItem) -> Recipe[Part]:
+def bury(at: Layout, taken: ClaimedItem) -> Recipe[op.Part]:
     """Return the operation that puts an item among the dead. Others of its name, from the same node, stay beside it."""
     path = f"{at.dead}/{taken.name}"
-    node: Node | None = yield Get(path)
+    node: op.Node | None = yield op.Get(path)
     if node is None:
-        return Create(path, frame(taken.payloads[:1]))
-    return SetNode(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
+        return op.Create(path, frame(taken.payloads[:1]))
+    return op.SetNode(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
 
 
 def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] | None = None) -> Recipe[ClaimedItem]:
@@ -324,7 +303,7 @@ def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] |
     else:
         # This read is behind the `sync` by which the receipt was read. A claim of another session is another client's
         # or, if our session has ended since, another thread's.
-        node: Node | None = yield Get(f"{item_call.view.at.claims}/{taken.name}")
+        node: op.Node | None = yield op.Get(f"{item_call.view.at.claims}/{taken.name}")
         if node is not None and node.session == item_call.session:
             taken = taken._replace(session=node.session, token=node.czxid)
     item_call.taken = taken

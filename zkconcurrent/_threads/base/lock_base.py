@@ -294,3 +294,8 @@ class LockBase(QueuedPrimitive, Acquirable):
         state = "unlocked" if hold is None else "locked"
         kind = kind_of(self)
         return f"<{state} {kind} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"
+
+
+def core_of(lock: LockBase) -> LockCore:
+    """Return the machinery of a lock, for an object that is made of locks."""
+    return lock._lock_core

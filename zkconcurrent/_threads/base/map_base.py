@@ -195,7 +195,7 @@ _followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDict
 
 def _drop(mirror: Mirror, dropped: deque[LeftTickets]) -> None:
     """Finalize: only queue the work, as a finalizer may run anywhere."""
-    dropped.append(LeftTickets([], [writer.ticket for writer in mirror.writers]))
+    dropped.append(LeftTickets([], [each.member for each in mirror.idle if each.member is not None]))
     mirror.close()
 
 
@@ -310,7 +310,7 @@ class MapBase(Primitive):
         call = Call(session, self._path, ending)
 
         def steps() -> Steps[R]:
-            map_write.mirror.begin(map_write)
+            map_write.view.begin(map_write)
             try:
                 result: Any = yield from call.run(make(map_write))
             except OutcomeLost:
