@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import numbers
 import os
 import socket
 import sys
@@ -22,12 +21,12 @@ from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
-from ._protocol.lease import MARGIN, longest_outage
+from ._protocol.lease import MARGIN
 from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.process_exit import closers
 from ._runtime.public import public
-from ._url import ACLS, LONGEST_TIMEOUT, Secret, Settings, parse
+from ._url import ACLS, Secret, Settings, check_lease, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -325,7 +324,7 @@ def prepare(
     if twice := sorted(options.keys() & found.keys()):
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
     settings = {"connection_retry": dict(_RETRY), "timeout": TIMEOUT, **found, **options}
-    _check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
+    check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
     if not isinstance(settings.get("kazoo_recipes", False), bool):
         raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
     patience = settings.pop("start_timeout", PATIENCE)
@@ -445,28 +444,6 @@ def _name(url: str, options: Settings, settings: Settings) -> _Name | str:
         if not isinstance(value, str | int | float | None):
             return f"its client was opened with {option}=, which only this process has"
     return url, tuple(sorted((option, value) for option, value in options.items() if option != "start_timeout"))
-
-
-def _check_lease(timeout: float, tick: float | None, margin: float, survive: float | None) -> None:
-    """Refuse settings that allow no lease.
-
-    Raises:
-        TypeError: the timeout, the tick or the outage to survive is not a number.
-        ValueError: the timeout, the tick, the margin or the outage to survive is out of range.
-    """
-    for name, value in (("timeout", timeout), ("tick", tick or 0), ("survive", survive or 0)):
-        if not isinstance(value, numbers.Number):
-            raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    if not 0 < timeout < LONGEST_TIMEOUT:
-        raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds, such as 10 or 2.5")
-    if tick is not None and not 0 < tick <= timeout / 2:
-        raise ValueError(f"tick is {tick!r}; it must be more than 0, and at most half of the timeout, {timeout:g} s")
-    if not 0 <= margin < 0.5:
-        raise ValueError(f"margin is {margin!r}; it must be a fraction of the timeout, from 0 to less than 0.5")
-    most = longest_outage(timeout, tick, margin)
-    if survive is not None and not 0 <= survive <= most:
-        hint = "" if tick else "; or somewhat more, if you give the tick"
-        raise ValueError(f"survive is {survive!r}; with a timeout of {timeout:g} s it is 0 to {most:.3g} s{hint}")
 
 
 def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], bool]) -> None:

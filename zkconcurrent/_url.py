@@ -1,18 +1,20 @@
 """The URL of a service: each part becomes an argument of `kazoo.client.KazooClient`.
 
 An error names the wrong part and shows no text of the URL: a missing or an extra '/' or '@' can make any part of it the
-password.
+password. What it says about leases is checked together with what is given beside it: see `check_lease`.
 """
 
 from __future__ import annotations
 
 import difflib
+import numbers
 import re
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, unquote_plus
 
 from ._arguments.paths import check_path
+from ._protocol.lease import longest_outage
 
 T = TypeVar("T")
 
@@ -213,3 +215,25 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "acl": _one_of(*ACLS),
     **_OF_TLS,
 }
+
+
+def check_lease(timeout: float, tick: float | None, margin: float, survive: float | None) -> None:
+    """Refuse settings that allow no lease.
+
+    Raises:
+        TypeError: the timeout, the tick or the outage to survive is not a number.
+        ValueError: the timeout, the tick, the margin or the outage to survive is out of range.
+    """
+    for name, value in (("timeout", timeout), ("tick", tick or 0), ("survive", survive or 0)):
+        if not isinstance(value, numbers.Number):
+            raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    if not 0 < timeout < LONGEST_TIMEOUT:
+        raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds, such as 10 or 2.5")
+    if tick is not None and not 0 < tick <= timeout / 2:
+        raise ValueError(f"tick is {tick!r}; it must be more than 0, and at most half of the timeout, {timeout:g} s")
+    if not 0 <= margin < 0.5:
+        raise ValueError(f"margin is {margin!r}; it must be a fraction of the timeout, from 0 to less than 0.5")
+    most = longest_outage(timeout, tick, margin)
+    if survive is not None and not 0 <= survive <= most:
+        hint = "" if tick else "; or somewhat more, if you give the tick"
+        raise ValueError(f"survive is {survive!r}; with a timeout of {timeout:g} s it is 0 to {most:.3g} s{hint}")
