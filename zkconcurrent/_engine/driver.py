@@ -31,12 +31,13 @@ from .._kazoo.replies import Reply, no_wakeup
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._runtime.interrupts import check_not_interrupted
-from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
+from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
 from .long_waits import LongWait
 from .operations import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
+from .telling import Story, in_listener
 
 T = TypeVar("T")
 # A wait that goes by the wall clock looks at it so often, as the clock may be set.
@@ -70,9 +71,10 @@ class Call:
             time.
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
+        story: what listeners are told of the acquire that it makes; None if nobody listens.
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
-        waits_for: see `Waiting`.
-        why_end: see `Waiting`.
+        waits_for: see `Resumable`.
+        why_end: see `Resumable`.
     """
 
     settled = False
@@ -82,9 +84,10 @@ class Call:
     deserted: Callable[[], bool] | None = None
     waits_for: tuple[object, ...] = ()
     why_end: WhyEnd | None = None
-    part_of: Callable[[], Waiting | None] | None = None
+    part_of: Callable[[], Resumable | None] | None = None
     patience = _UNLIMITED
     refused: str | None = None
+    story: Story | None = None
     long_wait: LongWait | None = None
     _leaves_clean_up = False
 
@@ -98,7 +101,7 @@ class Call:
         self.tickets: list[Ticket] = []
 
     @property
-    def whole(self) -> Waiting:
+    def whole(self) -> Resumable:
         """The object that a loop runs: the `Calls` of which this is a part, or this call."""
         return self if self.part_of is None else self.part_of() or self
 
@@ -187,6 +190,9 @@ class Call:
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
+        if self.story is not None:
+            self.story.fail()
+            self.story.tell()
         # R2: a signal handler that strikes before this must not wait for the call; see `check_not_interrupted`.
         self.settled = True
 
@@ -230,7 +236,7 @@ class Call:
     def gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
         """Wait until the node of a discarded ticket, which `held`, is gone; not for long, as the keeper continues."""
         session = self.session
-        if self._leaves_clean_up or session.exiting or session.link.on_own_thread():
+        if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():
             return
         # Only now: the delete was sent first, as other threads and clients may wait for it.
         ticket.wake = self.wake

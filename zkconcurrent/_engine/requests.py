@@ -33,6 +33,7 @@ from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps
 from .patience import Patience
 from .session import Session
+from .telling import Story
 
 Wake: TypeAlias = Callable[[], None]
 Watcher: TypeAlias = Callable[[Any], None]
@@ -48,6 +49,7 @@ class Caller(Protocol):
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
         refused: the container that the servers have refused to make.
+        story: what listeners are told of the acquire that the call makes; None if nobody listens.
     """
 
     session: Session
@@ -56,6 +58,7 @@ class Caller(Protocol):
     wake: Wake
     patience: Patience
     refused: str | None
+    story: Story | None
 
     def await_session(self, ticket: Ticket | None) -> Steps[None]:
         """Wait until requests can be sent; see `Call.await_session`."""

@@ -7,6 +7,7 @@ import uuid
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
+from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
@@ -69,6 +70,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             raise ValueError(f"owner must have 1 to {LONGEST_OWNER} characters, not {len(owner)}")
         self._owner = owner
         self._held: Detached | None = None
+        # What listeners are told of that hold.
+        self._story: Story | None = None
         self._releasing: Detached | None = None
         super().__init__(client, path)
 
@@ -102,7 +105,10 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         limit = self._deadline(blocking, timeout)
         wait = blocking and timeout != 0
         call = self._lock_core.call(cancellable=wait)
-        return self._await(call, self._acquire_steps(call, wait, limit))
+        steps = self._acquire_steps(call, wait, limit)
+        if self._story is None:
+            steps = self._lock_core.attempt(call, wait, self._identity(), steps, self._begin_story)
+        return self._await(call, steps)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
@@ -114,7 +120,23 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         if held is None:
             return False
         self._held = held
+        if self._story is not None and self._story.token != held.token:
+            self._end_story(self._story, lost=True)
         return True
+
+    def _begin_story(self, story: Story) -> None:
+        """Note in the story of an acquire that the owner holds."""
+        assert self._held is not None
+        self._story = story
+        story.grant((), self._held.token)
+
+    def _end_story(self, story: Story | None, *, lost: bool) -> None:
+        """Tell listeners that the hold was released, or lost."""
+        if story is not None:
+            if self._story is story:
+                self._story = None
+            story.end(LossCause.FORCED if lost else None, lost=lost)
+            story.tell()
 
     def release(self) -> None:
         """Release the owner's hold, whichever object has acquired it for the owner; wait until its node is gone.
@@ -128,13 +150,14 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             RuntimeError: the owner does not hold the lock.
             ClientError: the client can't be used here.
         """
-        held = self._held
+        held, story = self._held, self._story
         in_doubt = held is not None and held is self._releasing
         self._releasing = held
 
         def released(was_there: bool) -> None:
             if self._held is held:
                 self._held = None
+            self._end_story(story, lost=not was_there)
             if was_there:
                 return
             if held is None:
