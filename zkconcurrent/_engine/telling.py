@@ -272,6 +272,10 @@ class Story:
         """Record a part, unless that stage of the story has one."""
         if stage in self._parts:
             return
+        if stage in ("waiting", "outcome"):
+            # The end of the owner's hold before this one may have gone unnoticed.
+            for other in self._teller.untold_of(self):
+                other._look()
         at = self._client.now()
         event = kind(self._primitive, self.path, self._mode, self.token, self._by, at, next(_numbers), **more)
         # R4: of several, one is recorded.
@@ -337,10 +341,13 @@ class Teller:
             self.untold.append(story)
             client.wake_keeper()
             return
-        for other in list(self.untold):
-            if other.owner == story.owner and other.path == story.path:
-                self._finish(other)
+        for other in self.untold_of(story):
+            self._finish(other)
         story.flush()
+
+    def untold_of(self, story: Story) -> list[Story]:
+        """Return the stories of the same owner and path that may have untold parts."""
+        return [each for each in list(self.untold) if each.owner == story.owner and each.path == story.path]
 
     def look(self, *, suspect: bool) -> None:
         """Have told what is due. For the keeper, with the session's lock held."""

@@ -7,6 +7,8 @@ import uuid
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
+from .._engine.holds import PathState
+from .._engine.session import Session
 from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
@@ -20,6 +22,18 @@ from .base.primitive import kind_of
 
 # The data of each node has the owner's name.
 LONGEST_OWNER = 1000  # characters
+
+
+class DetachedState(PathState):
+    """The state of a path.
+
+    Attributes:
+        stories: what listeners are told of the holds that were acquired through this client, by their owners.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        super().__init__(session, path, kind)
+        self.stories: dict[str, Story] = {}
 
 
 class DetachedLock(QueuedPrimitive, Acquirable):
@@ -62,6 +76,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
 
     _kind = "DetachedLock"
     _rule = MUTEX
+    _path_state: DetachedState
 
     def __init__(self, client: KazooClient, path: str, owner: str) -> None:
         if not isinstance(owner, str):
@@ -70,10 +85,11 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             raise ValueError(f"owner must have 1 to {LONGEST_OWNER} characters, not {len(owner)}")
         self._owner = owner
         self._held: Detached | None = None
-        # What listeners are told of that hold.
-        self._story: Story | None = None
         self._releasing: Detached | None = None
         super().__init__(client, path)
+
+    def _new_state(self) -> DetachedState:
+        return DetachedState(self._session, self._path, self._kind)
 
     @property
     def name(self) -> str:
@@ -106,7 +122,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         wait = blocking and timeout != 0
         call = self._lock_core.call(cancellable=wait)
         steps = self._acquire_steps(call, wait, limit)
-        if self._story is None:
+        if self._owner not in self._path_state.stories:
             steps = self._lock_core.attempt(call, wait, self._identity(), steps, self._begin_story)
         return self._await(call, steps)
 
@@ -120,21 +136,22 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         if held is None:
             return False
         self._held = held
-        if self._story is not None and self._story.token != held.token:
-            self._end_story(self._story, lost=True)
+        story = self._path_state.stories.get(self._owner)
+        if story is not None and story.token != held.token:
+            self._end_story(story, lost=True)
         return True
 
     def _begin_story(self, story: Story) -> None:
         """Note in the story of an acquire that the owner holds."""
         assert self._held is not None
-        self._story = story
+        self._path_state.stories[self._owner] = story
         story.grant((), self._held.token)
 
     def _end_story(self, story: Story | None, *, lost: bool) -> None:
         """Tell listeners that the hold was released, or lost."""
         if story is not None:
-            if self._story is story:
-                self._story = None
+            if self._path_state.stories.get(self._owner) is story:
+                del self._path_state.stories[self._owner]
             story.end(LossCause.FORCED if lost else None, lost=lost)
             story.tell()
 
@@ -150,7 +167,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             RuntimeError: the owner does not hold the lock.
             ClientError: the client can't be used here.
         """
-        held, story = self._held, self._story
+        held, story = self._held, self._path_state.stories.get(self._owner)
         in_doubt = held is not None and held is self._releasing
         self._releasing = held
 

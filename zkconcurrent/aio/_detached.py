@@ -41,7 +41,7 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
     def note(self, release: Completion) -> None:
         """Note that a release runs in the background."""
         self.releases.add(release)
-        self._held = self._story = None
+        self._held = None
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
         """Wait for a release, as for the first replies even past the deadline; return whether it has ended."""
