@@ -58,7 +58,7 @@ class QueueListener:
         self._calls = _Calls()
         self._worker = Worker(self._calls)
         self._counting = threading.Lock()
-        self.dropped = 0
+        self.dropped: int = 0
         self._process = os.getpid()
 
     def __call__(self, event: LockEvent) -> None:

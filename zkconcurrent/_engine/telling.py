@@ -337,7 +337,13 @@ class Teller:
         client = self.client
         # The end of a coroutine that is thrown away may run anywhere, also on the keeper.
         thrown_away = isinstance(sys.exc_info()[1], GeneratorExit)
-        if thrown_away or client.has_lock() or client.link.on_own_thread() or self._keeper.thread == client.identity() or in_listener():
+        if (
+            thrown_away
+            or client.has_lock()
+            or client.link.on_own_thread()
+            or self._keeper.thread == client.identity()
+            or in_listener()
+        ):
             self.untold.append(story)
             client.wake_keeper()
             return
