@@ -73,5 +73,5 @@ def test_whatever_strikes(subject: str) -> None:
         for each in told:
             assert each.wrong == []
             kinds.update(each.kinds())
-    
+
     assert kinds["Acquired"] > 100
