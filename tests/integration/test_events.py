@@ -70,7 +70,7 @@ def listen() -> Iterator[Listen]:
         remove()
         assert grammar.wrong == []
     assert not telling.registered
-    assert not telling._telling
+    assert not telling.in_listener()
 
 
 LOCKS: dict[str, Callable[[KazooClient, str], Any]] = {
@@ -527,29 +527,32 @@ def test_an_interrupt_in_a_listener(zk: KazooClient, connect: Connect, zk_path: 
 @pytest.mark.parametrize("kind", ["Lock", "Lock(fair=False)", "read lock", "Semaphore"])
 @pytest.mark.parametrize("contended", [False, True])
 def test_an_interrupt_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, kind: str, contended: bool
+    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, kind: str, contended: bool
 ) -> None:
     """Of the modules that tell, and of those that note what is to be told: nothing is left out or told twice."""
     make, far = LOCKS[kind], connect()
     told, second = listen(zk), listen(zk)
     lock = make(zk, zk_path)
-    rival = (
-        (ReadWriteLock(far, zk_path).write_lock if kind == "read lock" else make(far, zk_path)) if contended else None
-    )
+    rival = ReadWriteLock(far, zk_path).write_lock if kind == "read lock" else make(far, zk_path)
     files = ("telling.py", "lock_core.py", "driver.py", "session.py", "semaphore.py")
-    for hook in at_every_line(*files, step=1):
-        if rival is not None:
-            rival.acquire()
-            letting_in = threading.Timer(0.02, rival.release)
-            letting_in.start()
+
+    def hold(held: threading.Event) -> None:
+        with rival:
+            held.set()
+            time.sleep(0.02)
+
+    for hook in at_every_line(*files):
+        if contended:
+            rivals = in_thread(hold, held := threading.Event())
+            assert held.wait(10)
         try:
             with hook:
                 lock.acquire()
                 lock.release()
         except KeyboardInterrupt:
             pass
-        if rival is not None:
-            letting_in.join()
+        if contended:
+            rivals.result(10)
         # The hold may be left if the interrupt came between the two calls, or in the release.
         while lock.hold_count():
             lock.release()

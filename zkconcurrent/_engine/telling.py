@@ -27,6 +27,7 @@ from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from operator import length_hint, methodcaller
+from threading import get_ident
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -81,8 +82,8 @@ class Registration:
 # R4: a dictionary, as it changes in one step. Empty: nobody listens, and an acquire tests no more than that.
 registered: dict[Registration, None] = {}
 _numbers = itertools.count(1)
-# One entry for each thread that tells just now. An interrupt may leave one behind, so it proves nothing.
-_telling: set[object] = set()
+# The threads that may be telling just now: an interrupt may leave one behind.
+_telling: set[int] = set()
 _CALL = methodcaller("__call__")
 
 
@@ -121,13 +122,14 @@ def check_listener(listener: object) -> None:
 
 def in_listener() -> bool:
     """Return whether the caller is a listener, which must not wait."""
-    if not _telling:
+    if get_ident() not in _telling:
         return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is _TELLS:
             return True
         frame = frame.f_back
+    _telling.discard(get_ident())
     return False
 
 
@@ -294,14 +296,13 @@ class Story:
     def _flush(self) -> None:
         if self._client.forked:
             return
-        mark = object()
-        _telling.add(mark)
+        _telling.add(get_ident())
         try:
             self._look()
             for part in list(self._parts.values()):
                 part.tell()
         finally:
-            _telling.discard(mark)
+            _telling.discard(get_ident())
 
 
 _TELLS = Story._flush.__code__
