@@ -527,10 +527,13 @@ class LockCore(QueueCore):
 
     def drop(self, hold: Hold) -> None:
         """Forget a hold; send its delete first, if it is alive."""
+        story = hold.ticket.story
         with self.session.lock:
             if hold.alive and self.path_state.has(hold):
                 self.session.discard(hold.ticket)
             self.path_state.drop(hold)
+        if story is not None:
+            story.tell()
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:
         """Wait until the node of a released hold is gone.
