@@ -344,6 +344,28 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) 
     assert len({event.by for event in told.events}) == 2
 
 
+def test_a_closed_loop(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """A task that no loop resumes has given up its acquire, and its hold."""
+    told, threads = listen(zk), list[str]()
+    listen(zk, lambda _: threads.append(threading.current_thread().name))
+    loop = asyncio.new_event_loop()
+    tasks = set()
+
+    async def main() -> None:
+        tasks.add(asyncio.ensure_future(aio.Lock(zk, zk_path).acquire()))
+        while told.kinds()[-1:] != ["Waiting"]:
+            await asyncio.sleep(0.01)
+
+    with Lock(connect(), zk_path):
+        loop.run_until_complete(main())
+        loop.close()
+        eventually(lambda: told.kinds() == ["Waiting", "Cancelled"])
+    assert threads[1].startswith("zkconcurrent events")
+    # Otherwise asyncio complains of the task that was not awaited.
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 # -- listeners -------------------------------------------------------------------------------------------------------
 
 
