@@ -345,6 +345,8 @@ def listens(zk: zkconcurrent.Client) -> None:
                 pass
             case zkconcurrent.Waiting() | zkconcurrent.WouldBlock() | zkconcurrent.Recovered():
                 pass
+            case _:
+                pass
 
     queued = zkconcurrent.QueueListener(hear, maxsize=100)
     removes: list[Callable[[], None]] = [
