@@ -111,8 +111,8 @@ MUTANTS = [
         bug(
             "a task does not tell what is late",
             TELL,
-            "self.untold_of(story)",
-            "()",
+            "= self.untold_of(story)",
+            "= ()",
             (RECORD, "self._teller.untold_of(self)", "()"),
         ),
     ),

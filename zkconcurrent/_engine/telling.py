@@ -22,7 +22,7 @@ import itertools
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
@@ -140,7 +140,7 @@ class Part:
         kind: the class of its event.
         at: when it was recorded.
         listeners: those to tell.
-        calls: the calls that tell those who are left.
+        calls: an iterator of the calls that tell those who are left; empty if none are.
     """
 
     __slots__ = ("at", "calls", "kind", "listeners")
@@ -150,7 +150,7 @@ class Part:
         self.at = event.at
         self.listeners = listeners
         # It drops the event with the last call: the event may have an error, whose frames know the story.
-        self.calls: Iterator[Callable[[], object]] = iter([partial(each.listener, event) for each in listeners])
+        self.calls: Iterable[Callable[[], object]] = iter([partial(each.listener, event) for each in listeners])
 
     def tell(self) -> None:
         """Tell those who are left. Only an error that is no `Exception` leaves this."""
@@ -158,6 +158,7 @@ class Part:
             try:
                 # R4: to take one and to call it is one step.
                 deque(map(_CALL, self.calls), 0)
+                self.calls = ()
                 return
             except Exception:
                 failed = self.listeners[-1 - length_hint(self.calls)]
@@ -274,7 +275,7 @@ class Story:
         """Record a part, unless that stage of the story has one."""
         if stage in self._parts:
             return
-        if stage in ("waiting", "outcome"):
+        if self._teller.untold and stage in ("waiting", "outcome"):
             # The end of the owner's hold before this one may have gone unnoticed.
             for other in self._teller.untold_of(self):
                 other._look()
@@ -291,7 +292,11 @@ class Story:
 
     def flush(self) -> None:
         """Tell what was recorded, whatever strikes meanwhile."""
-        insist(self._flush)
+        try:
+            self._flush()
+        except BaseException:
+            insist(self._flush)
+            raise
 
     def _flush(self) -> None:
         if self._client.forked:
@@ -300,7 +305,8 @@ class Story:
         try:
             self._look()
             for part in list(self._parts.values()):
-                part.tell()
+                if part.calls:
+                    part.tell()
         finally:
             _telling.discard(get_ident())
 
@@ -348,9 +354,11 @@ class Teller:
             self.untold.append(story)
             client.wake_keeper()
             return
-        for other in self.untold_of(story):
+        late = self.untold_of(story)
+        for other in late:
             self._finish(other)
-        story.flush()
+        if story not in late:
+            story.flush()
 
     def untold_of(self, story: Story) -> list[Story]:
         """Return the stories of the same owner and path that may have untold parts."""
