@@ -57,6 +57,9 @@ def check_layout(layout: str) -> None:
 class CandidacyWithdrawn(WaitCancelledError):
     """Raised in the steps of a candidacy, to end it."""
 
+    def __init__(self) -> None:
+        super().__init__("", "the candidacy was withdrawn")
+
 
 class ElectionState(PathState):
     """The state of an election that all objects of one client and path share.
@@ -196,7 +199,7 @@ class Candidacy:
         return wait(call, steps, self._event)
 
     def _why_stop(self) -> Exception | None:
-        return CandidacyWithdrawn("", "withdrawn") if self.withdrawn else None
+        return CandidacyWithdrawn() if self.withdrawn else None
 
     def _leading(self, hold: Hold) -> Steps[None]:
         while hold.alive and not self.withdrawn:
