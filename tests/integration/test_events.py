@@ -305,6 +305,26 @@ def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen,
     assert told.kinds()[3:] == ["Acquired", "Released", "Released"]
 
 
+def test_how_long_a_hold_surely_lasts(zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
+    """A heartbeat renews it; without a reply it shrinks, and is 0 when the hold is lost, and before and after it."""
+    lock = Lock(connect(hosts=proxy.hosts), zk_path)
+    assert lock.remaining() == 0.0
+    with lock:
+        assert 3 < lock.remaining() < 6
+        time.sleep(2)
+        eventually(lambda: lock.remaining() > 4)
+        proxy.stall()
+        eventually(lambda: 0 < lock.remaining() < 3)
+        proxy.resume()
+        eventually(lambda: lock.remaining() > 4)
+    assert lock.remaining() == 0.0
+    with pytest.raises(LockLostError), lock:
+        proxy.stall()
+        assert lock.lost.wait(20)
+        assert lock.remaining() == 0.0
+        proxy.resume()
+
+
 def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
     """A hold that is garbage collected, or whose task ends, is told as released."""
     told = listen()

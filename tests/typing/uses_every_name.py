@@ -67,6 +67,7 @@ def locks(zk: zkconcurrent.Client) -> None:
         token: int = one.fencing_token
         lost: threading.Event = one.lost
         suspect: bool = one.suspect
+        remaining: float = one.remaining()
         path: str = one.path
         owner: zkconcurrent.Contender | None = one.owner()
         waiters: list[zkconcurrent.Contender] = one.waiters()
