@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._engine.inspection import WaitReport as WaitReport
     from ._engine.inspection import dump_on_signal as dump_on_signal
     from ._engine.inspection import inspect as inspect
+    from ._engine.queue_listener import QueueListener as QueueListener
     from ._errors import ClientError as ClientError
     from ._errors import DeadlockError as DeadlockError
     from ._errors import ForeignNodeError as ForeignNodeError
@@ -38,7 +39,20 @@ if TYPE_CHECKING:
     from ._errors import SequenceExhaustedError as SequenceExhaustedError
     from ._errors import WaitCancelledError as WaitCancelledError
     from ._errors import ZkConcurrentError as ZkConcurrentError
+    from ._events import Acquired as Acquired
+    from ._events import Cancelled as Cancelled
+    from ._events import DeadlockVictim as DeadlockVictim
+    from ._events import Failed as Failed
+    from ._events import LockEvent as LockEvent
+    from ._events import Lost as Lost
+    from ._events import Recovered as Recovered
+    from ._events import Released as Released
+    from ._events import Suspect as Suspect
+    from ._events import TimedOut as TimedOut
+    from ._events import Waiting as Waiting
+    from ._events import WouldBlock as WouldBlock
     from ._namespace import Namespace as Namespace
+    from ._namespace import add_listener as add_listener
     from ._namespace import namespace as namespace
     from ._synchronized import synchronized as synchronized
     from ._threads.atomic import AtomicInteger as AtomicInteger
@@ -86,7 +100,10 @@ else:
         "_engine.inspection": "ClientReport HoldReport Inspection OwnerReport WaitReport dump_on_signal inspect",
         "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
         "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
-        "_namespace": "Namespace namespace",
+        "_engine.queue_listener": "QueueListener",
+        "_events": "Acquired Cancelled DeadlockVictim Failed LockEvent Lost Recovered Released "
+        "Suspect TimedOut Waiting WouldBlock",
+        "_namespace": "Namespace add_listener namespace",
         "_synchronized": "synchronized",
         "_threads.atomic": "AtomicInteger AtomicLong",
         "_threads.barrier": "Barrier",

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
 from ._arguments.paths import check_name, check_path
+from ._engine import telling
 from ._engine.session import Session
 from ._kazoo.link import KazooClient
 from ._runtime.public import public
@@ -39,6 +40,7 @@ from ._threads.base.primitive import OnLost, PickledByPath
 if TYPE_CHECKING:
     from ._connect import LocalRoot
 
+Listener: TypeAlias = telling.Listener
 P = ParamSpec("P")
 R = TypeVar("R")
 NamespaceT = TypeVar("NamespaceT", bound="BasePath")
@@ -65,6 +67,10 @@ class BasePath(PickledByPath):
     def path(self) -> str:
         """The base path of all names."""
         return self._path
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Have a listener told of all that happens below this path, of this client: see `zkconcurrent.add_listener`."""
+        return telling.add(listener, Session.of(self.client), self._path)
 
     def _at(self, name: str) -> str:
         return check_name(self._path, name)
@@ -154,6 +160,37 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
         The module `threading`.
     """
     return opened(Namespace, client, path)
+
+
+@public
+def add_listener(listener: Listener, client: KazooClient | None = None) -> Callable[[], None]:
+    """Have a listener told of acquires and holds, of all clients of this process or of one; return what ends that.
+
+    The listener is called with each event. For one acquire these are `Waiting`, if it waits behind others; then exactly
+    one of `Acquired`, `TimedOut`, `WouldBlock`, `Cancelled`, `DeadlockVictim` and `Failed`. For one hold: `Acquired`,
+    then `Suspect` and `Recovered` in turn, then exactly one of `Released` and `Lost`. A fork or the end of the process
+    ends a hold without an event. Only the outermost level of a re-entrant lock tells anything. A `MultiLock` or
+    `QuorumLock` tells what its locks do.
+
+    One owner's events at one lock come in order. The acquiring and releasing thread or task tells them in its call; an
+    interrupt in the listener gives the lock back. `Lost`, `Suspect` and `Recovered`, and the end of a hold that no
+    `release()` ends, come on a thread of the library, or on the owner's if it goes on before that. `Released` comes
+    when the delete was sent: if its reply shows that the hold had been lost, only `LockLostError` tells that.
+
+    A listener must not wait: a call of the library that would wait raises `ClientError` in it, and nothing is told of
+    what it does. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged, all are ignored.
+
+    Args:
+        listener: called with one `LockEvent`. It hears of acquires that begin from now on, and of their holds.
+        client: the client to listen to; all, unless given.
+
+    Returns:
+        A function that removes the listener. A second call changes nothing.
+
+    Raises:
+        TypeError: the listener can't be called, or is a coroutine function; or the client is not a kazoo client.
+    """
+    return telling.add(listener, None if client is None else Session.of(client))
 
 
 def opened(

@@ -67,6 +67,7 @@ def locks(zk: zkconcurrent.Client) -> None:
         token: int = one.fencing_token
         lost: threading.Event = one.lost
         suspect: bool = one.suspect
+        remaining: float = one.remaining()
         path: str = one.path
         owner: zkconcurrent.Contender | None = one.owner()
         waiters: list[zkconcurrent.Contender] = one.waiters()
@@ -327,6 +328,49 @@ def inspects() -> str:
     owner: zkconcurrent.OwnerReport = wait.owner
     cause: zkconcurrent.LossCause | None = hold.cause
     return f"{client.state} {hold.token + 1} {owner.name}"
+
+
+def listens(zk: zkconcurrent.Client) -> None:
+    """Hear of all that happens."""
+
+    def hear(event: zkconcurrent.LockEvent) -> None:
+        told: tuple[str, str, str, str, int, str, float, int] = (
+            event.primitive,
+            event.path,
+            event.name,
+            event.mode,
+            event.token,
+            event.by,
+            event.at,
+            event.seq,
+        )
+        seconds: float
+        match event:
+            case zkconcurrent.Acquired(waited=seconds, contended=contended):
+                waited_for: bool = contended
+            case zkconcurrent.Lost(cause=cause, held=seconds):
+                why: zkconcurrent.LossCause | None = cause
+            case zkconcurrent.TimedOut(waited=seconds) | zkconcurrent.Cancelled(waited=seconds):
+                pass
+            case zkconcurrent.Failed(error=error) | zkconcurrent.DeadlockVictim(error=error):
+                raised: BaseException = error
+            case zkconcurrent.Released(held=seconds) | zkconcurrent.Suspect(remaining=seconds):
+                pass
+            case zkconcurrent.Waiting() | zkconcurrent.WouldBlock() | zkconcurrent.Recovered():
+                pass
+            case _:
+                pass
+
+    queued = zkconcurrent.QueueListener(hear, maxsize=100)
+    removes: list[Callable[[], None]] = [
+        zkconcurrent.add_listener(hear),
+        zkconcurrent.add_listener(queued, zk),
+        zkconcurrent.namespace(zk, "/app").add_listener(hear),
+    ]
+    for remove in removes:
+        remove()
+    told_all: bool = queued.flush(timeout=1)
+    dropped: int = queued.dropped
 
 
 def main() -> None:

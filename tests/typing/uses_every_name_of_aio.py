@@ -52,6 +52,7 @@ async def locks(zk: zkconcurrent.Client) -> None:
         waiters: list[zkconcurrent.Contender] = await each.waiters()
         token: int = each.fencing_token
         suspect: bool = each.suspect
+        remaining: float = each.remaining()
         async with each.hold(2.5), each.hold(timeout=None, blocking=False, cancel_on_loss=False) as nothing:
             assert nothing is None
         count: int = each.hold_count() + each.cancel_waits()

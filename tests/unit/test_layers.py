@@ -14,6 +14,7 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # A folder is a layer; each may import itself and those before it in this list, of one line none the other.
 LAYERS = [
     {"_version", "_errors"},
+    {"_events"},
     {"_protocol", "_runtime", "_memory"},
     {"_arguments"},
     {"_recipes", "_kazoo"},

@@ -22,9 +22,9 @@ class Calls:
         calls: the calls that have begun.
         deserted: see `Call`.
         wake: ends the sleep of each call.
-        settled: see `Waiting`.
-        waits_for: see `Waiting`.
-        why_end: see `Waiting`.
+        settled: see `Resumable`.
+        waits_for: see `Resumable`.
+        why_end: see `Resumable`.
     """
 
     settled = False
@@ -49,7 +49,7 @@ class Calls:
         return {id(call.session): call.session for call in self.calls}.values()
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
-        """Begin; see `Waiting`."""
+        """Begin; see `Resumable`."""
         self.wake, self.deserted = wake, deserted
 
     def add(self, call: Call) -> Call:

@@ -32,12 +32,13 @@ from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, 
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import of_caller
 from .._runtime.interrupts import check_not_interrupted
-from .._runtime.waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
+from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
 from .keeper import STUCK_AFTER
 from .long_waits import LongWait
 from .operations import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
+from .telling import Story, in_listener
 
 T = TypeVar("T")
 # A wait that goes by the wall clock looks at it so often, as the clock may be set.
@@ -71,11 +72,12 @@ class Call:
             time.
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
+        story: what listeners are told of the acquire that it makes; None if nobody listens.
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
         of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
-        waits_for: see `Waiting`.
-        why_end: see `Waiting`.
+        waits_for: see `Resumable`.
+        why_end: see `Resumable`.
     """
 
     settled = False
@@ -85,9 +87,10 @@ class Call:
     deserted: Callable[[], bool] | None = None
     waits_for: tuple[object, ...] = ()
     why_end: WhyEnd | None = None
-    part_of: Callable[[], Waiting | None] | None = None
+    part_of: Callable[[], Resumable | None] | None = None
     patience = _UNLIMITED
     refused: str | None = None
+    story: Story | None = None
     long_wait: LongWait | None = None
     of_library = False
     waiter: tuple[int, float] | None = None
@@ -103,7 +106,7 @@ class Call:
         self.tickets: list[Ticket] = []
 
     @property
-    def whole(self) -> Waiting:
+    def whole(self) -> Resumable:
         """The object that a loop runs: the `Calls` of which this is a part, or this call."""
         return self if self.part_of is None else self.part_of() or self
 
@@ -192,6 +195,9 @@ class Call:
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
+        if self.story is not None:
+            self.story.fail()
+            self.story.tell()
         # R2: a signal handler that strikes before this must not wait for the call; see `check_not_interrupted`.
         self.settled = True
 
@@ -235,7 +241,7 @@ class Call:
     def gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
         """Wait until the node of a discarded ticket, which `held`, is gone; not for long, as the keeper continues."""
         session = self.session
-        if self._leaves_clean_up or session.exiting or session.link.on_own_thread():
+        if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():
             return
         # Only now: the delete was sent first, as other threads and clients may wait for it.
         ticket.wake = self.wake

@@ -315,8 +315,11 @@ class PathState:
         with self.session.lock:
             if self.holds[hold.role].get(hold.owner) is not hold:
                 return True
+            self.session.teller.note(hold.ticket)
             if not handoff.keep_for_next(hold.ticket):
                 return False
+            # The ticket goes on, in another story.
+            hold.ticket.story = None
             self.drop(hold)
             return True
 

@@ -35,6 +35,7 @@ class Keeper:
         to_start: the functions that start threads, for the keeper to call; see `start_soon`.
         stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
         over: the keeper is to end, as in a forked child.
+        thread: the number of its thread; 0 before it runs.
     """
 
     def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:
@@ -47,6 +48,7 @@ class Keeper:
         self.to_start: deque[Callable[[], None]] = deque()
         self.stuck = False
         self.over = False
+        self.thread = 0
         self._client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
@@ -102,6 +104,7 @@ class Keeper:
     def turn(self) -> float:
         """Do what is due, and log; return the seconds until more is due. On the keeper's thread."""
         client = self._client
+        self.thread = client.identity()
         self._abandon_deserted_calls()
         self._start_threads()
         if not client.lock.acquire(True, STUCK_AFTER):

@@ -94,6 +94,8 @@ class LocalHandoff:
             left = None if deadline is None else deadline - session.now()
             if left is not None and left <= 0:
                 return False
+            if call.story is not None:
+                call.story.wait()
             yield left
 
     def _is_open(self) -> bool:

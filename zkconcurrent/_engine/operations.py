@@ -224,6 +224,8 @@ def _at_once(act: Callable[[Session, Ticket], Any]) -> Callable[[Caller, Any], S
 def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[Any] | None]:
     if not step.asks:
         call.patience.begin_wait(call.session.now())
+    if call.story is not None:
+        call.story.wait()
     session, ticket, ahead = call.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
     early: list[Reply] = []
     # A closure would take more memory for each of a crowd of waiters.
@@ -321,6 +323,8 @@ def _wait_tree(call: Caller, step: op.WaitRecursive) -> Steps[bool]:
 
 def _wait(call: Caller, step: op.Wait) -> Steps[None]:
     try:
+        if call.story is not None:
+            call.story.wait()
         if not step.ticket.changed:
             yield from call.await_change(step.ticket, step.left)
     except GeneratorExit:

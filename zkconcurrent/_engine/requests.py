@@ -17,6 +17,7 @@ from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps
 from .patience import Patience
 from .session import Session
+from .telling import Story
 
 Wake: TypeAlias = Callable[[], None]
 Watcher: TypeAlias = Callable[[Any], None]
@@ -32,6 +33,7 @@ class Caller(Protocol):
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
         refused: the container that the servers have refused to make.
+        story: what listeners are told of the acquire that the call makes; None if nobody listens.
     """
 
     session: Session
@@ -40,6 +42,7 @@ class Caller(Protocol):
     wake: Wake
     patience: Patience
     refused: str | None
+    story: Story | None
 
     def await_session(self, ticket: Ticket | None) -> Steps[None]:
         """Wait until requests can be sent; see `Call.await_session`."""

@@ -43,6 +43,7 @@ from .loss_cause import complete, of_end, why_lost
 from .path_directory import PathDirectory, PathStateT
 from .registry import Registry
 from .spares import Spares
+from .telling import Teller, in_listener
 from .watches import Watches
 
 log = logging.getLogger("zkconcurrent")
@@ -88,6 +89,7 @@ class Session(ClientState):
         heartbeat: the heartbeat.
         keeper: the keeper.
         long_waits: the waits that the log tells of.
+        teller: tells listeners of acquires and holds.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
@@ -116,6 +118,7 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self)
         self.keeper = Keeper(self, self.do_due_work)
         self.long_waits = LongWaits(self, self.keeper)
+        self.teller = Teller(self, self.keeper)
         # When the keeper is to take its next turn; later, if this process was paused.
         self.next_turn = math.inf
         self._suspect = False
@@ -155,7 +158,8 @@ class Session(ClientState):
 
         Raises:
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
-                exiting; the caller runs on one of kazoo's threads; or the client's greenlets run in another thread.
+                exiting; the caller runs on one of kazoo's threads, or is a listener; or the client's greenlets run in
+                another thread.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)
@@ -169,6 +173,8 @@ class Session(ClientState):
                 "called from one of kazoo's own threads (a watch, a listener or a completion), where waiting for "
                 "ZooKeeper would hang; hand the work to another thread: client.handler.spawn(...)",
             )
+        if in_listener():
+            raise ClientError(path, "called from a listener, which must not wait: hand the work to another thread")
         if self.link.in_other_hub:
             raise ClientError(
                 path,
@@ -320,6 +326,8 @@ class Session(ClientState):
     def mark_deleted(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a ticket any more."""
         with self.lock:
+            # R1, as in `discard`.
+            self.teller.note(ticket)
             self.registry.mark_deleted(ticket)
 
     def check_lease(self) -> None:
@@ -350,6 +358,7 @@ class Session(ClientState):
                 complete(ticket, self.clock())
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
+                self.teller.note(ticket)
                 # R2: if an interrupt comes before this, the next caller reports the loss. R4: a signal handler that
                 # interrupted this thread may have removed the ticket.
                 with suppress(ValueError):
@@ -372,6 +381,8 @@ class Session(ClientState):
         The ticket's `wake` is called when the node is gone.
         """
         with self.lock:
+            # R1: the story finds the end of the hold, once it is looked at.
+            self.teller.note(ticket)
             held = ticket.state is State.HELD
             if not self.registry.discard(ticket):
                 return False
@@ -411,6 +422,7 @@ class Session(ClientState):
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now))
         self.long_waits.look()
+        self.teller.look(suspect=self._suspect)
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
@@ -505,6 +517,7 @@ class Session(ClientState):
         self.registry = Registry("")
         self.dropped.clear()
         self.keeper.to_start.clear()
+        self.teller.untold.clear()
         self.posted.clear()
         self.calls.clear()
         for place in list(self.directory.values()):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._errors import LossCause
 from .lease import Lease
@@ -91,6 +91,7 @@ class Ticket:
         loss: what is known of the loss of the hold; None while it is not lost.
         late: the queue's sequence numbers are running out.
         wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
+        story: what listeners are told of its hold; None if nobody listens.
         observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
             none.
     """
@@ -114,6 +115,8 @@ class Ticket:
     loss: LossRecord | None = None
     late: bool = False
     wake: Callable[[], None] = staticmethod(_nothing)
+    # The layers above make this `Story`.
+    story: Any = None
     observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)
 
     def __init__(self, path: str, prefix: str, lease: Lease) -> None:

@@ -44,7 +44,7 @@ class SleepEvent(Protocol):
     def wait(self, timeout: float, /) -> object: ...
 
 
-class Waiting(Protocol):
+class Resumable(Protocol):
     """A call, as the loops see it.
 
     Attributes:
@@ -86,7 +86,7 @@ class Waiting(Protocol):
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
 
 
-def wait(call: Waiting, steps: Steps[T], event: SleepEvent | None = None) -> T:
+def wait(call: Resumable, steps: Steps[T], event: SleepEvent | None = None) -> T:
     """Run a call to its end, on the calling thread or greenlet.
 
     Args:
@@ -122,7 +122,7 @@ def wait(call: Waiting, steps: Steps[T], event: SleepEvent | None = None) -> T:
         raise
 
 
-def _send_or_end(call: Waiting, steps: Steps[object], woken: bool) -> float | None:
+def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | None:
     """Resume a call; if it is to end, raise why in its steps."""
     error = None if call.why_end is None else call.why_end()
     if error is None:
@@ -136,12 +136,12 @@ def _send_or_end(call: Waiting, steps: Steps[object], woken: bool) -> float | No
         del error
 
 
-def ends_by_itself(call: Waiting) -> None:
+def ends_by_itself(call: Resumable) -> None:
     """Let nothing else end a call that has begun to clean up: it must raise the error that has ended it."""
     call.why_end, call.waits_for = None, ()
 
 
-def _sleep(call: Waiting, event: SleepEvent, pause: float) -> bool:
+def _sleep(call: Resumable, event: SleepEvent, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
     A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
@@ -190,7 +190,7 @@ class _Wakeup:
             _end_sleep(self.sleep)
 
 
-async def wait_async(call: Waiting, steps: Steps[T]) -> T:
+async def wait_async(call: Resumable, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
     # A program without an event loop never imports asyncio.
     import asyncio
@@ -276,7 +276,7 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
             raise
 
 
-def _end(call: Waiting, steps: Steps[object]) -> None:
+def _end(call: Resumable, steps: Steps[object]) -> None:
     """End a call that did not reach its own end."""
     try:
         # The steps end now, and not only when the last traceback is garbage collected.

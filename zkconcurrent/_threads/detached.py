@@ -8,7 +8,9 @@ from collections.abc import Iterable
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
-from .._engine.holds import Possession
+from .._engine.holds import PathState, Possession
+from .._engine.session import Session
+from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
@@ -21,6 +23,18 @@ from .base.primitive import kind_of
 
 # The data of each node has the owner's name.
 LONGEST_OWNER = 1000  # characters
+
+
+class DetachedState(PathState):
+    """The state of a path.
+
+    Attributes:
+        stories: what listeners are told of the holds that were acquired through this client, by their owners.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        super().__init__(session, path, kind)
+        self.stories: dict[str, Story] = {}
 
 
 class DetachedLock(QueuedPrimitive, Acquirable):
@@ -63,6 +77,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
 
     _kind = "DetachedLock"
     _rule = MUTEX
+    _path_state: DetachedState
 
     def __init__(self, client: KazooClient, path: str, owner: str) -> None:
         if not isinstance(owner, str):
@@ -76,6 +91,9 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         self._acquired = 0, 0.0
         super().__init__(client, path)
         self._path_state.keeping.add(self)
+
+    def _new_state(self) -> DetachedState:
+        return DetachedState(self._session, self._path, self._kind)
 
     @property
     def name(self) -> str:
@@ -107,7 +125,10 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         limit = self._deadline(blocking, timeout)
         wait = blocking and timeout != 0
         call = self._lock_core.call(cancellable=wait)
-        return self._await(call, self._acquire_steps(call, wait, limit))
+        steps = self._acquire_steps(call, wait, limit)
+        if self._owner not in self._path_state.stories:
+            steps = self._lock_core.attempt(call, wait, self._identity(), steps, self._begin_story)
+        return self._await(call, steps)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
@@ -120,7 +141,24 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             return False
         self._acquired = self._identity(), self._session.now()
         self._held = held
+        story = self._path_state.stories.get(self._owner)
+        if story is not None and story.token != held.token:
+            self._end_story(story, lost=True)
         return True
+
+    def _begin_story(self, story: Story) -> None:
+        """Note in the story of an acquire that the owner holds."""
+        assert self._held is not None
+        self._path_state.stories[self._owner] = story
+        story.grant((), self._held.token)
+
+    def _end_story(self, story: Story | None, *, lost: bool) -> None:
+        """Tell listeners that the hold was released, or lost."""
+        if story is not None:
+            if self._path_state.stories.get(self._owner) is story:
+                del self._path_state.stories[self._owner]
+            story.end(LossCause.FORCED if lost else None, lost=lost)
+            story.tell()
 
     def release(self) -> None:
         """Release the owner's hold, whichever object has acquired it for the owner; wait until its node is gone.
@@ -134,13 +172,14 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             RuntimeError: the owner does not hold the lock.
             ClientError: the client can't be used here.
         """
-        held = self._held
+        held, story = self._held, self._path_state.stories.get(self._owner)
         in_doubt = held is not None and held is self._releasing
         self._releasing = held
 
         def released(was_there: bool) -> None:
             if self._held is held:
                 self._held = None
+            self._end_story(story, lost=not was_there)
             if was_there:
                 return
             if held is None:

@@ -78,6 +78,11 @@ class PermitCore(LockCore):
         self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
         """Take permits for `owner`, in this call; return whether it did."""
+        return self.attempt(call, wait, owner, self._take(call, permits, wait, near_deadline, deadline, owner))
+
+    def _take(
+        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
+    ) -> Steps[bool]:
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
@@ -139,9 +144,12 @@ class PermitCore(LockCore):
                 raise self.lost_error(holds[0])
             if self.bounded and n > len(holds):
                 raise ValueError(f"Semaphore released too many times: {self.path}")
+            stories = {hold.ticket.story for hold in holds} - {None}
             # An interrupt on the way must not leave some of the permits held.
             insist(lambda: self._drop_all(holds))
         call.settled = True
+        for story in stories:
+            story.tell()
         return call, holds
 
     def _drop_all(self, holds: list[Hold]) -> None:

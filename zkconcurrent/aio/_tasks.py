@@ -23,7 +23,7 @@ from .._engine.session import LeftTickets, Session
 from .._errors import ZkConcurrentError
 from .._runtime.identity import ended, of_caller, of_task, release_at_end
 from .._runtime.public import public
-from .._runtime.waiting import Steps, Waiting, call_soon, wait, wait_async
+from .._runtime.waiting import Resumable, Steps, call_soon, wait, wait_async
 from .._runtime.worker import Worker
 from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import Named
@@ -37,8 +37,8 @@ class Pending(Generic[T]):
 
     __slots__ = ("call", "steps")
 
-    def __init__(self, call: Waiting, steps: Steps[T]) -> None:
-        self.call: Waiting = call
+    def __init__(self, call: Resumable, steps: Steps[T]) -> None:
+        self.call: Resumable = call
         self.steps: Steps[T] = steps
 
     def __await__(self) -> Generator[object, object, T]:

@@ -337,6 +337,7 @@ class LockBase(Acquirable, PrimitiveTwin):
 
     owner: Final = awaited(lock_base.LockBase.owner)
     waiters: Final = awaited(lock_base.LockBase.waiters)
+    remaining: Final = forwarded(lock_base.LockBase.remaining)
     guard: Final = forwarded(lock_base.LockBase.guard)
 
 

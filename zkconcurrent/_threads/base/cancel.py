@@ -11,12 +11,12 @@ from functools import partial
 
 from ..._engine.driver import Call
 from ..._errors import WaitCancelledError
-from ..._runtime.waiting import Waiting
+from ..._runtime.waiting import Resumable
 
 _WHY = "cancel_waits() has ended this wait: nothing is held, and no node is left"
 
 
-def waits(calls: Iterable[Call], target: object) -> list[Waiting]:
+def waits(calls: Iterable[Call], target: object) -> list[Resumable]:
     """Return the waits for the target that were not cancelled yet."""
     return list({id(call.whole): call.whole for call in calls if target in call.whole.waits_for}.values())
 

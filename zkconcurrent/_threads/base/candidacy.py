@@ -28,7 +28,7 @@ from ..._engine.holds import Hold, PathState
 from ..._engine.loss_cause import cause_of, why_lost
 from ..._engine.patience import POLL_INTERVAL
 from ..._engine.session import log
-from ..._errors import ClientError, LockLostError
+from ..._errors import ClientError, LockLostError, WaitCancelledError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Node, Recipe
 from ..._protocol.rules import LATCH, MUTEX, Rule
@@ -54,8 +54,11 @@ def check_layout(layout: str) -> None:
         raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
 
 
-class CandidacyWithdrawn(Exception):
+class CandidacyWithdrawn(WaitCancelledError):
     """Raised in the steps of a candidacy, to end it."""
+
+    def __init__(self) -> None:
+        super().__init__("", "the candidacy was withdrawn")
 
 
 class ElectionState(PathState):

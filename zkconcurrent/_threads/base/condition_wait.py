@@ -48,7 +48,7 @@ class ConditionWait:
             LockLostError: the lock was lost before it was released.
             RuntimeError: another thread has just released it.
         """
-        call, hold, path_state = self.call, self.hold, self._lock.path_state
+        call, hold, path_state, story = self.call, self.hold, self._lock.path_state, self.hold.ticket.story
         if not path_state.claim(hold, self._owner):
             raise RuntimeError(self._lock.why_not_held("cannot wait on un-acquired lock"))
         call.given_up = hold.ticket
@@ -57,6 +57,8 @@ class ConditionWait:
         recipe = release_and_queue(hold.ticket, self._waiters, node_data(self._owner), self._first)
         ticket = yield from call.run(recipe)
         call.settled = True
+        if story is not None:
+            story.tell()
         if ticket is not None:
             if (yield from call.run(outwait(ticket), deadline)):
                 return True

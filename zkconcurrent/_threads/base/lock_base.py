@@ -267,6 +267,15 @@ class LockBase(QueuedPrimitive, Acquirable):
         hold = core.own() or core.newest()
         return hold is not None and hold.alive and self._session.suspect
 
+    def remaining(self) -> float:
+        """Return for how many seconds the current hold surely lasts, even if no reply of ZooKeeper comes any more.
+
+        The heartbeat renews it. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
+        """
+        core = self._lock_core
+        hold = core.own() or core.newest()
+        return 0.0 if hold is None else max(0.0, hold.ticket.live.end - core.session.time())
+
     def guard(self, transaction: TransactionT) -> TransactionT:
         """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
 

@@ -18,9 +18,11 @@ from ..._engine.holds import Hold, PathState, lost_error, owned_by
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.session import log
+from ..._engine.telling import Story
+from ..._engine.telling import registered as listeners
 from ..._errors import DeadlockError, LockLostError, ZkConcurrentError
 from ..._protocol.operations import MALFORMED, Get, Node, Recipe
-from ..._protocol.rules import Rule, holders
+from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
@@ -120,6 +122,29 @@ def _typed(said: object, *kinds: type) -> Any:
     return said if type(said) in kinds else None
 
 
+def _told(
+    call: Call, story: Story, wait: bool, steps: Steps[bool], granted: Callable[[Story], object] | None
+) -> Steps[bool]:
+    try:
+        acquired = yield from steps
+        if not acquired:
+            story.give_up(wait=wait)
+        elif granted is not None:
+            granted(story)
+        else:
+            story.grant([each for each in call.tickets if each.state in (State.HELD, State.LOST)])
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        # The loop, or whoever runs several calls as one, abandons the call, and so has it told if an interrupt strikes.
+        story.fail(error)
+        story.tell()
+        raise
+    # Here an interrupt gives the hold back: the steps have not ended.
+    story.tell()
+    return acquired
+
+
 Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
 """The holders, and the waiters."""
 
@@ -159,6 +184,24 @@ class QueueCore:
         """
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
+
+    def attempt(
+        self, call: Call, wait: bool, owner: int, steps: Steps[bool], granted: Callable[[Story], object] | None = None
+    ) -> Steps[bool]:
+        """Return the steps of an acquire that also tell the listeners of it, if there are any.
+
+        Args:
+            call: the call.
+            wait: whether it waits, or makes a single attempt.
+            owner: the thread or task that acquires.
+            steps: the steps that acquire, and return whether they did.
+            granted: notes in the story that they did; otherwise the tickets of the call are the hold.
+        """
+        if not listeners:
+            return steps
+        mode = "exclusive" if self.rule.exclusive and self.rule is not PERMIT else "shared"
+        call.story = story = self.session.teller.begin(self.path_state.kind, self.path, mode, owner)
+        return steps if story is None else _told(call, story, wait, steps, granted)
 
     def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
@@ -352,6 +395,10 @@ class LockCore(QueueCore):
         Raises:
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
+        return self.attempt(call, wait, owner, self.untold_steps(call, wait, deadline, owner, depth))
+
+    def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        """Acquire as `acquire_steps` does, but tell no listener."""
         if wait:
             self.begin_wait(call, owner, deadline)
         handoff = self.path_state.handoff
@@ -453,7 +500,7 @@ class LockCore(QueueCore):
         Returns:
             The call in which to wait until the node is gone; None if there is nothing to wait for.
         """
-        session, owner = self.session, self.identity()
+        session, owner, story = self.session, self.identity(), hold.ticket.story
         check_depth(FRAMES // 2)
         call = Call(session, self.path, self.path_state)
         try:
@@ -472,6 +519,8 @@ class LockCore(QueueCore):
                 self.drop(hold)
             raise
         call.settled = True
+        if story is not None:
+            story.tell()
         if call.tickets:
             return call
         # The next thread of this process has the node, so no reply can tell anything about this hold.
@@ -480,10 +529,13 @@ class LockCore(QueueCore):
 
     def drop(self, hold: Hold) -> None:
         """Forget a hold; send its delete first, if it is alive."""
+        story = hold.ticket.story
         with self.session.lock:
             if hold.alive and self.path_state.has(hold):
                 self.session.discard(hold.ticket)
             self.path_state.drop(hold)
+        if story is not None:
+            story.tell()
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:
         """Wait until the node of a released hold is gone.

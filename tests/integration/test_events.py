@@ -1,0 +1,704 @@
+"""What listeners are told of acquires and holds: in order, each part once, on the right thread, whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import queued
+from tests.helpers.grammar import Grammar
+from tests.helpers.interrupts import at_every_line
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    Acquired,
+    BoundedSemaphore,
+    Cancelled,
+    ClientError,
+    Condition,
+    DeadlockError,
+    DetachedLock,
+    Election,
+    Failed,
+    Lock,
+    LockEvent,
+    LockLostError,
+    LossCause,
+    Lost,
+    MultiLock,
+    QueueListener,
+    QuorumLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    Suspect,
+    WaitCancelledError,
+    aio,
+)
+from zkconcurrent._engine import telling
+from zkconcurrent.testing import Server
+
+Listen = Callable[..., Grammar]
+
+
+@pytest.fixture
+def listen() -> Iterator[Listen]:
+    """Return what adds a `Grammar`; all that was told must be in order, and nothing is left behind."""
+    added: list[tuple[Grammar, Callable[[], None]]] = []
+
+    def add(client: KazooClient | None = None, also: Callable[[LockEvent], object] = id) -> Grammar:
+        grammar = Grammar(also)
+        added.append((grammar, zkconcurrent.add_listener(grammar, client)))
+        return grammar
+
+    yield add
+    for grammar, remove in added:
+        remove()
+        assert grammar.wrong == []
+    assert not telling.registered
+    assert not telling.in_listener()
+
+
+LOCKS: dict[str, Callable[[KazooClient, str], Any]] = {
+    "Lock": Lock,
+    "Lock(fair=False)": partial(Lock, fair=False),
+    "RLock": RLock,
+    "read lock": lambda client, path: ReadWriteLock(client, path).read_lock,
+    "write lock": lambda client, path: ReadWriteLock(client, path).write_lock,
+    "Semaphore": Semaphore,
+    "BoundedSemaphore": BoundedSemaphore,
+    "DetachedLock": lambda client, path: DetachedLock(client, path, owner=str(id(client))),
+}
+locks = pytest.mark.parametrize("kind", LOCKS)
+
+
+@locks
+def test_an_acquire_and_its_hold(
+    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, kind: str
+) -> None:
+    """A free lock tells of no wait; each way to end an attempt tells its own event; a hold tells its end."""
+    make = LOCKS[kind]
+    near, far = listen(zk), listen(far_client := connect())
+    lock, other = make(zk, zk_path), make(far_client, zk_path)
+    if kind == "read lock":
+        other = ReadWriteLock(far_client, zk_path).write_lock
+    with other:
+        assert not lock.acquire(False)
+        assert not lock.acquire(timeout=0.1)
+        waiting = in_thread(lambda: lock.acquire() and lock.release())
+        # Told at the wait, and not only with its outcome.
+        deadline = time.monotonic() + 10
+        while near.kinds()[-1] != "Waiting" or len(near.kinds()) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    waiting.result(10)
+    assert near.kinds() == ["WouldBlock", "Waiting", "TimedOut", "Waiting", "Acquired", "Released"]
+    assert far.kinds() == ["Acquired", "Released"]
+    acquired = near.events[4]
+    assert isinstance(acquired, Acquired)
+    assert acquired.contended
+    assert acquired.waited > 0
+    assert acquired.path == zk_path
+    pairs = {"read lock": "ReadWriteLock", "write lock": "ReadWriteLock", "Lock(fair=False)": "Lock"}
+    assert acquired.primitive == pairs.get(kind, kind)
+    assert acquired.mode == ("shared" if "read" in kind or "emaphore" in kind else "exclusive")
+    assert near.events[5].token == acquired.token > 0
+
+
+def test_reentrant_levels_tell_nothing(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """Only the outermost level tells; a read lock within a write lock is a hold of its own."""
+    told = listen()
+    lock = RLock(zk, zk_path)
+    with lock, lock, lock:
+        assert lock.acquire()
+        lock.release()
+    assert told.kinds() == ["Acquired", "Released"]
+    pair = ReadWriteLock(zk, f"{zk_path}-pair")
+    with pair.write_lock, pair.read_lock:
+        pass
+    assert [event.mode for event in told.events[2:]] == ["exclusive", "shared", "shared", "exclusive"]
+
+
+def test_permits_of_one_acquire_are_one_hold(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """The last of them ends it."""
+    told = listen()
+    semaphore = Semaphore(zk, zk_path, 5)
+    semaphore.acquire(permits=3)
+    semaphore.acquire()
+    semaphore.release(3)
+    assert told.kinds() == ["Acquired", "Acquired", "Released"]
+    semaphore.release()
+    assert told.kinds()[3:] == ["Released"]
+
+
+def test_joint_locks_tell_what_their_locks_do(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
+    """A MultiLock that fails midway has acquired and released; a QuorumLock tells of each attempt."""
+    told = listen(zk)
+    with Lock(connect(), f"{zk_path}/b"):
+        assert not MultiLock([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")]).acquire(timeout=0.1)
+    assert [(event.path[-1], type(event).__name__) for event in told.events] == [
+        ("a", "Acquired"),
+        ("b", "Waiting"),
+        ("b", "TimedOut"),
+        ("a", "Released"),
+    ]
+    with QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "cde"]):
+        pass
+    assert sorted(told.kinds()[4:]) == ["Acquired"] * 3 + ["Released"] * 3
+
+
+def test_a_condition_releases_and_acquires_again(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """Its wait ends a hold, and begins another."""
+    told = listen()
+    with (condition := Condition(zk, zk_path)):
+        condition.wait(0.1)
+    assert told.kinds() == ["Acquired", "Released"] * 2
+
+
+def test_terms(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """A term is a hold, of a thread or of the client's candidacy; a withdrawn one was cancelled."""
+    told = listen()
+    election, other = Election(zk, zk_path), Election(connect(), zk_path)
+    with election.lead():
+        other.stand()
+        eventually(lambda: told.kinds() == ["Acquired", "Waiting"])
+        other.withdraw()
+    assert told.kinds() == ["Acquired", "Waiting", "Cancelled", "Released"]
+    assert {event.primitive for event in told.events} == {"Election"}
+
+
+def test_a_detached_lock(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """The owner's hold is one, whichever object acquires and releases; a hold that was forced away is lost."""
+    told = listen()
+    one, same = DetachedLock(zk, zk_path, owner="job"), DetachedLock(zk, zk_path, owner="job")
+    one.acquire()
+    same.acquire()
+    one.acquire()
+    assert told.kinds() == ["Acquired"]
+    same.release()
+    assert told.kinds() == ["Acquired", "Released"]
+    with pytest.raises(LockLostError):
+        one.release()
+    one.acquire()
+    assert DetachedLock(zk, zk_path, owner="operator").force_release(one.fencing_token)
+    with pytest.raises(LockLostError):
+        one.release()
+    assert told.kinds()[2:] == ["Acquired", "Lost"]
+    assert isinstance(lost := told.events[-1], Lost)
+    assert lost.cause is LossCause.FORCED
+
+
+def test_cancelled_and_failed(
+    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, eventually: Eventually
+) -> None:
+    """`cancel_waits()` is no failure; an error is, and is told; one that waits for itself is a victim."""
+    told = listen(zk)
+    lock = RLock(zk, zk_path)
+    with RLock(connect(), zk_path):
+        waiting = in_thread(lock.acquire)
+        eventually(lambda: told.kinds() == ["Waiting"])
+        lock.cancel_waits()
+        assert isinstance(waiting.exception(10), WaitCancelledError)
+    assert isinstance(told.events[-1], Cancelled)
+    again = connect()
+    with lock, pytest.raises(DeadlockError):
+        RLock(again, zk_path).acquire()
+    semaphore = Semaphore(zk, f"{zk_path}-s", 2)
+    with semaphore, pytest.raises(ValueError, match="value=2") as raised:
+        Semaphore(again, f"{zk_path}-s", 3).acquire()
+    del raised
+    everything = listen()
+    with pytest.raises(DeadlockError), lock:
+        RLock(again, zk_path).acquire()
+    assert everything.kinds() == ["Acquired", "DeadlockVictim", "Released"]
+    with semaphore, pytest.raises(ValueError, match="value=2"):
+        Semaphore(again, f"{zk_path}-s", 3).acquire()
+    assert isinstance(failed := everything.events[4], Failed)
+    assert isinstance(failed.error, ValueError)
+
+
+def test_a_loss(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """It is told on a thread of the library, with its cause, and its owner's release tells nothing more."""
+    threads: list[str] = []
+    told = listen(also=lambda _: threads.append(threading.current_thread().name))
+    lock = Lock(zk, zk_path)
+    lock.acquire()
+    holder = lock.owner()
+    assert holder is not None
+    zk.delete(holder.node)
+    eventually(lambda: told.kinds() == ["Acquired", "Lost"])
+    assert threads[1].startswith("zkconcurrent events")
+    assert isinstance(lost := told.events[1], Lost)
+    assert lost.cause is LossCause.NODE_DELETED
+    with pytest.raises(LockLostError):
+        lock.release()
+    with lock:
+        pass
+    assert told.kinds()[2:] == ["Acquired", "Released"]
+
+
+def test_the_owner_tells_what_is_late(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """If a listener blocks the thread that tells losses, the owner's next acquire still comes behind its own loss."""
+    blocked, go_on = threading.Event(), threading.Event()
+
+    def block(event: LockEvent) -> None:
+        if isinstance(event, Lost) and event.path.endswith("other"):
+            blocked.set()
+            go_on.wait(30)
+
+    remove = zkconcurrent.add_listener(block)
+    told = listen()
+    try:
+        other, lock = Lock(zk, f"{zk_path}/other"), Lock(zk, f"{zk_path}/lock")
+        for each in (other, lock):
+            each.acquire()
+        for each in (other, lock):
+            holder = each.owner()
+            assert holder is not None
+            zk.delete(holder.node)
+            assert each.lost.wait(20)
+        assert blocked.wait(20)
+        for _ in range(2):
+            with pytest.raises(LockLostError):
+                lock.release()
+            lock.acquire()
+            holder = lock.owner()
+            assert holder is not None
+            zk.delete(holder.node)
+            assert lock.lost.wait(20)
+        mine = [type(event).__name__ for event in told.events if event.path == lock.path]
+        assert mine[:5] == ["Acquired", "Lost", "Acquired", "Lost", "Acquired"]
+    finally:
+        go_on.set()
+        remove()
+    eventually(lambda: not lock._session.teller.untold)
+
+
+def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen, eventually: Eventually) -> None:
+    """A hold is suspect while ZooKeeper is out of reach; the client's new holds are not."""
+    client = connect(hosts=proxy.hosts)
+    told = listen(client)
+    lock, free = Lock(client, zk_path), Lock(client, f"{zk_path}-free")
+    with lock:
+        proxy.stall()
+        eventually(lambda: told.kinds() == ["Acquired", "Suspect"])
+        proxy.resume()
+        eventually(lambda: told.kinds() == ["Acquired", "Suspect", "Recovered"])
+        with free:
+            pass
+    assert isinstance(suspect := told.events[1], Suspect)
+    assert 0 < suspect.remaining < 6
+    assert told.kinds()[3:] == ["Acquired", "Released", "Released"]
+
+
+def test_how_long_a_hold_surely_lasts(zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
+    """A heartbeat renews it; without a reply it shrinks, and is 0 when the hold is lost, and before and after it."""
+    lock = Lock(connect(hosts=proxy.hosts), zk_path)
+    assert lock.remaining() == 0.0
+    with lock:
+        first = time.monotonic() + lock.remaining()
+        assert 0 < lock.remaining() < 6
+        eventually(lambda: time.monotonic() + lock.remaining() > first + 1)
+        proxy.stall()
+        last = lock.remaining()
+        eventually(lambda: 0 < lock.remaining() < last - 0.5)
+        proxy.resume()
+        eventually(lambda: lock.remaining() > last - 0.5)
+    assert lock.remaining() == 0.0
+    with pytest.raises(LockLostError), lock:
+        proxy.stall()
+        assert lock.lost.wait(20)
+        assert lock.remaining() == 0.0
+        proxy.resume()
+
+
+def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """A hold that is garbage collected, or whose task ends, is told as released."""
+    told = listen()
+    with pytest.warns(ResourceWarning):
+        Lock(zk, zk_path).acquire()
+        gc.collect()
+    eventually(lambda: told.kinds() == ["Acquired", "Released"])
+
+    async def main() -> None:
+        await aio.RLock(zk, zk_path).acquire()
+
+    with pytest.warns(ResourceWarning):
+        asyncio.run(main())
+    eventually(lambda: told.kinds() == ["Acquired", "Released"] * 2)
+
+
+def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
+    """A task's calls tell what a thread's do; a cancelled one tells that."""
+    told = listen(zk)
+
+    async def main() -> None:
+        lock = aio.Lock(zk, zk_path)
+        other = aio.Lock(connect(), zk_path)
+        async with other:
+            assert not await lock.acquire(timeout=0.1)
+            waiting = asyncio.create_task(lock.acquire())
+            while told.kinds()[-1] != "Waiting":
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        async with lock:
+            pass
+
+    asyncio.run(main())
+    assert told.kinds() == ["Waiting", "TimedOut", "Waiting", "Cancelled", "Acquired", "Released"]
+    assert len({event.by for event in told.events}) == 2
+
+
+def test_a_closed_loop(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """A task that no loop resumes has given up its acquire, and its hold."""
+    told, threads = listen(zk), list[str]()
+    listen(zk, lambda _: threads.append(threading.current_thread().name))
+    loop = asyncio.new_event_loop()
+    tasks = set()
+
+    async def main() -> None:
+        tasks.add(asyncio.ensure_future(aio.Lock(zk, zk_path).acquire()))
+        while told.kinds()[-1:] != ["Waiting"]:
+            await asyncio.sleep(0.01)
+
+    with Lock(connect(), zk_path):
+        loop.run_until_complete(main())
+        loop.close()
+        eventually(lambda: told.kinds() == ["Waiting", "Cancelled"])
+    assert threads[1].startswith("zkconcurrent events")
+    # Otherwise asyncio complains of the task that was not awaited.
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+# -- listeners -------------------------------------------------------------------------------------------------------
+
+
+def test_whom_it_hears(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A listener hears all clients, one client, or the names of a namespace, and nothing once it is removed."""
+    heard: dict[str, list[LockEvent]] = {"all": [], "one": [], "names": []}
+    other = connect()
+    removes = [
+        zkconcurrent.add_listener(heard["all"].append),
+        zkconcurrent.add_listener(heard["one"].append, other),
+        zkconcurrent.namespace(zk, f"{zk_path}/a").add_listener(heard["names"].append),
+    ]
+    for client, path in ((zk, "/a/lock"), (zk, "/ab"), (other, "/a/lock")):
+        with Lock(client, zk_path + path):
+            pass
+    assert [len(events) for events in heard.values()] == [6, 2, 2]
+    for remove in removes * 2:
+        remove()
+    with Lock(zk, f"{zk_path}/a/lock"):
+        pass
+    assert [len(events) for events in heard.values()] == [6, 2, 2]
+    assert not telling.registered
+
+
+def test_a_local_namespace(listen: Listen) -> None:
+    """So does one of this process alone, for tasks too."""
+    del listen
+    heard: list[LockEvent] = []
+    local = zkconcurrent.namespace("local")
+    local.add_listener(heard.append)
+    with local.Lock("cart"), zkconcurrent.namespace("local").Lock("cart"):
+        pass
+    assert len(heard) == 2
+    telling.registered.clear()
+
+
+def test_a_client_that_is_gone_keeps_no_listener(connect: Connect) -> None:
+    """Its listeners go with it, so that acquires elsewhere do not pay for them."""
+    client = KazooClient()
+    zkconcurrent.add_listener(print, client)
+    assert telling.registered
+    client.handler.stop()
+    del client, connect
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while telling.registered and time.monotonic() < deadline:
+        time.sleep(0.1)
+        gc.collect()
+    assert not telling.registered
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "listener"])
+def test_what_is_no_listener(wrong: Any) -> None:
+    """It must be callable, and not a coroutine function."""
+
+    async def later(_: LockEvent) -> None: ...
+
+    class Later:
+        async def __call__(self, _: LockEvent) -> None: ...
+
+    for each in (wrong, later, Later()):
+        for add in (zkconcurrent.add_listener, QueueListener):
+            with pytest.raises(TypeError):
+                add(each)
+    with pytest.raises(TypeError, match="client must be"):
+        zkconcurrent.add_listener(print, "/path")  # type: ignore[arg-type]
+    assert not telling.registered
+
+
+def test_a_listener_that_fails(zk: KazooClient, zk_path: str, listen: Listen, caplog: pytest.LogCaptureFixture) -> None:
+    """Its first error is logged, the others are ignored, and the next listeners are told."""
+
+    def fail(_: LockEvent) -> None:
+        raise ValueError
+
+    def fail_too(_: LockEvent) -> None:
+        raise KeyError
+
+    removes = [zkconcurrent.add_listener(each) for each in (fail, fail_too)]
+    told = listen()
+    for _ in range(3):
+        with Lock(zk, zk_path):
+            pass
+    for remove in removes:
+        remove()
+    assert told.kinds() == ["Acquired", "Released"] * 3
+    failures = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(failures) == 2
+    assert "fail at" in failures[0]
+    assert "fail_too at" in failures[1]
+
+
+def test_a_listener_that_acquires(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """A call that would wait is refused; one that sends nothing, and a release, work; none of it is told as it runs."""
+    errors: list[str] = []
+    held, inner, event = (
+        RLock(zk, f"{zk_path}/held"),
+        Lock(zk, f"{zk_path}/inner"),
+        zkconcurrent.Event(zk, f"{zk_path}/e"),
+    )
+    calls = (inner.acquire, partial(inner.acquire, False), inner.owner, event.set, event.wait)
+
+    def use(event: LockEvent) -> None:
+        if not event.path.endswith("outer") or not isinstance(event, Acquired):
+            return
+        for call in calls:
+            try:
+                call()
+            except ClientError as error:
+                errors.append(str(error))
+        assert held.acquire()
+        held.release()
+        assert held.hold_count() == 1
+        held.release()
+
+    told = listen(also=use)
+    held.acquire()
+    with Lock(zk, f"{zk_path}/outer"):
+        assert held.hold_count() == 0
+    # The owner tells what the listener's release has left, before its own next event there.
+    with held:
+        pass
+    assert len(errors) == len(calls)
+    assert all("called from a listener" in error for error in errors)
+    kinds = {
+        path: [type(event).__name__ for event in told.events if event.path == path] for path in (held.path, inner.path)
+    }
+    assert kinds == {held.path: ["Acquired", "Released"] * 2, inner.path: []}
+    assert queued(zk, held.path, 0)()
+
+
+def test_listeners_that_come_and_go(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """One that removes itself, or adds others, while it is called: each hears whole stories."""
+    later: list[Grammar] = []
+    removes: list[Callable[[], None]] = []
+
+    def add_and_go(_: LockEvent) -> None:
+        removes.pop(0)()
+        later.append(grammar := Grammar())
+        removes.append(zkconcurrent.add_listener(grammar))
+
+    removes.append(zkconcurrent.add_listener(add_and_go))
+    told = listen()
+    for _ in range(2):
+        with Lock(zk, zk_path):
+            pass
+    removes.pop()()
+    assert told.kinds() == ["Acquired", "Released"] * 2
+    (grammar,) = later
+    assert grammar.wrong == []
+    assert grammar.kinds() == ["Acquired", "Released"]
+
+
+@locks
+def test_an_interrupt_in_a_listener(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, kind: str) -> None:
+    """It leaves the call, gives the hold back, and every listener is told each part once."""
+    strikes = 0
+
+    def strike(event: LockEvent) -> None:
+        nonlocal strikes
+        if strikes and type(event).__name__ == at:
+            strikes -= 1
+            raise KeyboardInterrupt
+
+    before = listen()
+    remove = zkconcurrent.add_listener(strike)
+    told = listen()
+    lock, other = LOCKS[kind](zk, zk_path), LOCKS[kind](connect(), zk_path)
+    for at in ("Acquired", "Released"):
+        strikes = 1
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire() and lock.release()
+        assert told.kinds()[-2:] == before.kinds()[-2:] == ["Acquired", "Released"] or kind == "DetachedLock"
+        if kind == "DetachedLock" and at == "Acquired":
+            lock.release()
+        assert other.acquire(timeout=10)
+        other.release()
+    remove()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Lock(fair=False)", "read lock", "Semaphore"])
+@pytest.mark.parametrize("contended", [False, True])
+def test_an_interrupt_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, kind: str, contended: bool
+) -> None:
+    """Of the modules that tell, and of those that note what is to be told: nothing is left out or told twice."""
+    make, far = LOCKS[kind], connect()
+    told, second = listen(zk), listen(zk)
+    lock = make(zk, zk_path)
+    rival = ReadWriteLock(far, zk_path).write_lock if kind == "read lock" else make(far, zk_path)
+    files = ("telling.py", "lock_core.py", "driver.py", "session.py", "semaphore.py")
+
+    def hold(held: threading.Event) -> None:
+        with rival:
+            held.set()
+            time.sleep(0.02)
+
+    for hook in at_every_line(*files):
+        if contended:
+            rivals = in_thread(hold, held := threading.Event())
+            assert held.wait(10)
+        try:
+            with hook:
+                lock.acquire()
+                lock.release()
+        except KeyboardInterrupt:
+            pass
+        if contended:
+            rivals.result(10)
+        # The hold may be left if the interrupt came between the two calls, or in the release.
+        while lock.hold_count():
+            lock.release()
+        lock.acquire()
+        lock.release()
+        assert told.open() == second.open() == [], hook.where
+        assert told.wrong == [], hook.where
+        assert told.events == second.events, hook.where
+    assert len(told.events) > 100
+
+
+def test_a_queue(zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It tells on a thread of its own, where a listener may wait; it drops what does not fit, and logs one error."""
+    inner, lock, threads = Lock(zk, f"{zk_path}/inner"), Lock(zk, f"{zk_path}/lock"), list[str]()
+    go_on = threading.Event()
+    events: list[LockEvent] = []
+
+    def slow(event: LockEvent) -> None:
+        threads.append(threading.current_thread().name)
+        events.append(event)
+        assert go_on.wait(30)
+        if event.path == lock.path:
+            with inner:
+                raise ValueError
+
+    queue = QueueListener(slow, maxsize=3)
+    remove = zkconcurrent.add_listener(queue)
+    for _ in range(5):
+        with lock:
+            pass
+    remove()
+    assert not queue.flush(timeout=0.1)
+    go_on.set()
+    assert queue.flush(timeout=10)
+    assert {*threads} == {"zkconcurrent listener"}
+    assert len(events) + queue.dropped == 10
+    assert 3 <= sum(event.path == lock.path for event in events) <= 4
+    assert sum("a listener failed" in record.getMessage() for record in caplog.records) == 1
+    with pytest.raises(ValueError, match="at least 1"):
+        QueueListener(print, maxsize=0)
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """A child's listeners stay, and it hears no more of its parent's holds; the parent hears of them as before."""
+    told = listen()
+    lock = Lock(zk, zk_path)
+    lock.acquire()
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            try:
+                lock.release()
+            except ClientError:
+                status = 0 if told.kinds() == ["Acquired"] and telling.registered else 2
+            local = zkconcurrent.namespace("local").Lock("mine")
+            with local:
+                pass
+            status = status or 3 * (told.kinds() != ["Acquired"] * 2 + ["Released"])
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    lock.release()
+    assert told.kinds() == ["Acquired", "Released"]
+
+
+PARTY = """
+import sys, zkconcurrent
+zkconcurrent.add_listener(lambda event: print(type(event).__name__, getattr(event, "cause", ""), flush=True))
+zk = zkconcurrent.connect("zk://" + sys.argv[1] + "?timeout=4")
+lock = zkconcurrent.Lock(zk, sys.argv[2])
+with lock:
+    lock.lost.wait(60)
+"""
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP], ids=["kill", "stop"])
+def test_a_holder_that_is_struck(
+    zk: KazooClient, zookeeper: Server, zk_path: str, listen: Listen, eventually: Eventually, fate: int
+) -> None:
+    """Others acquire once its session has ended; one that was stopped hears of its loss as it goes on."""
+    told = listen(zk)
+    command = [sys.executable, "-c", PARTY, zookeeper.hosts, zk_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as party:
+        assert party.stdout is not None
+        try:
+            assert party.stdout.readline().strip() == "Acquired"
+            eventually(queued(zk, zk_path, 1))
+            party.send_signal(fate)
+            lock = Lock(zk, zk_path)
+            with lock:
+                if fate == signal.SIGSTOP:
+                    party.send_signal(signal.SIGCONT)
+                    said = party.stdout.readline().split()
+                    assert said[0] == "Lost"
+                    assert said[1] in ("LossCause.LEASE_ENDED", "LossCause.SESSION_EXPIRED")
+        finally:
+            party.kill()
+        assert party.stdout.read() == ""
+    assert told.kinds() == ["Waiting", "Acquired", "Released"]

@@ -1,0 +1,99 @@
+"""`QueueListener`: a listener that may take long, called on a thread of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from .._events import LockEvent
+from .._runtime.public import public
+from .._runtime.worker import Worker
+from .client_state import log
+from .telling import Listener, check_listener
+
+# How long the thread waits for more, so that not every event starts one.
+LINGER = 1.0  # seconds
+
+
+class _Calls(SimpleQueue[Any]):
+    """The calls to make. Any thread, and any signal handler, may add one."""
+
+    def __len__(self) -> int:
+        return self.qsize()
+
+
+@public
+class QueueListener:
+    """A listener that passes events on to another one, on a thread of its own: that one may take long, or wait.
+
+    Events that come while the queue is full are dropped, and counted. The thread runs while there are events, and does
+    not keep the interpreter from exiting: call `flush()` first. A forked child begins with an empty queue.
+
+    Args:
+        listener: called with each event. Its first `Exception` is logged, all are ignored.
+        maxsize: how many events wait at most.
+
+    Attributes:
+        dropped: how many events were dropped.
+
+    Raises:
+        TypeError: the listener can't be called, or is a coroutine function.
+        ValueError: `maxsize` is less than one.
+    """
+
+    def __init__(self, listener: Listener, maxsize: int = 10_000) -> None:
+        check_listener(listener)
+        if maxsize < 1:
+            raise ValueError(f"maxsize must be at least 1: {maxsize}")
+        self._listener = listener
+        self._maxsize = maxsize
+        self._failed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._calls = _Calls()
+        self._worker = Worker(self._calls)
+        self._counting = threading.Lock()
+        self.dropped: int = 0
+        self._process = os.getpid()
+
+    def __call__(self, event: LockEvent) -> None:
+        """Pass an event on; never waits."""
+        if self._process != os.getpid():
+            self._begin()
+        if self._calls.qsize() < self._maxsize:
+            self._put(partial(self._listener, event))
+        else:
+            with self._counting:
+                self.dropped += 1
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until the listener was called with all events so far; return whether it was, in time."""
+        done = threading.Event()
+        self._put(done.set)
+        return done.wait(timeout)
+
+    def _put(self, call: Any) -> None:
+        self._calls.put(call)
+        self._worker.start(_spawn, self._work)
+
+    def _work(self) -> None:
+        with suppress(Empty):
+            while True:
+                call = self._calls.get(timeout=LINGER)
+                try:
+                    call()
+                except Exception:
+                    if not self._failed:
+                        self._failed = True
+                        log.exception("a listener failed, and its next errors are not logged: %r", self._listener)
+                # The next event may be long in coming.
+                del call
+
+
+def _spawn(work: Any) -> None:
+    threading.Thread(target=work, name="zkconcurrent listener", daemon=True).start()

@@ -1,0 +1,394 @@
+"""What listeners are told: the story of each acquire and its hold, in order, and each part of it once.
+
+A `Story` begins with an acquire, if anybody listens, and ends with its hold. Its parts are recorded first, and told
+then. Each part has the iterator of those who are still to be told it: so whoever is interrupted in between, or tells at
+the same time as another thread, leaves nothing out and repeats nothing.
+
+Where it is told:
+
+* The thread or task that acquires and releases tells the parts of its own calls, inside the call: an interrupt in a
+  listener gives an acquired hold back.
+* All else is told on a thread of the library, `zkconcurrent events`: losses, what the keeper finds, and the ends of
+  holds that no call has ended. Never on the keeper: a listener that blocks would stop the heartbeat. If such a part is
+  still to be told as the owner begins its next call there, the owner tells it first, so that the order is kept.
+
+A hold's end is not recorded by those who end it, of whom there are many. It is read off its tickets: whoever is about
+to end a hold only notes its story in `untold` before (R1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from inspect import iscoroutinefunction
+from operator import length_hint, methodcaller
+from threading import get_ident
+from types import FrameType
+from typing import Any, TypeAlias
+
+from .._errors import DeadlockError, LossCause, WaitCancelledError
+from .._events import (
+    Acquired,
+    Cancelled,
+    DeadlockVictim,
+    Failed,
+    LockEvent,
+    Lost,
+    Recovered,
+    Released,
+    Suspect,
+    TimedOut,
+    Waiting,
+    WouldBlock,
+)
+from .._protocol.ticket import State, Ticket
+from .._runtime.identity import label
+from .._runtime.interrupts import insist
+from .client_state import ClientState, log
+from .keeper import Keeper
+from .loss_cause import cause_of
+
+Listener: TypeAlias = Callable[[LockEvent], object]
+
+
+class Registration:
+    """A listener, and what it listens to.
+
+    Attributes:
+        listener: the listener.
+        session: a weak reference to the session of the only client that it listens to; None for all clients.
+        below: the path below which it listens, without a slash at its end.
+        failed: an error of it was logged.
+    """
+
+    __slots__ = ("below", "failed", "listener", "session")
+
+    def __init__(self, listener: Listener, session: weakref.ref[ClientState] | None, below: str) -> None:
+        self.listener = listener
+        self.session = session
+        self.below = below
+        self.failed = False
+
+    def hears(self, client: ClientState, path: str) -> bool:
+        """Return whether it listens to a path of a client."""
+        return (self.session is None or self.session() is client) and path.startswith(f"{self.below}/")
+
+
+# R4: a dictionary, as it changes in one step. Empty: nobody listens, and an acquire tests no more than that.
+registered: dict[Registration, None] = {}
+_numbers = itertools.count(1)
+# The threads that may be telling just now: an interrupt may leave one behind.
+_telling: set[int] = set()
+_CALL = methodcaller("__call__")
+
+
+def add(listener: Listener, session: ClientState | None = None, below: str = "/") -> Callable[[], None]:
+    """Have a listener told what happens at all paths below one, of one client or of all; return what ends that.
+
+    Raises:
+        TypeError: see `check_listener`.
+    """
+    check_listener(listener)
+    client = None if session is None else weakref.ref(session, lambda _: remove())
+    registration = Registration(listener, client, below.rstrip("/"))
+
+    def remove() -> None:
+        """End it. A second call changes nothing."""
+        registered.pop(registration, None)
+
+    registered[registration] = None
+    return remove
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what is no listener.
+
+    Raises:
+        TypeError: it can't be called, or is a coroutine function.
+    """
+    if not callable(listener):
+        raise TypeError(f"a listener must be callable, not {type(listener).__name__}")
+    if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
+        raise TypeError(
+            "a listener must not be a coroutine function, as nothing would await it: give a function that passes the "
+            "event on, such as `queue.put_nowait` of a task's queue by `loop.call_soon_threadsafe`"
+        )
+
+
+def in_listener() -> bool:
+    """Return whether the caller is a listener, which must not wait."""
+    if get_ident() not in _telling:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _TELLS:
+            return True
+        frame = frame.f_back
+    _telling.discard(get_ident())
+    return False
+
+
+class Part:
+    """A part of a story.
+
+    Attributes:
+        kind: the class of its event.
+        at: when it was recorded.
+        listeners: those to tell.
+        calls: an iterator of the calls that tell those who are left; empty if none are.
+    """
+
+    __slots__ = ("at", "calls", "kind", "listeners")
+
+    def __init__(self, event: LockEvent, listeners: Sequence[Registration]) -> None:
+        self.kind = type(event)
+        self.at = event.at
+        self.listeners = listeners
+        # It drops the event with the last call: the event may have an error, whose frames know the story.
+        self.calls: Iterable[Callable[[], object]] = iter([partial(each.listener, event) for each in listeners])
+
+    def tell(self) -> None:
+        """Tell those who are left. Only an error that is no `Exception` leaves this."""
+        while True:
+            try:
+                # R4: to take one and to call it is one step.
+                deque(map(_CALL, self.calls), 0)
+                self.calls = ()
+                return
+            except Exception:
+                failed = self.listeners[-1 - length_hint(self.calls)]
+                if not failed.failed:
+                    failed.failed = True
+                    log.exception("a listener failed, and its next errors are not logged: %r", failed.listener)
+
+
+class Story:
+    """What is told of one acquire, and of its hold.
+
+    Attributes:
+        owner: the thread or task that acquires.
+        path: where.
+        token: the fencing token of the hold; 0 before.
+        tickets: the tickets of the hold, which the story also ends with.
+        suspect: it was told last that the hold is suspect.
+    """
+
+    def __init__(
+        self, teller: Teller, kind: str, path: str, mode: str, owner: int, listeners: Sequence[Registration]
+    ) -> None:
+        self._teller = teller
+        self._client = teller.client
+        self._begun = self._client.now()
+        self._primitive = kind.partition("(")[0]
+        self._mode = mode
+        self._by = label(owner)
+        self._listeners = listeners
+        self._parts: dict[object, Part] = {}
+        self.owner = owner
+        self.path = path
+        self.token = 0
+        self.tickets: Sequence[Ticket] = ()
+        self.suspect = False
+
+    # -- to record -----------------------------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """Record, and tell, that the acquire waits behind others. A second call changes nothing."""
+        self._record("waiting", Waiting)
+        # R3: after an interrupt, this tells the rest.
+        self.tell()
+
+    def grant(self, tickets: Sequence[Ticket], token: int = 0) -> None:
+        """Record that the acquire has succeeded, with these tickets, which now end the story; or with none."""
+        with self._client.lock:
+            for ticket in tickets:
+                ticket.story = self
+            self.tickets = tickets
+            self.token = tickets[0].token if tickets else token
+            self._record("outcome", Acquired, waited=self._waited, contended="waiting" in self._parts)
+
+    def give_up(self, *, wait: bool) -> None:
+        """Record that the acquire was not granted, or not in time."""
+        if wait:
+            self._record("outcome", TimedOut, waited=self._waited)
+        else:
+            self._record("outcome", WouldBlock)
+
+    def fail(self, error: BaseException | None = None) -> None:
+        """Record the error that has ended the acquire; None for a cancellation. Nothing changes if it has ended."""
+        kind: type[LockEvent] = DeadlockVictim if isinstance(error, DeadlockError) else Failed
+        if isinstance(error, Exception) and not isinstance(error, WaitCancelledError):
+            self._record("outcome", kind, waited=self._waited, error=error)
+        else:
+            self._record("outcome", Cancelled, waited=self._waited)
+
+    def end(self, cause: LossCause | None = None, *, lost: bool = False) -> None:
+        """Record the end of the hold, if there was one: a release or a loss."""
+        if (outcome := self._acquired) is None:
+            return
+        held = self._client.now() - outcome.at
+        if lost:
+            self._record("end", Lost, held=held, cause=cause)
+        else:
+            self._record("end", Released, held=held)
+        for ticket in self.tickets:
+            if ticket.story is self:
+                ticket.story = None
+
+    def doubt(self, suspect: bool) -> None:
+        """Record that the hold is suspect, or is no more; for the keeper, with the session's lock held."""
+        if suspect is not self.suspect and self._acquired is not None:
+            left = self._client.registry.lease.end - self._client.clock()
+            if suspect:
+                self._record(len(self._parts), Suspect, remaining=max(0.0, left))
+            else:
+                self._record(len(self._parts), Recovered)
+            self.suspect = suspect
+
+    def _look(self) -> None:
+        """Record the end of the hold, if its tickets show that it has come."""
+        if not self.tickets or "end" in self._parts:
+            return
+        with self._client.lock:
+            own = [ticket for ticket in self.tickets if ticket.story is self]
+            lost = next((ticket for ticket in own if ticket.state is State.LOST), None)
+            if lost is not None:
+                self.end(cause_of(lost), lost=True)
+            elif all(ticket.state is State.DISCARDED for ticket in own):
+                self.end()
+
+    @property
+    def _acquired(self) -> Part | None:
+        outcome = self._parts.get("outcome")
+        return outcome if outcome is not None and outcome.kind is Acquired else None
+
+    @property
+    def _waited(self) -> float:
+        return self._client.now() - self._begun
+
+    def _record(self, stage: object, kind: type[LockEvent], **more: Any) -> None:
+        """Record a part, unless that stage of the story has one."""
+        if stage in self._parts:
+            return
+        if self._teller.untold and stage in ("waiting", "outcome"):
+            # The end of the owner's hold before this one may have gone unnoticed.
+            for other in self._teller.untold_of(self):
+                other._look()
+        at = self._client.now()
+        event = kind(self._primitive, self.path, self._mode, self.token, self._by, at, next(_numbers), **more)
+        # R4: of several, one is recorded.
+        self._parts.setdefault(stage, Part(event, [each for each in self._listeners if each in registered]))
+
+    # -- to tell -------------------------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Tell what was recorded; if this thread must not call a listener, have another one tell it."""
+        self._teller.tell(self)
+
+    def flush(self) -> None:
+        """Tell what was recorded, whatever strikes meanwhile."""
+        try:
+            self._flush()
+        except BaseException:
+            insist(self._flush)
+            raise
+
+    def _flush(self) -> None:
+        if self._client.forked:
+            return
+        _telling.add(get_ident())
+        try:
+            self._look()
+            for part in list(self._parts.values()):
+                if part.calls:
+                    part.tell()
+        finally:
+            _telling.discard(get_ident())
+
+
+_TELLS = Story._flush.__code__
+
+
+class Teller:
+    """Tells the stories of one client.
+
+    Attributes:
+        client: the client's state.
+        untold: the stories with parts that may be untold.
+    """
+
+    def __init__(self, client: ClientState, keeper: Keeper) -> None:
+        self.client = client
+        self._keeper = keeper
+        self.untold: deque[Story] = deque()
+        self._works = False
+
+    def begin(self, kind: str, path: str, mode: str, owner: int) -> Story | None:
+        """Return the story of an acquire; None if nobody listens to it."""
+        listeners = [each for each in list(registered) if each.hears(self.client, path)]
+        # A listener's own calls are not told: to tell of them could go on for ever.
+        return Story(self, kind, path, mode, owner, listeners) if listeners and not in_listener() else None
+
+    def note(self, ticket: Ticket) -> None:
+        """Note that the hold of a ticket is about to end, or has ended."""
+        if ticket.story is not None:
+            self.untold.append(ticket.story)
+
+    def tell(self, story: Story) -> None:
+        """Tell a story on this thread, behind what is untold of its owner there; see `Story.tell`."""
+        client = self.client
+        # The end of a coroutine that is thrown away may run anywhere, also on the keeper.
+        thrown_away = isinstance(sys.exc_info()[1], GeneratorExit)
+        if (
+            thrown_away
+            or client.has_lock()
+            or client.link.on_own_thread()
+            or self._keeper.thread == client.identity()
+            or in_listener()
+        ):
+            self.untold.append(story)
+            client.wake_keeper()
+            return
+        late = self.untold_of(story)
+        for other in late:
+            self._finish(other)
+        if story not in late:
+            story.flush()
+
+    def untold_of(self, story: Story) -> list[Story]:
+        """Return the stories of the same owner and path that may have untold parts."""
+        return [each for each in list(self.untold) if each.owner == story.owner and each.path == story.path]
+
+    def look(self, *, suspect: bool) -> None:
+        """Have told what is due. For the keeper, with the session's lock held."""
+        if registered:
+            for ticket in list(self.client.registry.tickets.values()):
+                if ticket.story is not None and ticket.state is State.HELD and ticket.story.suspect is not suspect:
+                    self.untold.append(ticket.story)
+                    ticket.story.doubt(suspect)
+        if self.untold and not self._works:
+            self._works = True
+            name = f"events {self.client.link.client.chroot or '/'}"
+            self._keeper.start_soon(partial(self._keeper.spawn, self._work, name))
+
+    def _work(self) -> None:
+        try:
+            with suppress(IndexError):
+                while True:
+                    self._finish(self.untold[0])
+        finally:
+            self._works = False
+            if self.untold:
+                self.client.wake_keeper()
+
+    def _finish(self, story: Story) -> None:
+        """Tell a story that was noted."""
+        story.flush()
+        # Only now: until it is told, the owner must find it here. It may be noted again meanwhile.
+        with suppress(ValueError):
+            self.untold.remove(story)

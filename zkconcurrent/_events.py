@@ -1,0 +1,178 @@
+"""The events: what listeners are told of each acquire, of the hold that follows, and of its end.
+
+`add_listener` says when each is told. They are plain data: a listener may keep them, or pass them on to another thread.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ._errors import LossCause
+
+# What differs from one object of a kind to the next: a UUID, a hash, a number.
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{8,}\b|\d+")
+
+
+# They are not frozen: a frozen one takes five times as long to make.
+@dataclass(slots=True)
+class LockEvent:
+    """What all events tell.
+
+    Attributes:
+        primitive: the class of the lock, such as "Lock" or "ReadWriteLock".
+        path: its path.
+        mode: "exclusive", or "shared" for a read lock and for permits.
+        token: the fencing token of the hold; 0 before there is one.
+        by: the thread or task that acquires, as in `Contender.by`.
+        at: the time, by `time.monotonic()`.
+        seq: the number of the event in this process.
+    """
+
+    __module__ = "zkconcurrent"
+
+    primitive: str
+    path: str
+    mode: str
+    token: int
+    by: str
+    at: float
+    seq: int
+
+    @property
+    def name(self) -> str:
+        """The path with `*` for each number, hash and UUID: locks of one kind, such as "/order/*", have one name."""
+        return _ID.sub("*", self.path)
+
+
+@dataclass(slots=True)
+class Waiting(LockEvent):
+    """The acquire waits behind others. One that need not wait does not tell this."""
+
+    __module__ = "zkconcurrent"
+
+
+@dataclass(slots=True)
+class Acquired(LockEvent):
+    """The acquire has succeeded.
+
+    Attributes:
+        waited: for how many seconds.
+        contended: others held or were ahead, so that `Waiting` was told.
+    """
+
+    __module__ = "zkconcurrent"
+
+    waited: float
+    contended: bool
+
+
+@dataclass(slots=True)
+class TimedOut(LockEvent):
+    """The acquire has ended by its timeout.
+
+    Attributes:
+        waited: after how many seconds.
+    """
+
+    __module__ = "zkconcurrent"
+
+    waited: float
+
+
+@dataclass(slots=True)
+class WouldBlock(LockEvent):
+    """The acquire was to make a single attempt, and another holds or is ahead."""
+
+    __module__ = "zkconcurrent"
+
+
+@dataclass(slots=True)
+class Cancelled(LockEvent):
+    """The acquire was ended by `cancel_waits()`, a cancellation of its task, Ctrl-C, or the like.
+
+    Attributes:
+        waited: after how many seconds.
+    """
+
+    __module__ = "zkconcurrent"
+
+    waited: float
+
+
+@dataclass(slots=True)
+class DeadlockVictim(LockEvent):
+    """The acquire would have waited for ever, and has raised this error.
+
+    Attributes:
+        waited: after how many seconds.
+        error: the `DeadlockError`.
+    """
+
+    __module__ = "zkconcurrent"
+
+    waited: float
+    error: BaseException
+
+
+@dataclass(slots=True)
+class Failed(LockEvent):
+    """The acquire has raised this error.
+
+    Attributes:
+        waited: after how many seconds.
+        error: the error.
+    """
+
+    __module__ = "zkconcurrent"
+
+    waited: float
+    error: BaseException
+
+
+@dataclass(slots=True)
+class Released(LockEvent):
+    """The hold was given up: by a release, a condition's wait, the end of its task, or an interrupted acquire.
+
+    Attributes:
+        held: after how many seconds.
+    """
+
+    __module__ = "zkconcurrent"
+
+    held: float
+
+
+@dataclass(slots=True)
+class Lost(LockEvent):
+    """The hold was lost.
+
+    Attributes:
+        held: after how many seconds.
+        cause: why.
+    """
+
+    __module__ = "zkconcurrent"
+
+    held: float
+    cause: LossCause | None
+
+
+@dataclass(slots=True)
+class Suspect(LockEvent):
+    """ZooKeeper is out of reach, so the hold may be about to be lost.
+
+    Attributes:
+        remaining: for how many seconds it surely lasts.
+    """
+
+    __module__ = "zkconcurrent"
+
+    remaining: float
+
+
+@dataclass(slots=True)
+class Recovered(LockEvent):
+    """ZooKeeper is in reach again, and the hold goes on."""
+
+    __module__ = "zkconcurrent"
