@@ -174,7 +174,7 @@ class Heartbeat:
         """Send a `sync`, with a proof at its reply or without, and look for what may be wrong."""
         client, link = self._client, self._client.link
         self._sent = self._silent_since = now
-        link.sync("/", self._expected(lambda _: self._prove() if proof else None))
+        link.sync("/", self._expected(lambda reply: self._prove() if proof and reply.error is None else None))
         self._watch_holds()
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
@@ -202,10 +202,11 @@ class Heartbeat:
         for node in [*(held - self._watched)][:NODES_PER_MULTI]:
             self._watched.add(node)
             # This read is behind the `sync`. It leaves no watch on a node that is not there.
-            self._client.link.get(node, HandledReply(self._watch_set, post=self._client.post), self._on_event)
+            reply = HandledReply(partial(self._watch_set, node), post=self._client.post)
+            self._client.link.get(node, reply, self._on_event)
 
-    def _watch_set(self, reply: HandledReply) -> None:
-        if isinstance(reply.error, kazoo_errors.NoNodeError):
+    def _watch_set(self, node: str, reply: HandledReply) -> None:
+        if isinstance(reply.error, kazoo_errors.NoNodeError) and node in self._held():
             self.hurry()
 
     def _on_event(self, event: Any) -> None:
