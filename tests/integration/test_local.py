@@ -441,7 +441,7 @@ if {service}:
     for server, _ in process._servers.values():
         collect(server._service, "run_chores")
 else:
-    collect(Session.of(names.client).spares, "delete_unused")
+    collect(Session.of(names.client).long_waits, "look")
 while not done:
     with names.RLock("other"):
         pass
