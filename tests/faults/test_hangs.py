@@ -533,7 +533,12 @@ def test_a_crowd_lets_the_keeper_work(
     held = [Lock(holder, f"{zk_path}/{n}") for n in range(crowd)]
     for lock in held:
         lock.acquire()
-    waiting = [in_thread(lambda n=n: RLock(client, f"{zk_path}/{n}").acquire()) for n in range(crowd)]
+
+    def take(n: int) -> None:
+        with RLock(client, f"{zk_path}/{n}"):
+            pass
+
+    waiting = [in_thread(take, n) for n in range(crowd)]
     eventually(lambda: sum(bool(ticket.awaits) for ticket in list(session.registry.tickets.values())) == crowd)
 
     def count_one(what: str) -> None:
@@ -563,7 +568,7 @@ def test_a_crowd_lets_the_keeper_work(
     for lock in held:
         lock.release()
     for each in waiting:
-        assert each.result(60)
+        each.result(60)
 
 
 def test_a_loop_on_top_of_a_suspended_frame_stands_in(
@@ -587,9 +592,10 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
         return session.identity()
 
     mine.acquire()
+    lost = mine.lost
     handling = in_thread(handle)
     eventually(lambda: len(stood_in) > 60)  # for longer than the session timeout
-    assert not mine.lost.is_set()
+    assert not lost.is_set()
     holder.release()
     assert set(stood_in) == {handling.result(30)}
     mine.release()

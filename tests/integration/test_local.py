@@ -450,14 +450,14 @@ with lock, held:
 """
 PLACES = {
     "local": 'z.namespace("local"), aio.namespace("local")',
-    "memory:": '[m.namespace(z.connect("memory:")) for m in (z, aio)]',
+    "memory:": '[m.namespace(client) for client in [z.connect("memory:")] for m in (z, aio)]',
 }
 
 
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("service", [True, False])
 def test_finalizers_on_the_librarys_threads(where: str, service: bool) -> None:
-    """Fault 277: a finalizer that runs on the service's thread, or on the keeper's, is refused what would wait there."""
+    """Fault 277: a finalizer that runs on the service's thread, or on the keeper's, is refused what would wait."""
     connect = 'lambda: z.connect("memory:")' if service else ""
     program = COLLECTED.format(names=PLACES[where], service=service, connect=connect)
     code, out, errors = run(program)
