@@ -463,6 +463,7 @@ def test_finalizers_on_the_librarys_threads(where: str, service: bool) -> None:
     code, out, errors = run(program)
     assert (code, out.split(" ")[:2], errors) == (0, ["7" if service else "6", "True"], "")
 
+
 # -- forks and the exit ------------------------------------------------------------------------------------------------
 
 
