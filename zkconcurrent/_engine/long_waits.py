@@ -66,9 +66,17 @@ class LongWaits:
 
     def look(self) -> None:
         """Have the reports made that are due. For the keeper, with the session's lock held."""
-        now = first = self._client.now()
-        if now < self._look_at:
-            return
+        now = self._client.now()
+        if now >= self._look_at:
+            self._find(now)
+        # The end of a wait is told at once.
+        if self._reports and not self._telling:
+            self._telling = True
+            self._keeper.start_soon(partial(self._keeper.spawn, self._tell, "waits"))
+
+    def _find(self, now: float) -> None:
+        """Find the waits of which a report is due, and when to look again."""
+        first = now
         long: dict[Hashable, list[LongWait]] = {}
         for call in self._client.calls:
             wait: LongWait | None = call.long_wait
@@ -91,9 +99,6 @@ class LongWaits:
                     self._reports.append(partial(waits[0][0].report_wait, owners, waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)
-        if self._reports and not self._telling:
-            self._telling = True
-            self._keeper.start_soon(partial(self._keeper.spawn, self._tell, "waits"))
 
     def _tell(self) -> None:
         try:
