@@ -26,6 +26,7 @@ from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.process_exit import closers
 from ._runtime.public import public
+from ._runtime.serving import serves_here, serving
 from ._url import ACLS, Secret, Settings, check_lease, parse
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted before."""
+        if self._is_left_to_thread(self.stop):
+            return
         if (session := vars(self).get("_zkconcurrent_session")) is not None:
             session.delete_receipts()
         super().stop()
@@ -233,8 +236,20 @@ class Client(KazooClient):  # type: ignore[misc]
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._pid == os.getpid():
+            self._end()
+
+    def _end(self) -> None:
+        if not self._is_left_to_thread(self._end):
             self.stop()
             self.close()
+
+    @staticmethod
+    def _is_left_to_thread(end: Callable[[], None]) -> bool:
+        """Have a thread end the client if the caller is a finalizer where that would wait for itself."""
+        if not serves_here():
+            return False
+        threading.Thread(target=end, name="zkconcurrent stop", daemon=True).start()
+        return True
 
     def __repr__(self) -> str:
         where = f"{'zks' if self.use_ssl else 'zk'}://{_hosts(self)}{self.chroot}" if self.dial is None else "local"
@@ -429,6 +444,7 @@ def _memory() -> ModuleType:
     """Return the module of this process's own services; most programs need none."""
     from ._memory import process
 
+    process.around = serving
     if process.stop not in closers:
         closers.append(process.stop)
     return process
@@ -455,7 +471,9 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
     """
     until = time.monotonic() + patience
     # The session sees the client before its start, so the first acquire need not prove that the session lives.
-    link = Session.of(client).link
+    session = Session.of(client)
+    session.check_thread(chroot or "/")
+    link = session.link
     live = client.start_async()
     while (left := until - time.monotonic()) > 0:
         if link.stopped or given_up():

@@ -1,11 +1,12 @@
 """Nothing hangs, with any action of the program at any moment, on any thread, and with any behaviour of ZooKeeper.
 
-Faults 47, 48, 49, 54, 157 and 178. A test that could hang its whole process runs in a process of its own, which a
+Faults 47, 48, 49, 54, 157, 178 and 278. A test that could hang its whole process runs in a process of its own, which a
 watchdog ends with all stacks; see `tests.faults.storm`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from zkconcurrent import (
     RLock,
     Semaphore,
     SharedValue,
+    aio,
 )
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -512,3 +515,105 @@ def test_a_reconnect_while_a_delete_is_noted(
     monkeypatch.setattr(session.link, "delete", lost)
     lock.release()
     eventually(queued(zk, zk_path, 0))
+
+
+# -- a crowd ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_crowd_lets_the_keeper_work(
+    connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 278: a keeper that misses the lock on a busy machine wakes none of the threads that wait, nor does a post.
+
+    None of them could do its work: each would only keep others from the lock.
+    """
+    crowd, counts = 50, dict.fromkeys(("stood in", "awake", "posted"), 0)
+    holder, client = connect(), connect()
+    session = Session.of(client)
+    held = [Lock(holder, f"{zk_path}/{n}") for n in range(crowd)]
+    for lock in held:
+        lock.acquire()
+
+    def take(n: int) -> None:
+        with RLock(client, f"{zk_path}/{n}"):
+            pass
+
+    waiting = [in_thread(take, n) for n in range(crowd)]
+    eventually(lambda: sum(bool(ticket.awaits) for ticket in list(session.registry.tickets.values())) == crowd)
+
+    def count_one(what: str) -> None:
+        counts[what] += 1
+
+    def count(owner: Any, name: str, what: str) -> None:
+        method = getattr(owner, name)
+
+        def counted() -> None:
+            count_one(what)
+            method()
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(session.keeper, "stand_in", "stood in")
+    for call in session.calls:
+        count(call, "wake", "awake")
+    for _ in range(3):
+        with session.lock:
+            session.wake_keeper()
+            eventually(lambda: session.keeper.stuck)
+            # An event that kazoo's thread can only post.
+            in_thread(session.post, partial(count_one, "posted")).result(10)
+        eventually(lambda: not session.keeper.stuck)
+    eventually(lambda: counts["posted"] == 3)
+    assert (counts["stood in"], counts["awake"]) == (0, 0)
+    for lock in held:
+        lock.release()
+    for each in waiting:
+        each.result(60)
+
+
+def test_a_loop_on_top_of_a_suspended_frame_stands_in(
+    connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 278: a handler's event loop keeps the lock of the frame below, so its call does the keeper's work."""
+    client, holder, stood_in = connect(timeout=4), Lock(connect(), zk_path), list[int]()
+    session = Session.of(client)
+    stand_in = session.keeper.stand_in
+    monkeypatch.setattr(session.keeper, "stand_in", lambda: (stood_in.append(session.identity()), stand_in()))
+    mine = RLock(client, f"{zk_path}-mine")
+    holder.acquire()
+
+    async def take() -> None:
+        async with aio.Lock(client, zk_path):
+            pass
+
+    def handle() -> int:
+        with session.lock:
+            asyncio.run(take())
+        return session.identity()
+
+    mine.acquire()
+    lost = mine.lost
+    handling = in_thread(handle)
+    eventually(lambda: len(stood_in) > 60)  # for longer than the session timeout
+    assert not lost.is_set()
+    holder.release()
+    assert set(stood_in) == {handling.result(30)}
+    mine.release()
+
+
+def test_a_log_handler_keeps_the_keeper_from_what_is_posted(
+    connect: Connect, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 278: then all calls are woken, as any of their threads can do the work."""
+    session, logs, go_on, awake = Session.of(connect()), threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr(session, "wake_calls", awake.set)
+    session._warnings.append(lambda: (logs.set(), go_on.wait(30)))
+    session.wake_keeper()
+    try:
+        assert logs.wait(10)
+        assert not awake.is_set()
+        with session.lock:
+            in_thread(session.post, lambda: None).result(10)
+        assert awake.is_set()
+    finally:
+        go_on.set()

@@ -380,6 +380,90 @@ def test_a_session_that_lasts_for_long(eventually: Eventually) -> None:
             lock.release()
 
 
+# -- the garbage collector ---------------------------------------------------------------------------------------------
+
+# A finalizer that runs on the service's thread, and on the keeper's, does each of these.
+COLLECTED = """
+import asyncio, faulthandler, gc, threading, time
+import zkconcurrent as z
+from zkconcurrent import aio
+from zkconcurrent._engine.session import Session
+from zkconcurrent._memory import process
+
+faulthandler.dump_traceback_later(30, exit=True)
+gc.disable()
+names, tasks = {names}
+lock, event, queue = names.RLock("lock"), names.Event("event"), names.Queue("queue")
+held = names.Lock("held")
+held.acquire()
+todo = [
+    lambda: lock.acquire(blocking=False), lock.acquire, event.set, lambda: queue.put(b""), held.locked,
+    lambda: asyncio.run(use(tasks.RLock("lock"))), {connect}
+]
+told, done = [], []
+
+
+async def use(lock):
+    async with lock:
+        pass
+
+
+class Garbage:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        for do in todo:
+            began = time.monotonic()
+            try:
+                do()
+            except z.ClientError as error:
+                told.append(str(error))
+            assert time.monotonic() - began < 1
+        held.release()
+        done.append(threading.current_thread().name)
+
+
+def collect(owner, name):
+    work = getattr(owner, name)
+
+    def work_and_collect():
+        setattr(owner, name, work)
+        if not done:
+            Garbage()
+            gc.collect()
+        return work()
+
+    setattr(owner, name, work_and_collect)
+
+
+if {service}:
+    for server, _ in process._servers.values():
+        collect(server._service, "run_chores")
+else:
+    collect(Session.of(names.client).long_waits, "look")
+while not done:
+    with names.RLock("other"):
+        pass
+with lock, held:
+    print(len(told), all("finalizer" in each for each in told), done)
+"""
+PLACES = {
+    "local": 'z.namespace("local"), aio.namespace("local")',
+    "memory:": '[m.namespace(client) for client in [z.connect("memory:")] for m in (z, aio)]',
+}
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("service", [True, False])
+def test_finalizers_on_the_librarys_threads(where: str, service: bool) -> None:
+    """Fault 277: a finalizer that runs on the service's thread, or on the keeper's, is refused what would wait."""
+    connect = 'lambda: z.connect("memory:")' if service else ""
+    program = COLLECTED.format(names=PLACES[where], service=service, connect=connect)
+    code, out, errors = run(program)
+    assert (code, out.split(" ")[:2], errors) == (0, ["7" if service else "6", "True"], "")
+
+
 # -- forks and the exit ------------------------------------------------------------------------------------------------
 
 

@@ -46,6 +46,8 @@ class ClientState:
         keepers_sleep: the event on which the keeper sleeps.
         calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
             kept from being abandoned does not stay here.
+        calls_on_top: those of `calls` that a signal handler or a finalizer makes on top of a frame that has the lock.
+        keeper_logs: the keeper runs the program's log handlers, which may block.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
@@ -59,6 +61,8 @@ class ClientState:
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()
+        self.calls_on_top: LiveSet[Any] = LiveSet()
+        self.keeper_logs = False
         # The posted work under way, by the stack frame that does it.
         self._running: dict[FrameType, Callable[[], None]] = {}
         # The posted work that failed last on a thread of the program: `_run` has it done once more.
@@ -107,6 +111,11 @@ class ClientState:
         for call in self.calls:
             call.wake()
 
+    def wake_owner(self) -> None:
+        """Wake the call on top of a suspended frame that has the lock, if there is one: its thread alone can work."""
+        for call in self.calls_on_top:
+            call.wake()
+
     def warn_later(self, text: str, *args: object, logger: logging.Logger = log, **extra: object) -> None:
         """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock.
 
@@ -121,16 +130,25 @@ class ClientState:
 
     def log_warnings(self) -> None:
         """Log what was left to the keeper to log."""
-        with suppress(IndexError):
-            while True:
-                self._warnings.popleft()()
+        if not self._warnings:
+            return
+        self.keeper_logs = True
+        try:
+            if self.posted:
+                # R1: whoever posted this may have looked before, and counts on the keeper.
+                self.wake_calls()
+            with suppress(IndexError):
+                while True:
+                    self._warnings.popleft()()
+        finally:
+            self.keeper_logs = False
 
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.
 
         A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for this one. So
-        after a short wait, this wakes all calls: they do the posted work themselves, and one of them is that very
-        thread.
+        after a short wait, this wakes the keeper and that very thread, and one of them does the posted work. All calls
+        are woken only if a log handler may block the keeper: a thousand of them would keep a busy machine from it.
         """
         lock = self.lock
         if not self.posted and lock.acquire(False):  # the usual case
@@ -147,7 +165,9 @@ class ClientState:
         self.posted.append(act)
         if not lock.acquire(True, POST_PATIENCE):
             self.wake_keeper()
-            self.wake_calls()
+            self.wake_owner()
+            if self.keeper_logs:
+                self.wake_calls()
             return
         try:
             self._run_posted_locked()

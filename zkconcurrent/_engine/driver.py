@@ -76,12 +76,14 @@ class Call:
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
         of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
+        on_top: a signal handler or a finalizer makes this call, on top of a frame that has the session's lock.
         waits_for: see `Resumable`.
         why_end: see `Resumable`.
     """
 
     settled = False
     finished = False
+    on_top = False
     given_up: Ticket | None = None
     wake: Callable[[], None] = staticmethod(no_wakeup)
     deserted: Callable[[], bool] | None = None
@@ -123,10 +125,14 @@ class Call:
         """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
         self.wake, self.deserted = wake, deserted
         self.session.calls.add(self)
+        # No thread waits while it has the lock: this call is made on top of a frame that was interrupted.
+        self.on_top = self.session.has_lock()
+        if self.on_top:
+            self.session.calls_on_top.add(self)
 
     def end(self) -> None:
         """Note that the steps have ended."""
-        self.session.calls.discard(self)
+        self._leave_session()
 
     def leave_clean_up(self) -> None:
         """Stop waiting for clean-up; the keeper finishes it."""
@@ -191,7 +197,7 @@ class Call:
         """Discard all tickets that the call has begun or been granted, without waiting."""
         # First, as another interrupt may follow: a hand-off waits for no finished call.
         self.finished = True
-        self.session.calls.discard(self)
+        self._leave_session()
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
@@ -206,6 +212,11 @@ class Call:
         if self.given_up is not None:
             self.session.dropped.append(LeftTickets([], [self.given_up]))
         self.abandon()
+
+    def _leave_session(self) -> None:
+        self.session.calls.discard(self)
+        if self.on_top:
+            self.session.calls_on_top.discard(self)
 
     # -- its nodes -----------------------------------------------------------------------------------------------
 
@@ -252,9 +263,8 @@ class Call:
                 return
             yield left
             session.run_posted()
-            if session.keeper.stuck:
-                # This thread repeats a delete whose reply was lost.
-                session.keeper.stand_in()
+            # This thread then repeats a delete whose reply was lost.
+            self._stand_in()
 
     # -- its sleep -----------------------------------------------------------------------------------------------
 
@@ -307,15 +317,19 @@ class Call:
         until, now = min(bound, limit), session.now()
         if self.max_outage is not None:
             until = min(until, patience.reachable_by(now, session.link.connected, self.max_outage * session.timeout))
-        if session.keeper.stuck:
+        if self.on_top and session.keeper.stuck:
             until = min(until, now + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - now)
         session.run_posted()
-        if session.keeper.stuck:
-            session.keeper.stand_in()
+        self._stand_in()
         if woken:
             return True
         now = session.now()
         if now >= limit:
             raise DeadlinePassed
         return now < bound
+
+    def _stand_in(self) -> None:
+        """Do the keeper's due work, if only this thread can: it has the lock."""
+        if self.on_top and self.session.keeper.stuck:
+            self.session.keeper.stand_in()

@@ -4,7 +4,8 @@ In each turn the keeper starts threads, does the work that is due in the session
 only during a turn, so that a client which the program drops is freed.
 
 A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and the waiting
-thread, which has the lock, does the due work in its place.
+thread, which has the lock, does the due work in its place. No other thread could: so a keeper that misses the lock
+merely because the machine is busy costs the threads that wait nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Keeper:
 
     Attributes:
         to_start: the functions that start threads, for the keeper to call; see `start_soon`.
-        stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
+        stuck: the keeper cannot work: a suspended thread keeps the lock, with a signal handler on top of it, or the
+            machine is busy.
         over: the keeper is to end, as in a forked child.
         thread: the number of its thread; 0 before it runs.
     """
@@ -52,6 +54,8 @@ class Keeper:
         self._client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
+        # Its thread takes a turn, in which it runs no code of the program but finalizers.
+        self._works = False
         # R4: the thread that takes this entry begins the keeper.
         self._to_begin = [_keep]
 
@@ -93,6 +97,10 @@ class Keeper:
             self.to_start.append(partial(self.spawn, run, name))
             raise
 
+    def works_here(self) -> bool:
+        """Return whether the caller is a finalizer on the keeper's thread: no heartbeat is sent until it returns."""
+        return self._works and self.thread == self._client.identity()
+
     def stand_in(self) -> None:
         """Do the due work of a keeper that is stuck, if the calling thread has the lock."""
         if self._client.lock.acquire(False):
@@ -104,20 +112,23 @@ class Keeper:
     def turn(self) -> float:
         """Do what is due, and log; return the seconds until more is due. On the keeper's thread."""
         client = self._client
-        self.thread = client.identity()
-        self._abandon_deserted_calls()
-        self._start_threads()
-        if not client.lock.acquire(True, STUCK_AFTER):
-            self.stuck = True
-            client.wake_calls()
-            return STUCK_AFTER
+        self.thread, self._works = client.identity(), True
         try:
-            self.stuck = False
-            pause = self._do_due_work()
+            self._abandon_deserted_calls()
+            self._start_threads()
+            if not client.lock.acquire(True, STUCK_AFTER):
+                self.stuck = True
+                client.wake_owner()
+                return STUCK_AFTER
+            try:
+                self.stuck = False
+                pause = self._do_due_work()
+            finally:
+                client.lock.release()
+            # Before the log, as a log handler of the program may block.
+            self._start_threads()
         finally:
-            client.lock.release()
-        # Before the log, as a log handler of the program may block.
-        self._start_threads()
+            self._works = False
         client.log_warnings()
         return pause
 
@@ -160,7 +171,9 @@ def _keep(keeper_ref: weakref.ref[Keeper], wake: Any) -> None:
         try:
             pause = keeper.turn()
         except Exception:
-            log.exception("the keeper continues after an error")
+            # Not even if that is an error of a log handler, which logs this one, too.
+            with suppress(Exception):
+                log.exception("the keeper continues after an error")
             pause = IDLE_BEAT
         del keeper
         wake.wait(max(0.0, pause))

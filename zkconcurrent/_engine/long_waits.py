@@ -8,6 +8,7 @@ is sent before; a report takes a listing and a read, on a thread of its own. The
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from .client_state import ClientState
-from .keeper import Keeper
+from .keeper import IDLE_BEAT, Keeper
 
 log = logging.getLogger("zkconcurrent.waits")
 
@@ -52,6 +53,8 @@ class LongWaits:
         # What one thread tells, so that a log handler that blocks costs no other; the oldest are dropped.
         self._reports: deque[Callable[[], None]] = deque(maxlen=4096)
         self._telling = False
+        # By the clock of deadlines: before that, no report is due.
+        self._look_at = -math.inf
 
     def ended(self, wait: LongWait, path: str, outcome: str) -> None:
         """Have the end of a wait that was reported logged, by the keeper's next turn: the caller has the lock now."""
@@ -64,11 +67,28 @@ class LongWaits:
     def look(self) -> None:
         """Have the reports made that are due. For the keeper, with the session's lock held."""
         now = self._client.now()
+        if now >= self._look_at:
+            self._find(now)
+        # The end of a wait is told at once.
+        if self._reports and not self._telling:
+            self._telling = True
+            self._keeper.start_soon(partial(self._keeper.spawn, self._tell, "waits"))
+
+    def _find(self, now: float) -> None:
+        """Find the waits of which a report is due, and when to look again."""
+        first = now
         long: dict[Hashable, list[LongWait]] = {}
         for call in self._client.calls:
             wait: LongWait | None = call.long_wait
-            if wait is not None and now - wait[2] >= LONG:
+            if wait is None:
+                continue
+            if now - wait[2] >= LONG:
                 long.setdefault(wait[0].queue_key, []).append(wait)
+            else:
+                first = min(first, wait[2])
+        # While there are long waits, those that end count, too. A crowd whose waits become long one by one is looked at
+        # as seldom.
+        self._look_at = max(now + IDLE_BEAT, 0.0 if long else first + LONG)
         self._due = {key: self._due.get(key, LONG) for key in long}
         enabled = log.isEnabledFor(logging.WARNING)
         for key, waits in long.items():
@@ -79,9 +99,6 @@ class LongWaits:
                     self._reports.append(partial(waits[0][0].report_wait, owners, waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)
-        if self._reports and not self._telling:
-            self._telling = True
-            self._keeper.start_soon(partial(self._keeper.spawn, self._tell, "waits"))
 
     def _tell(self) -> None:
         try:

@@ -158,8 +158,8 @@ class Session(ClientState):
 
         Raises:
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
-                exiting; the caller runs on one of kazoo's threads, or is a listener; or the client's greenlets run in
-                another thread.
+                exiting; the caller runs on one of kazoo's threads or of the library's, or is a listener; or the client's greenlets
+                run in another thread.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)
@@ -167,12 +167,7 @@ class Session(ClientState):
             self.link.open_at_use()
             if self.link.stopped:
                 raise ClientError(path, self.link.why_stopped())
-        if self.link.on_own_thread():
-            raise ClientError(
-                path,
-                "called from one of kazoo's own threads (a watch, a listener or a completion), where waiting for "
-                "ZooKeeper would hang; hand the work to another thread: client.handler.spawn(...)",
-            )
+        self.check_thread(path)
         if in_listener():
             raise ClientError(path, "called from a listener, which must not wait: hand the work to another thread")
         if self.link.in_other_hub:
@@ -180,6 +175,20 @@ class Session(ClientState):
                 path,
                 "the client was started in another thread, whose gevent hub runs it: a call from here would wait for "
                 "greenlets that may not run; start a client in this thread",
+            )
+
+    def check_thread(self, path: str) -> None:
+        """Refuse to wait on a thread that others wait for.
+
+        Raises:
+            ClientError: the caller runs on one of kazoo's threads, or of the library's.
+        """
+        if self.link.on_own_thread() or self.keeper.works_here():
+            raise ClientError(
+                path,
+                "called from one of kazoo's own threads or the library's (by a watch, a listener or a completion, or "
+                "by a finalizer that the garbage collector ran there), where waiting for ZooKeeper would hang; hand "
+                "the work to another thread: client.handler.spawn(...)",
             )
 
     def check_seen(self, path: str) -> None:
@@ -520,5 +529,6 @@ class Session(ClientState):
         self.teller.untold.clear()
         self.posted.clear()
         self.calls.clear()
+        self.calls_on_top.clear()
         for place in list(self.directory.values()):
             place.forget()

@@ -24,6 +24,7 @@ from .._protocol import operations as op
 from .._protocol.lease import Lease
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
+from .._runtime.serving import serves_here
 from .addresses import shown
 from .leases import Leases
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
@@ -214,13 +215,16 @@ class Link:
         return hub is not None and "gevent" in sys.modules and hub is not sys.modules["gevent"].get_hub()
 
     def on_own_thread(self) -> bool:
-        """Return whether the caller runs on one of kazoo's threads, where a wait for a reply would never end."""
+        """Return whether the caller runs on a thread where a wait for a reply would never end.
+
+        These are kazoo's, and that of a service in the memory of this process.
+        """
         threads = [self.client._connection._connection_routine, *self.handler._workers]
         known, idents = self._own_threads
         if threads != known:
             idents = {number for each in threads for number in (getattr(each, "ident", None), id(each))}
             self._own_threads = threads, idents
-        return ident(self.identity()) in idents
+        return ident(self.identity()) in idents or serves_here()
 
     # -- requests ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from .service import Limits, Service
 from .tcp import TcpServer, monotonic_ms
@@ -23,6 +25,8 @@ TICK = 0.2  # seconds
 _LOCAL = "(local)"
 _LIMITS = Limits(tick=int(TICK * 1000), longest=2**31 - 1)
 
+# What surrounds the work of each thread, by which the library knows it.
+around: Callable[[], AbstractContextManager[None]] = nullcontext
 _servers: dict[str, tuple[TcpServer, threading.Thread]] = {}
 
 
@@ -43,7 +47,7 @@ def _serve(name: str, port: int | None) -> TcpServer:
     if found is None:
         server = TcpServer(Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000), port, {})
         # A daemon: it serves until the process ends, also those who close their sessions at its exit.
-        thread = threading.Thread(target=server.run, name=f"zkconcurrent memory:{name}", daemon=True)
+        thread = threading.Thread(target=_run, args=(server,), name=f"zkconcurrent memory:{name}", daemon=True)
         # R4: another thread, or a signal handler, may be faster. There is no lock for which a signal handler could
         # wait. And the server runs before others know it, so an interrupt leaves none that does not run.
         thread.start()
@@ -51,6 +55,11 @@ def _serve(name: str, port: int | None) -> TcpServer:
         if found[0] is not server:
             server.stop()
     return found[0]
+
+
+def _run(server: TcpServer) -> None:
+    with around():
+        server.run()
 
 
 def _warn_of_workers() -> None:
