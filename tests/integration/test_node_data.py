@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import threading
@@ -13,7 +14,17 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
-from zkconcurrent import DeadlockError, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, aio
+from zkconcurrent import (
+    Condition,
+    DeadlockError,
+    ForeignNodeError,
+    Lock,
+    MultiLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    aio,
+)
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
 from zkconcurrent.testing import Server
 
@@ -250,3 +261,35 @@ def test_a_hold_whose_node_is_gone(zk: KazooClient, connect: Connect, zk_path: s
         pass
     with pytest.raises(zkconcurrent.LockLostError):
         one.release()
+
+
+def test_a_hold_that_was_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A condition's wait that ends before it has released its lock leaves a hold that counts as before."""
+    zk.create(f"{zk_path}/c", b"of another kind", makepath=True)
+    lock, inner = RLock(zk, f"{zk_path}/l"), RLock(zk, f"{zk_path}/i")
+    with lock:
+        with pytest.raises(ForeignNodeError):
+            Condition(zk, f"{zk_path}/c", lock).wait()
+        with inner:
+            node = inner.owner()
+        assert node is not None
+        assert [path for path, _ in node.holds] == [lock.path]
+        with pytest.raises(DeadlockError):
+            RLock(connect(), lock.path).acquire()
+    with inner:
+        node = inner.owner()
+    assert node is not None
+    assert node.holds == ()
+
+
+def test_a_hold_that_was_garbage_collected(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """No wait is for a hold that nobody can end any more: the library ends it."""
+    other = connect()
+    for n in range(3):
+        lock = RLock(zk, f"{zk_path}/{n}")
+        lock.acquire()
+        with pytest.warns(ResourceWarning, match="garbage collected"):
+            del lock
+            gc.collect()
+        with RLock(other, f"{zk_path}/{n}"):
+            pass

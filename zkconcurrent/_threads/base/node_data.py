@@ -50,6 +50,7 @@ def waiter_data(owner: int, path_state: PathState, timeout: float | None) -> byt
         room = MOST_BYTES - _REST - len(origin)
         told: list[str] = []
         for each in owned:
+            assert each.location is not None
             pair = json.dumps([each.location[0], each.ticket.prefix[3:-1].replace("-", "")])
             if each.location[1] == servers and len(told) < MOST_HOLDS and len(pair) + 2 <= room:
                 room -= len(pair) + 2
