@@ -63,6 +63,10 @@ class Hold:
         """Whether it is still held, as far as this process knows."""
         return self.ticket.state is State.HELD
 
+    def is_at(self, location: Location) -> bool:
+        """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
+        return self.location is not None and self.location[0] == location[0]
+
 
 def owned_by(owner: int) -> Collection[Hold]:
     """Return the holds that only `owner` ends, in whichever client of this process."""
