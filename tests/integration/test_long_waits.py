@@ -18,13 +18,14 @@ from zkconcurrent import (
     Election,
     Lock,
     MultiLock,
+    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
     WaitCancelledError,
     aio,
 )
-from zkconcurrent._engine import long_waits
+from zkconcurrent._engine import local_handoff, long_waits
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
 
@@ -53,6 +54,7 @@ KINDS = {
     "Semaphore": Semaphore,
     "DetachedLock": lambda client, path: DetachedLock(client, path, owner=str(id(client))),
     "MultiLock": lambda client, path: MultiLock([Lock(client, path)]),
+    "QuorumLock": lambda client, path: QuorumLock([Lock(client, path)]),
 }
 
 
@@ -112,6 +114,57 @@ def test_a_thread_that_waits_for_itself(
     assert "waits for itself" in reports()[0].getMessage()
     lock.release()
     waiting.result(10)
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock])
+def test_a_node_that_was_handed_on(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    reports: Reports,
+    kind: type[RLock],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log, and `owner()` of the client that holds, name the thread that holds now, not that which gave it away."""
+    # On a busy machine the turn would end before the other thread waits.
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 30.0)
+    lock, other = kind(zk, zk_path, fair=False), RLock(connect(), zk_path)
+    acquired, handed_on, reported = threading.Event(), threading.Event(), threading.Event()
+
+    def gives() -> None:
+        with RLock(zk, f"{zk_path}-outer"):
+            lock.acquire()
+            acquired.set()
+            while not lock._path_state.handoff._next_waiter():
+                pass
+            lock.release()
+        handed_on.wait()
+        lock.acquire()
+        lock.release()
+
+    def takes() -> str:
+        acquired.wait()
+        with lock:
+            handed_on.set()
+            reported.wait(20)
+            return threading.current_thread().name
+
+    giving, taking = in_thread(gives), in_thread(takes)
+    handed_on.wait()
+    present, former = lock.owner(), other.owner()
+    while not reports():
+        threading.Event().wait(0.05)
+    reported.set()
+    giving.result(10)
+    assert present is not None
+    assert former is not None
+    assert present.thread == taking.result(10)
+    assert present[3:8] == former[3:8]
+    assert (former.by != present.by, present.holds) == (True, ())
+    text = reports()[0].getMessage()
+    assert f"held by thread {present.thread!r}" in text
+    assert "waits for itself" not in text
 
 
 def test_a_task(zk: KazooClient, connect: Connect, zk_path: str, reports: Reports) -> None:

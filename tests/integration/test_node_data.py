@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import threading
@@ -13,7 +14,21 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
-from zkconcurrent import DeadlockError, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, aio, inspect
+from zkconcurrent import (
+    Condition,
+    DeadlockError,
+    DetachedLock,
+    Election,
+    ForeignNodeError,
+    Lock,
+    MultiLock,
+    QuorumLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    aio,
+    inspect,
+)
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
 from zkconcurrent.testing import Server
 
@@ -83,6 +98,49 @@ def test_full_paths(
     waiting.result(10)
     assert [path for path, _ in waiter.holds] == [f"{zk_path}/root/b"]
     assert waiter.timeout is None
+
+
+def test_a_detached_waiter(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A waiter for a detached lock tells the same; the holder's node, which outlives its thread, tells none of it."""
+    held, wanted = RLock(zk, f"{zk_path}/a"), DetachedLock(zk, f"{zk_path}/d", owner="\N{SNOWMAN}")
+    long = DetachedLock(zk, f"{zk_path}/d", owner="\N{SNOWMAN}" * 1000)
+
+    def wait() -> None:
+        with held:
+            assert not long.acquire(timeout=1)
+            assert wanted.acquire(timeout=30)
+
+    with Lock(connect(), f"{zk_path}/d") as _:
+        waiting = in_thread(wait)
+        eventually(queued(zk, f"{zk_path}/d", 2))
+        (first,) = wanted.waiters()
+        eventually(lambda: [each.owner for each in wanted.waiters()] == [wanted.name])
+        (second,) = wanted.waiters()
+    waiting.result(10)
+    assert (first.timeout, first.holds, first.more, marked(first.node), first.owner) == (1, (), 1, False, long.name)
+    assert (second.timeout, second.more, marked(second.node), second.owner) == (30, 0, True, wanted.name)
+    assert [path for path, _ in second.holds] == [held.path]
+    owner = wanted.owner()
+    assert owner is not None
+    assert (owner.timeout, owner.holds, owner.owner, marked(owner.node)) == (None, (), wanted.name, False)
+    wanted.release()
+
+
+def test_past_the_deadline(zk: KazooClient, zk_path: str) -> None:
+    """A free lock is acquired after the deadline, too; its node tells no timeout below zero."""
+    locks = [RLock(zk, f"{zk_path}/{n}") for n in range(3)]
+    with MultiLock(locks).hold(1e-6):
+        told = [node.timeout for lock in locks if (node := lock.owner()) is not None]
+    assert told == [0, 0, 0]
+
+
+def test_a_candidate_named_like_holds(zk: KazooClient, zk_path: str) -> None:
+    """A candidate's data is its id, whatever that says; so nothing marks its node."""
+    with Election(zk, zk_path, id='{"host": "", "pid": 1, "thread": "", "holds": []}').lead():
+        (node,) = zk.get_children(zk_path)
+    assert not marked(node)
 
 
 def test_a_release_ends_it(zk: KazooClient, zk_path: str) -> None:
@@ -170,7 +228,7 @@ def test_a_forked_child_holds_nothing(zk: KazooClient, connect: Connect, zk_path
     assert by[:9] != str(mine.by)[:9]
 
 
-@pytest.mark.parametrize("kind", ["rlock", "read-write", "write-read", "write-write", "multi"])
+@pytest.mark.parametrize("kind", ["rlock", "read-write", "write-read", "write-write", "multi", "detached"])
 def test_waits_for_itself_through_another_client(
     zk: KazooClient, connect: Connect, zk_path: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,6 +240,7 @@ def test_waits_for_itself_through_another_client(
         "write-read": lambda: (ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(other, zk_path).read_lock),
         "write-write": lambda: (ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(other, zk_path).write_lock),
         "multi": lambda: (RLock(zk, zk_path), MultiLock([Lock(other, zk_path)])),
+        "detached": lambda: (RLock(zk, zk_path), DetachedLock(other, zk_path, owner="it")),
     }[kind]()
     with held:
         with pytest.raises(DeadlockError, match="through another client") as caught:
@@ -251,3 +310,71 @@ def test_a_hold_whose_node_is_gone(zk: KazooClient, connect: Connect, zk_path: s
         pass
     with pytest.raises(zkconcurrent.LockLostError):
         one.release()
+
+
+def test_a_hold_that_was_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A condition's wait that ends before it has released its lock leaves a hold that counts as before."""
+    zk.create(f"{zk_path}/c", b"of another kind", makepath=True)
+    lock, inner = RLock(zk, f"{zk_path}/l"), RLock(zk, f"{zk_path}/i")
+    with lock:
+        with pytest.raises(ForeignNodeError):
+            Condition(zk, f"{zk_path}/c", lock).wait()
+        with inner:
+            node = inner.owner()
+        assert node is not None
+        assert [path for path, _ in node.holds] == [lock.path]
+        with pytest.raises(DeadlockError):
+            RLock(connect(), lock.path).acquire()
+    with inner:
+        node = inner.owner()
+    assert node is not None
+    assert node.holds == ()
+
+
+def test_a_hold_that_was_garbage_collected(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """No wait is for a hold that nobody can end any more: the library ends it."""
+    other = connect()
+    for n in range(3):
+        lock = RLock(zk, f"{zk_path}/{n}")
+        lock.acquire()
+        with pytest.warns(ResourceWarning, match="garbage collected"):
+            del lock
+            gc.collect()
+        with RLock(other, f"{zk_path}/{n}"):
+            pass
+
+
+def test_waits_for_itself_behind_another_thread(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Where a client's threads hand an unfair lock on, one that holds it elsewhere does not wait for its turn."""
+    other = connect()
+    held, wanted = RLock(zk, zk_path, fair=False), RLock(other, zk_path, fair=False)
+    with held:
+        waiting = in_thread(lambda: wanted.acquire() and wanted.release())
+        eventually(queued(zk, zk_path, 2))
+        assert wanted.acquire(timeout=0.1) is False
+        with pytest.raises(DeadlockError, match="through another client"):
+            wanted.acquire()
+    waiting.result(10)
+
+
+def test_a_quorum_of_which_too_much_is_held(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread that holds so many locks through another client that the others are no quorum learns of it at once."""
+    other = connect()
+    a, b, _ = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
+    quorum = QuorumLock([RLock(other, f"{zk_path}/{name}") for name in "abc"])
+    with a:
+        with quorum:
+            assert quorum.hold_count() == 1
+        with b:
+            with pytest.raises(DeadlockError, match="through another client"):
+                quorum.acquire()
+            assert quorum.acquire(timeout=0.3) is False
+            assert quorum.acquire(blocking=False) is False
+            eventually(lambda: not zk.get_children(f"{zk_path}/c"))
+    with quorum:
+        pass
+    assert not [record for record in caplog.records if record.name == "zkconcurrent.deadlocks"]

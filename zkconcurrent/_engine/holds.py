@@ -29,6 +29,10 @@ from .session import LeftTickets, Session
 T = TypeVar("T")
 
 
+Location: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
+"""The full path of a node, chroot included, and the servers: the same for all clients of a service."""
+
+
 class Hold:
     """A granted ticket, and the thread that owns it.
 
@@ -37,12 +41,13 @@ class Hold:
         role: the role in which it was acquired, if the path has several roles.
         owner: the thread that acquired it.
         path: the path of the primitive.
+        location: the full path of its queue, and the servers, if only its owner ends it; otherwise None.
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
     """
 
-    __slots__ = ("claimant", "depth", "loss", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "depth", "location", "loss", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path: str = path
@@ -52,38 +57,27 @@ class Hold:
         self.depth: int = depth
         self.loss: Loss = loss
         self.claimant: int | None = None
+        self.location: Location | None = None
 
     @property
     def alive(self) -> bool:
         """Whether it is still held, as far as this process knows."""
         return self.ticket.state is State.HELD
 
-
-Location: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
-"""The full path of a node, chroot included, and the servers: the same for all clients of a service."""
-
-
-class OwnedHold(NamedTuple):
-    """A hold that only its owner ends, in whichever client of this process.
-
-    Attributes:
-        ticket: its ticket.
-        location: the full path of its queue, and the servers.
-    """
-
-    ticket: Ticket
-    location: Location
+    def is_at(self, location: Location) -> bool:
+        """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
+        return self.location is not None and self.location[0] == location[0]
 
 
-def owned_by(owner: int) -> Collection[OwnedHold]:
-    """Return the holds of this process that only `owner` ends."""
-    holds: dict[str, OwnedHold] = holds_of(owner)
+def owned_by(owner: int) -> Collection[Hold]:
+    """Return the holds that only `owner` ends, in whichever client of this process."""
+    holds: dict[str, Hold] = holds_of(owner)
     if not holds:
         return ()
-    for prefix, each in list(holds.items()):
-        # It was lost, or its primitive was garbage collected.
-        if each.ticket.state is not State.HELD:
-            holds.pop(prefix, None)
+    # `values()`, as a list of the items would be made of new tuples: the garbage collector might run, and drop a hold.
+    for each in list(holds.values()):
+        if not each.alive:  # it was lost
+            holds.pop(each.ticket.prefix, None)
     return list(holds.values())
 
 
@@ -239,9 +233,9 @@ class PathState:
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
             ticket.observer, ticket.owner = self._observer, owner
-            self.holds[role][owner] = hold
             if owned:
-                holds_of(owner)[ticket.prefix] = OwnedHold(ticket, self.location)
+                hold.location = self.location
+            self._keep(hold)
             self.next_loss.pop(role, None)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
@@ -299,9 +293,15 @@ class PathState:
         """Restore a hold that was claimed but, as it turned out, not ended."""
         with self.session.lock:
             hold.claimant = None
-            self.holds[hold.role][hold.owner] = hold
+            self._keep(hold)
         if hold.ticket.state is State.LOST:
             self.tell_lost(hold.ticket)
+
+    def _keep(self, hold: Hold) -> None:
+        """Let the owner have the hold; `drop` undoes this."""
+        self.holds[hold.role][hold.owner] = hold
+        if hold.location is not None:
+            holds_of(hold.owner)[hold.ticket.prefix] = hold
 
     def hand_on(self, hold: Hold) -> bool:
         """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept.
@@ -433,6 +433,9 @@ def all_holds(holds: Holds) -> list[Hold]:
 
 def _drop_collected(dropped: deque[LeftTickets], path: str, holds: Holds) -> None:
     """Finalize a path's state: only queue the work, as a finalizer may run anywhere."""
+    for hold in all_holds(holds):
+        # The owner can't end the hold any more, so it must not pass for one that the owner waits for.
+        holds_of(hold.owner).pop(hold.ticket.prefix, None)
     held = [hold.ticket for hold in all_holds(holds) if hold.alive]
     dropped.append(LeftTickets([path], held))
     if held:

@@ -158,8 +158,8 @@ class Session(ClientState):
 
         Raises:
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
-                exiting; the caller runs on one of kazoo's threads or of the library's, or is a listener; or the client's greenlets
-                run in another thread.
+                exiting; the caller runs on one of kazoo's threads or of the library's, or is a listener; or the
+                client's greenlets run in another thread.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)

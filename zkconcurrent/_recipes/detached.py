@@ -16,14 +16,14 @@ gone when it is read is looked for once more, by its number.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from .._errors import RefusedError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.rules import MUTEX, blockers
-from .._protocol.ticket import Ticket
+from .._protocol.rules import MUTEX, blockers, in_the_way
+from .._protocol.ticket import HOLDS, Ticket
 from .lock import check, join, list_queue
 
 
@@ -111,16 +111,28 @@ def said(data: bytes, token: int) -> bytes:
     return b'%b, "token": %d}' % (data[:-1], token)
 
 
-def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: str | None) -> Recipe[Detached | None]:
+def acquire(
+    path: str,
+    owner: str,
+    unique: str,
+    data: bytes,
+    wait: bool,
+    mine: str | None,
+    *,
+    queued: bytes,
+    look: Callable[[Sequence[str]], None] | None,
+) -> Recipe[Detached | None]:
     """Join the queue under `path`, wait for our turn, and leave a node that no session ends; or find the owner's.
 
     Args:
         path: the lock.
         owner: the owner's name.
         unique: a UUID of this call.
-        data: the content of the node that queues, as JSON.
+        data: the content of the holder's node, as JSON, but for the token.
         wait: whether to wait. If not, the result is None if another contender is in the way.
         mine: the name of the node whose hold the caller has, if any.
+        queued: the content of the node that queues.
+        look: as for `lock.acquire`.
     """
     names = yield from list_queue(path, MUTEX)
     held, names = yield from adopt(path, names, owner, unique, data, mine)
@@ -129,15 +141,18 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
     if names and not wait:
         return None
     while True:
-        ticket: Ticket = yield op.NewTicket(path)
+        ticket: Ticket = yield op.NewTicket(path, HOLDS in queued)
         listing = op.Children(path, ticket)
         try:
-            names = yield from join(ticket, MUTEX, data)
+            names = yield from join(ticket, MUTEX, queued)
             while ahead := blockers(ticket.name, names, MUTEX):
                 held = (yield from adopt(path, names, owner, unique, data, mine))[0]
                 if held is not None or not wait:
                     yield op.Discard(ticket)
                     return held
+                if look is not None:
+                    look(in_the_way(ticket.name, names, MUTEX))
+                    look = None
                 names = ()  # as in `lock.acquire`
                 found = yield op.WaitGone(ticket, ahead[0], (listing,))
                 (names,) = found or [(yield listing)]

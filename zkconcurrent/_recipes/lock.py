@@ -20,7 +20,7 @@ from typing import Any
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import Rule, blockers, check_queue, holders, in_the_way, line_up
-from .._protocol.ticket import HOLDS, Ticket
+from .._protocol.ticket import Ticket
 from .nodes import FirstLook, missing
 
 
@@ -30,6 +30,8 @@ def acquire(
     data: bytes,
     first: FirstLook | None = None,
     look: Callable[[Sequence[str]], None] | None = None,
+    *,
+    marked: bool = False,
 ) -> Recipe[Ticket]:
     """Join the queue under `path` and wait for our turn.
 
@@ -39,11 +41,12 @@ def acquire(
         data: the content of our node.
         first: the look at the path of the primitive to which the queue belongs, if that lies above it.
         look: called once we have queued behind others, with the nodes ahead that exclude us; it may refuse to wait.
+        marked: the data tell of its owner's holds.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
-        ticket: Ticket = yield op.NewTicket(path, HOLDS in data)
+        ticket: Ticket = yield op.NewTicket(path, marked)
         listing = op.Children(path, ticket)
         try:
             names = yield from join(ticket, rule, data, first=first)
@@ -72,11 +75,19 @@ def acquire(
             yield op.Discard(ticket)
 
 
-def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket | None]:
-    """Acquire without waiting; None if another contender is in the way."""
+def try_acquire(
+    path: str,
+    rule: Rule,
+    data: bytes,
+    first: FirstLook | None = None,
+    look: Callable[[Sequence[str]], None] | None = None,
+) -> Recipe[Ticket | None]:
+    """Acquire without waiting; None if another contender is in the way. `look` is called with those that are."""
     _, names = yield op.Sync(path), op.Children(path)
     check_queue(path, names, rule)
     if blockers(None, names, rule):
+        if look is not None:
+            look(in_the_way(None, names, rule))
         return None
     ticket: Ticket = yield op.NewTicket(path)
     try:

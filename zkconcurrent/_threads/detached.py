@@ -18,7 +18,7 @@ from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.waiting import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
-from .base.node_data import node_data
+from .base.node_data import node_data, waiter_data
 from .base.primitive import kind_of
 
 # The data of each node has the owner's name.
@@ -118,6 +118,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
+            DeadlockError: the call, without a timeout, would wait for a re-entrant lock at this path that the caller
+                holds through another client.
             ZkConcurrentError: the path can't be used as a lock.
         """
         # A release needs a few more frames than an acquire, and must not fail where the acquire did not.
@@ -131,12 +133,18 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         return self._await(call, steps)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
-        data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
+        core, me = self._lock_core, self._identity()
+        of_owner = b', "owner": %b' % json.dumps(self._owner).encode()
+        data = b"%b%b}" % (node_data(me)[:-1], of_owner)
+        queued = waiter_data(me, self._path_state, deadline, of_owner) if wait else data
         mine = None if self._held is None else self._held.name
         if wait:
-            self._lock_core.begin_wait(call, self._identity(), deadline)
-        held = yield from call.run(acquire(self._path, self._owner, str(uuid.uuid4()), data, wait, mine), deadline)
-        self._lock_core.end_wait(call, held is not None)
+            core.begin_wait(call, me, deadline)
+        recipe = acquire(
+            self._path, self._owner, str(uuid.uuid4()), data, wait, mine, queued=queued, look=core.look(me, deadline)
+        )
+        held = yield from call.run(recipe, deadline)
+        core.end_wait(call, held is not None)
         if held is None:
             return False
         self._acquired = self._identity(), self._session.now()

@@ -15,7 +15,7 @@ import math
 import operator
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from weakref import ref
 
 from .._engine.calls import Calls
@@ -135,6 +135,8 @@ class QuorumLock(CompositeLock):
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a hold before and has not acknowledged the loss by `release()`.
+            DeadlockError: there is no timeout, and the caller holds so many of the locks through other clients that the
+                others are no quorum.
             ZkConcurrentError: errors of the locks leave no quorum; this is the first error, with the others as its
                 notes.
         """
@@ -157,17 +159,23 @@ class QuorumLock(CompositeLock):
         if wait:
             # The acquire sleeps in a call of its own, the first of all: the calls of a try end before the next try.
             sleeper = Call(self._session, self._locks[0].path)
-            steps = self._acquire_later(calls, sleeper, owner, steps)
+            steps = self._acquire_later(calls, sleeper, owner, limit, steps)
             calls.waits_for = (self,)
         return self._await(calls, steps)
 
-    def _acquire_later(self, calls: Calls, sleeper: Call, owner: int, steps: Steps[bool]) -> Steps[bool]:
+    def _acquire_later(
+        self, calls: Calls, sleeper: Call, owner: int, deadline: float | None, steps: Steps[bool]
+    ) -> Steps[bool]:
         calls.add(sleeper)
         self._acquiring.add(owner)
+        sleeper.long_wait = wait = _WaitedFor(self._cores), owner, self._session.now(), deadline
         try:
-            return (yield from steps)
+            acquired = yield from steps
         finally:
             self._acquiring.discard(owner)
+        sleeper.long_wait = None
+        self._session.long_waits.ended(wait, self._locks[0].path, "acquired" if acquired else "given up")
+        return acquired
 
     def _undo(self, owner: int, before: tuple[_Quorum, ...], there: HoldDepths, waits: bool) -> None:
         """Undo an abandoned acquire, except for what its calls undo themselves."""
@@ -180,9 +188,10 @@ class QuorumLock(CompositeLock):
 
     def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, there: HoldDepths) -> Steps[bool]:
         session, longest, until, slowest = self._session, FIRST_PAUSE, math.inf, 0.0
+        forever = wait and deadline is None
         while True:
             began = session.now()
-            if (yield from self._try_all(calls, owner, until, there)):
+            if (yield from self._try_all(calls, owner, until, there, forever)):
                 return True
             # A try that took longer than this has met an outage, not a slow link.
             patience = session.patience
@@ -215,10 +224,10 @@ class QuorumLock(CompositeLock):
                 if left < self._quorum:
                     raise
 
-    def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths) -> Steps[bool]:
+    def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths, forever: bool) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
         quorum = _Quorum(owner, self._all, self._next)
-        tries = [_Try(core, calls, quorum) for core in self._cores]
+        tries = [_Try(core, calls, quorum, forever) for core in self._cores]
         try:
             yield from together(tries, self._session.now, self._ending(tries, until))
             for each in tries:
@@ -426,6 +435,23 @@ class _All:
             session.check_lease()
 
 
+class _WaitedFor:
+    """The locks that calls try to acquire, for the log of long waits.
+
+    Attributes:
+        queue_key: equal for all objects of the same locks.
+    """
+
+    def __init__(self, cores: Sequence[LockCore]) -> None:
+        self._cores = cores
+        self.queue_key: Hashable = tuple(core.queue_key for core in cores)
+
+    def report_wait(self, owners: Sequence[int], waited: float) -> None:
+        """Log who holds each of the locks."""
+        for core in self._cores:
+            core.report_wait(owners, waited)
+
+
 class _Quorum:
     """The holds of one acquire.
 
@@ -510,15 +536,15 @@ class _QuorumLosses(ReportsOnce):
 
 
 class _Try(Branch[bool]):
-    """One try for one lock."""
+    """One try for one lock; `forever`: others follow until there is a quorum, so the caller must not be in its way."""
 
-    def __init__(self, core: LockCore, calls: Calls, quorum: _Quorum) -> None:
+    def __init__(self, core: LockCore, calls: Calls, quorum: _Quorum, forever: bool) -> None:
         self.call = calls.add(core.call())
-        super().__init__(self._run(core, quorum))
+        super().__init__(self._run(core, quorum, forever))
 
-    def _run(self, core: LockCore, quorum: _Quorum) -> Steps[bool]:
+    def _run(self, core: LockCore, quorum: _Quorum, forever: bool) -> Steps[bool]:
         if not core.reenter_or_check():
-            steps = core.acquire_steps(self.call, False, core.session.now(), core.identity(), 1)
+            steps = core.acquire_steps(self.call, False, core.session.now(), core.identity(), 1, repeated=forever)
             if not (yield from steps):
                 return False
         hold = core.mine()

@@ -91,8 +91,7 @@ class PermitCore(LockCore):
                 self._refuse_or_warn(permits, wait, size)
 
         data = node_data(owner)
-        timeout = None if deadline is None else deadline - self.session.now()
-        queued = waiter_data(owner, self.path_state, timeout) if wait else data
+        queued = waiter_data(owner, self.path_state, deadline) if wait else data
         recipe = acquire(
             self.layout, permits, data, queued=queued, wait=wait, near_deadline=near_deadline, too_few=too_few
         )

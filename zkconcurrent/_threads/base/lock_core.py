@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ..._engine.driver import Call
-from ..._engine.holds import Hold, PathState, lost_error, owned_by
+from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.session import log
@@ -23,7 +23,7 @@ from ..._engine.telling import registered as listeners
 from ..._errors import DeadlockError, LockLostError, ZkConcurrentError
 from ..._protocol.operations import MALFORMED, Get, Node, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders
-from ..._protocol.ticket import State, Ticket
+from ..._protocol.ticket import HOLDS, State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
 from ..._runtime.identity import Task, ended, holds_of, label, name, task_of
@@ -55,7 +55,9 @@ class Contender(NamedTuple):
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
         owner: the owner's name, if it holds or waits for a `DetachedLock`.
-        by: the thread or task that created the node, in letters that no other one of any process has.
+        by: the thread or task that created the node, in letters that no other one of any process has. With
+            `fair=False`, it may have handed the node on to another one of its process; the client that holds tells of
+            that one, in `thread`, too.
         timeout: for how many seconds it waits at most; None: for ever, or the node's data do not tell.
         holds: what its thread held when it queued, as far as no other thread can release it: the full paths, with the
             unique part of each node's name.
@@ -246,7 +248,36 @@ class QueueCore:
         names = yield from list_queue(self.path, self.rule)
         first = next(iter(holders(names, self.rule)), None)
         node = None if first is None else (yield Get(f"{self.path}/{first}"))
-        return len(names), None if first is None or node is None else Contender.of(self.path, first, node)
+        if first is None or node is None:
+            return len(names), None
+        return len(names), self._present(Contender.of(self.path, first, node))
+
+    def look(self, owner: int, deadline: float | None) -> Callable[[Sequence[str]], None] | None:
+        """Return the look at the nodes ahead of a waiter, if its owner has holds for which it could wait."""
+        return partial(self._refuse_own_hold, owner, deadline) if holds_of(owner) else None
+
+    def _refuse_own_hold(self, owner: int, deadline: float | None, ahead: Sequence[str]) -> None:
+        """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
+
+        Such a hold belongs to another client of this process: through one client, the owner gets in again.
+
+        Args:
+            owner: the thread or task that waits.
+            deadline: when it gives up.
+            ahead: the nodes in the queue that are ahead of its own and exclude it.
+
+        Raises:
+            DeadlockError: there is no deadline.
+        """
+        for each in owned_by(owner):
+            if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
+                text = (
+                    f"{name(owner)!r} holds {node!r} through another client, and would wait for itself: a re-entrant "
+                    "lock is re-entrant for one client; use the same one"
+                )
+                if deadline is None:
+                    raise DeadlockError(self.path, text)
+                deadlocks.warning("%s [%s]", text, self.path)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -262,7 +293,17 @@ class QueueCore:
         line = [
             Contender.of(self.path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
         ]
-        return line[:hold], line[hold:]
+        return list(map(self._present, line[:hold])), line[hold:]
+
+    def _present(self, holder: Contender) -> Contender:
+        """Return a holder, with the present thread if a thread of this client has handed its node on."""
+        if self.path_state.handoff is None:
+            return holder
+        for hold in all_holds(self.path_state.holds):
+            if hold.alive and hold.ticket.node == holder.node and label(hold.owner) != holder.by:
+                thread = name(hold.owner)[:60]
+                return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), more=0)
+        return holder
 
 
 class LockCore(QueueCore):
@@ -389,23 +430,41 @@ class LockCore(QueueCore):
         call = self.call(cancellable=wait and restores is None)
         return call, self.acquire_steps(call, wait, deadline, self.identity(), restores or 1)
 
-    def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def acquire_steps(
+        self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int, *, repeated: bool = False
+    ) -> Steps[bool]:
         """Acquire a new hold for `owner`, in this call; return whether it did.
+
+        Args:
+            call: the call.
+            wait: whether to wait for the lock, or to make a single attempt.
+            deadline: when to give up; None waits forever.
+            owner: the thread or task.
+            depth: the depth of the hold.
+            repeated: the caller makes single attempts until one succeeds, forever.
 
         Raises:
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
-        return self.attempt(call, wait, owner, self.untold_steps(call, wait, deadline, owner, depth))
+        steps = self.untold_steps(call, wait, deadline, owner, depth, repeated)
+        return self.attempt(call, wait, owner, steps)
 
-    def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def untold_steps(
+        self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int, repeated: bool
+    ) -> Steps[bool]:
         """Acquire as `acquire_steps` does, but tell no listener."""
         if wait:
             self.begin_wait(call, owner, deadline)
+        recipe = partial(self.recipe, wait, owner, None if repeated else deadline)
         handoff = self.path_state.handoff
+        if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
+            # The owner holds the lock through another client. Before the hand-off opens, it may wait for itself, behind
+            # a thread that waits for its hold; only the queue tells.
+            handoff = None
         if handoff is None:
-            ticket = yield from call.run(self.recipe(wait, owner, deadline), deadline)
+            ticket = yield from call.run(recipe(), deadline)
         else:
-            ticket = yield from handoff.run(call, partial(self.recipe, wait, owner, deadline), deadline, wait)
+            ticket = yield from handoff.run(call, recipe, deadline, wait)
         if ticket is not None:
             self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned)
         if handoff is not None:
@@ -417,33 +476,14 @@ class LockCore(QueueCore):
         return True
 
     def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
-        """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
+        """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
+        look = self.look(owner, deadline)
         if not wait:
-            return try_acquire(self.path, self.rule, node_data(owner), self.first_look)
-        timeout = None if deadline is None else deadline - self.session.now()
-        data = waiter_data(owner, self.path_state, timeout)
-        look = partial(self.refuse_own_hold, owner, deadline) if holds_of(owner) else None
-        return acquire(self.path, self.rule, data, self.first_look, look)
-
-    def refuse_own_hold(self, owner: int, deadline: float | None, ahead: Sequence[str]) -> None:
-        """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
-
-        Such a hold belongs to another client of this process: through one client, the owner gets in again.
-
-        Args:
-            owner: the thread or task that waits.
-            deadline: when it gives up.
-            ahead: the nodes in the queue that are ahead of its own and exclude it.
-
-        Raises:
-            DeadlockError: there is no deadline.
-        """
-        for each in owned_by(owner):
-            if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
-                if deadline is None:
-                    raise DeadlockError(self.path, WAITS_FOR_ITSELF % (name(owner), node))
-                fields = {"zk_path": self.path, "zk_by": label(owner)}
-                deadlocks.warning(f"{WAITS_FOR_ITSELF} [%s]", name(owner), node, self.path, extra=fields)
+            return try_acquire(
+                self.path, self.rule, node_data(owner), self.first_look, look if deadline is None else None
+            )
+        data = waiter_data(owner, self.path_state, deadline)
+        return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold, and that their numbers are about to run out."""

@@ -30,26 +30,28 @@ def node_data(owner: int) -> bytes:
     return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60], owner), time.time())
 
 
-def waiter_data(owner: int, path_state: PathState, timeout: float | None) -> bytes:
-    """Return the data of a node that waits: those of `node_data`, and the following, where they apply.
+def waiter_data(owner: int, path_state: PathState, deadline: float | None, more: bytes = b"") -> bytes:
+    """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
     * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name;
     * `more`: how many are left out, as they are too many or on other servers;
     * `timeout`: for how many seconds it waits at most.
     """
-    origin = _origin(os.getpid(), name(owner)[:60], owner)
+    origin = _origin(os.getpid(), name(owner)[:60], owner) + more
     owned = owned_by(owner)
-    if timeout is None and not owned:
+    if deadline is None and not owned:
         # The most frequent case, and each acquire passes here.
         return b'%b, "time": %.6f}' % (origin, time.time())
     said: list[bytes] = [origin]
-    if timeout is not None:
-        said.append(b'"timeout": %.3f' % timeout)
+    if deadline is not None:
+        # A free lock is acquired after the deadline, too.
+        said.append(b'"timeout": %.3f' % max(0.0, deadline - path_state.session.now()))
     if owned:
         servers = path_state.location[1]
         room = MOST_BYTES - _REST - len(origin)
         told: list[str] = []
         for each in owned:
+            assert each.location is not None
             pair = json.dumps([each.location[0], each.ticket.prefix[3:-1].replace("-", "")])
             if each.location[1] == servers and len(told) < MOST_HOLDS and len(pair) + 2 <= room:
                 room -= len(pair) + 2
