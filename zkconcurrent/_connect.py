@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from ._engine.session import Session
 from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
+from ._kazoo.recipes import refuse_recipes
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
 from ._protocol.lease import MARGIN
@@ -47,25 +48,6 @@ _LOCAL_TIMEOUT = 1_000_000.0
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
-# kazoo's recipes, which `KazooClient.__init__` makes attributes of the client, and what to use in their place: they and
-# ours do not exclude each other. `DataWatch` and `ChildrenWatch` make no nodes, and stay.
-_RECIPES = {
-    "Barrier": "Event",
-    "Counter": "AtomicLong",
-    "DoubleBarrier": "DoubleBarrier",
-    "Election": "Election",
-    "Lock": "Lock or RLock",
-    "LockingQueue": "Queue",
-    "MultiNonBlockingLease": "Semaphore",
-    "NonBlockingLease": "DetachedLock",
-    "Party": "Group",
-    "Queue": "Queue",
-    "ReadLock": "ReadWriteLock",
-    "Semaphore": "Semaphore",
-    "SetPartitioner": "Group",
-    "ShallowParty": "Group",
-    "WriteLock": "ReadWriteLock",
-}
 # For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
@@ -163,8 +145,8 @@ class Client(KazooClient):  # type: ignore[misc]
                 "password": _secret("sasl_options", options["sasl_options"]["password"]),
             }
         super().__init__(**options)
-        for name in () if kazoo_recipes else _RECIPES:
-            setattr(self, name, partial(_refuse_recipe, name))
+        if not kazoo_recipes:
+            refuse_recipes(self)
         self.dial: Callable[[], socket.socket] | None = None
         self.directory_acl = directory_acl
         self.tick: float | None = tick
@@ -509,13 +491,6 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
 
 def _hosts(client: KazooClient) -> str:
     return ",".join(shown(host, port) for host, port in client.hosts)
-
-
-def _refuse_recipe(name: str, *_: object, **__: object) -> NoReturn:
-    raise RuntimeError(
-        f"{name} of kazoo and the primitives of zkconcurrent do not exclude each other: use "
-        f"zkconcurrent.{_RECIPES[name]}, or open the client with connect(..., kazoo_recipes=True)"
-    )
 
 
 def _take_acl(settings: Settings) -> None:

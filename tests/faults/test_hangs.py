@@ -523,7 +523,7 @@ def test_a_reconnect_while_a_delete_is_noted(
 def test_a_crowd_lets_the_keeper_work(
     connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 278: a keeper that misses the lock on a busy machine wakes none of the threads that wait, nor does a post.
+    """Fault 271: a keeper that misses the lock on a busy machine wakes none of the threads that wait, nor does a post.
 
     None of them could do its work: each would only keep others from the lock.
     """
@@ -574,7 +574,7 @@ def test_a_crowd_lets_the_keeper_work(
 def test_a_loop_on_top_of_a_suspended_frame_stands_in(
     connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 278: a handler's event loop keeps the lock of the frame below, so its call does the keeper's work."""
+    """Fault 271: a handler's event loop keeps the lock of the frame below, so its call does the keeper's work."""
     client, holder, stood_in = connect(timeout=4), Lock(connect(), zk_path), list[int]()
     session = Session.of(client)
     stand_in = session.keeper.stand_in
@@ -604,7 +604,7 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
 def test_a_log_handler_keeps_the_keeper_from_what_is_posted(
     connect: Connect, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 278: then all calls are woken, as any of their threads can do the work."""
+    """Fault 271: then all calls are woken, as any of their threads can do the work."""
     session, logs, go_on, awake = Session.of(connect()), threading.Event(), threading.Event(), threading.Event()
     monkeypatch.setattr(session, "wake_calls", awake.set)
     session._warnings.append(lambda: (logs.set(), go_on.wait(30)))

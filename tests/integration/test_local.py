@@ -457,7 +457,7 @@ PLACES = {
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("service", [True, False])
 def test_finalizers_on_the_librarys_threads(where: str, service: bool) -> None:
-    """Fault 277: a finalizer that runs on the service's thread, or on the keeper's, is refused what would wait."""
+    """Fault 270: a finalizer that runs on the service's thread, or on the keeper's, is refused what would wait."""
     connect = 'lambda: z.connect("memory:")' if service else ""
     program = COLLECTED.format(names=PLACES[where], service=service, connect=connect)
     code, out, errors = run(program)

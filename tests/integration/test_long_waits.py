@@ -202,7 +202,7 @@ def test_what_is_not_told(
 
 
 def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 278: however often the keeper works, the calls are looked at seldom, and once a report may be due."""
+    """Fault 271: however often the keeper works, the calls are looked at seldom, and once a report may be due."""
     monkeypatch.setattr(long_waits, "LONG", 30.0)
     session, times = Session(KazooClient()), list[float]()
     now, calls = [0.0], list[Call]()

@@ -7,7 +7,6 @@ election use cores, too. A core never waits: it returns the call to wait for, wi
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
@@ -20,7 +19,7 @@ from ..._engine.loss import Loss
 from ..._engine.session import log
 from ..._engine.telling import Story
 from ..._engine.telling import registered as listeners
-from ..._errors import DeadlockError, LockLostError, ZkConcurrentError
+from ..._errors import LockLostError, ZkConcurrentError
 from ..._protocol.operations import MALFORMED, Get, Node, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import HOLDS, State, Ticket
@@ -32,12 +31,7 @@ from ..._runtime.public import public
 from ..._runtime.waiting import Steps
 from .cancel import cancel_waits
 from .node_data import node_data, waiter_data
-
-deadlocks = logging.getLogger("zkconcurrent.deadlocks")
-WAITS_FOR_ITSELF = (
-    "%r holds %r through another client, and would wait for itself: a re-entrant lock is re-entrant for one client; "
-    "use the same one"
-)
+from .own_holds import refuse_own_hold
 
 
 @public
@@ -254,30 +248,7 @@ class QueueCore:
 
     def look(self, owner: int, deadline: float | None) -> Callable[[Sequence[str]], None] | None:
         """Return the look at the nodes ahead of a waiter, if its owner has holds for which it could wait."""
-        return partial(self._refuse_own_hold, owner, deadline) if holds_of(owner) else None
-
-    def _refuse_own_hold(self, owner: int, deadline: float | None, ahead: Sequence[str]) -> None:
-        """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
-
-        Such a hold belongs to another client of this process: through one client, the owner gets in again.
-
-        Args:
-            owner: the thread or task that waits.
-            deadline: when it gives up.
-            ahead: the nodes in the queue that are ahead of its own and exclude it.
-
-        Raises:
-            DeadlockError: there is no deadline.
-        """
-        for each in owned_by(owner):
-            if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
-                text = (
-                    f"{name(owner)!r} holds {node!r} through another client, and would wait for itself: a re-entrant "
-                    "lock is re-entrant for one client; use the same one"
-                )
-                if deadline is None:
-                    raise DeadlockError(self.path, text)
-                deadlocks.warning("%s [%s]", text, self.path)
+        return partial(refuse_own_hold, self.path, owner, deadline) if holds_of(owner) else None
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""

@@ -1,0 +1,41 @@
+"""A wait for oneself: a thread or task waits for a hold that it has through another client, and that only it can end.
+
+Through one client a re-entrant lock lets its owner in again. Each client has a session of its own, so to ZooKeeper two
+clients of one thread are two contenders. The listing that an acquire reads anyway shows who is ahead, so this costs no
+request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ..._engine.holds import owned_by
+from ..._errors import DeadlockError
+from ..._runtime.identity import label, name
+
+log = logging.getLogger("zkconcurrent.deadlocks")
+WAITS_FOR_ITSELF = (
+    "%r holds %r through another client, and would wait for itself: a re-entrant lock is re-entrant for one client; "
+    "use the same one"
+)
+
+
+def refuse_own_hold(path: str, owner: int, deadline: float | None, ahead: Sequence[str]) -> None:
+    """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
+
+    Args:
+        path: where it waits.
+        owner: the thread or task that waits.
+        deadline: when it gives up.
+        ahead: the nodes in the queue that are ahead of its own and exclude it.
+
+    Raises:
+        DeadlockError: there is no deadline.
+    """
+    for each in owned_by(owner):
+        if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
+            if deadline is None:
+                raise DeadlockError(path, WAITS_FOR_ITSELF % (name(owner), node))
+            fields = {"zk_path": path, "zk_by": label(owner)}
+            log.warning(f"{WAITS_FOR_ITSELF} [%s]", name(owner), node, path, extra=fields)
