@@ -215,7 +215,7 @@ class Story:
                 ticket.story = self
             self.tickets = tickets
             self.token = tickets[0].token if tickets else token
-            self._record("outcome", Acquired, waited=self._waited, contended="waiting" in self._parts)
+            self._record("outcome", Acquired, waited=self._waited, contended=self.waits)
 
     def give_up(self, *, wait: bool) -> None:
         """Record that the acquire was not granted, or not in time."""
@@ -289,6 +289,11 @@ class Story:
                 self.end(cause_of(lost), lost=True)
             elif self._released:
                 self.end()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the acquire waits, or has waited, behind others."""
+        return "waiting" in self._parts
 
     @property
     def _acquired(self) -> Part | None:
