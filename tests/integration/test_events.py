@@ -753,6 +753,38 @@ def test_a_queue(zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
         QueueListener(print, maxsize=0)
 
 
+def use(lock: Any) -> None:
+    """Acquire a lock, and release it."""
+    with lock:
+        pass
+
+
+def test_nothing_is_kept(in_thread: InThread, eventually: Eventually) -> None:
+    """Of many acquires, at many paths, that succeed, are refused, time out, or wait."""
+    remove = zkconcurrent.add_listener(lambda _: None)
+
+    def use_both(here: KazooClient, there: KazooClient, kind: str, path: str) -> None:
+        lock, other = LOCKS[kind](here, path), LOCKS["write lock" if kind == "read lock" else kind](there, path)
+        with lock:
+            assert not other.acquire(False)
+            assert not other.acquire(timeout=0.001)
+            waiting = in_thread(use, other)
+        waiting.result(10)
+
+    def kept() -> list[object]:
+        gc.collect()
+        return [each for each in gc.get_objects() if isinstance(each, telling.Story | telling.Part)]
+
+    with zkconcurrent.connect("memory:kept") as here, zkconcurrent.connect("memory:kept") as there:
+        for n in range(50):
+            for kind in LOCKS:
+                use_both(here, there, kind, f"/kept/{n}-{kind}")
+        remove()
+        eventually(lambda: not kept())
+        sessions = Session.of(here), Session.of(there)
+        eventually(lambda: not any(session.directory or session.teller.untold for session in sessions))
+
+
 # -- processes -------------------------------------------------------------------------------------------------------
 
 
