@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.grammar import Grammar
 from tests.helpers.interrupts import at_every_line
@@ -50,6 +51,8 @@ from zkconcurrent import (
     aio,
 )
 from zkconcurrent._engine import telling
+from zkconcurrent._engine.session import Session
+from zkconcurrent._protocol.ticket import State
 from zkconcurrent.testing import Server
 
 Listen = Callable[..., Grammar]
@@ -202,6 +205,116 @@ def test_a_detached_lock(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     assert lost.cause is LossCause.FORCED
 
 
+def test_a_detached_lock_that_is_acquired_again(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """An acquire that finds the owner's hold gone tells its loss, and the new hold; each attempt has an outcome."""
+    told = listen()
+    lock, rival = DetachedLock(zk, zk_path, owner="job"), DetachedLock(zk, zk_path, owner="rival")
+    lock.acquire()
+    assert rival.force_release(lock.fencing_token)
+    lock.acquire()
+    assert told.kinds() == ["Acquired", "Lost", "Acquired"]
+    assert rival.force_release(lock.fencing_token)
+    rival.acquire()
+    assert not lock.acquire(timeout=0.1)
+    rival.release()
+    lock.acquire()
+    lock.release()
+    assert told.kinds()[3:] == ["Acquired", "Waiting", "TimedOut", "Released", "Lost", "Acquired", "Released"]
+    assert not lock._path_state.stories
+
+
+def test_threads_of_one_owner_that_wait(zk: KazooClient, zk_path: str, listen: Listen, in_thread: InThread) -> None:
+    """Each that has told of its wait has an outcome; the hold of the owner ends for each of them."""
+    told = listen()
+    rival = DetachedLock(zk, zk_path, owner="rival")
+    rival.acquire()
+    locks = [DetachedLock(zk, zk_path, owner="job") for _ in range(3)]
+    waiting = [in_thread(lock.acquire) for lock in locks]
+    deadline = time.monotonic() + 10
+    while told.kinds().count("Waiting") < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    rival.release()
+    assert all(each.result(10) for each in waiting)
+    locks[0].release()
+    assert told.open() == []
+    assert Counter(told.kinds()) == {"Acquired": 4, "Released": 4, "Waiting": 3}
+
+
+def held_nodes(client: KazooClient) -> list[str]:
+    """Return the nodes of a client's holds."""
+    return [each.node for each in Session.of(client).registry.tickets.values() if each.state is State.HELD]
+
+
+def test_a_release_that_finds_its_node_gone(
+    zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually
+) -> None:
+    """It raises `LockLostError`, and is told as lost."""
+    told = listen(zk)
+    makes = {kind: make for kind, make in LOCKS.items() if kind != "DetachedLock"}
+    makes["MultiLock"] = lambda client, path: MultiLock([Lock(client, f"{path}/a"), Lock(client, f"{path}/b")])
+    makes["permits"] = lambda client, path: Semaphore(client, path, 3)
+    for kind, make in makes.items():
+        lock, before = make(zk, f"{zk_path}/{kind}"), len(told.events)
+        more = {"permits": 3} if kind == "permits" else {}
+        lock.acquire(**more)
+        nodes = held_nodes(zk)
+        holds = 1 if more else len(nodes)
+        # The release follows at once, so that no heartbeat finds the loss.
+        for node in nodes:
+            zk.delete_async(node)
+        with pytest.raises(LockLostError):
+            lock.release(*more.values())
+        eventually(lambda: told.kinds()[before:] == ["Acquired"] * holds + ["Lost"] * holds)  # noqa: B023
+    assert {lost.cause for lost in told.events if isinstance(lost, Lost)} == {LossCause.NODE_DELETED}
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_a_task_whose_release_finds_its_node_gone(
+    zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually, awaits: bool
+) -> None:
+    """So is a task's, also if the task does not await it."""
+    told = listen(zk)
+
+    async def main() -> None:
+        for lock in (aio.Lock(zk, zk_path), aio.Semaphore(zk, f"{zk_path}-permits")):
+            await lock.acquire()
+            zk.delete_async(*held_nodes(zk))
+            released = lock.release()
+            if awaits:
+                await released
+                assert told.kinds()[-1] == "Lost"
+
+    asyncio.run(main())
+    eventually(lambda: Counter(told.kinds()) == {"Acquired": 2, "Lost": 2})
+    assert {lost.cause for lost in told.events if isinstance(lost, Lost)} == {LossCause.NODE_DELETED}
+
+
+def test_a_condition_that_can_not_acquire_again(connect: Connect, proxy: Proxy, zk_path: str, listen: Listen) -> None:
+    """Its wait has released the lock; the second acquire fails with the error that its owner's release raises."""
+    client = connect(hosts=proxy.hosts, timeout=6.0, **FAST)
+    condition = Condition(client, zk_path)
+    told = listen(client)
+    condition.acquire()
+
+    def strike() -> None:
+        proxy.refuse()
+        proxy.cut()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1.0, strike)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        condition.wait(60)
+    timer.join()
+    with pytest.raises(LockLostError):
+        condition.release()
+    assert told.kinds() == ["Acquired", "Released", "Failed"]
+    assert isinstance(failed := told.events[-1], Failed)
+    assert isinstance(failed.error, LockLostError)
+    assert failed.error.cause is LossCause.NOT_REACQUIRED
+
+
 def test_cancelled_and_failed(
     zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, eventually: Eventually
 ) -> None:
@@ -342,7 +455,7 @@ def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen, eve
     eventually(lambda: told.kinds() == ["Acquired", "Released"] * 2)
 
 
-def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
+def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
     """A task's calls tell what a thread's do; a cancelled one tells that."""
     told = listen(zk)
 
@@ -361,7 +474,9 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) 
             pass
 
     asyncio.run(main())
-    assert told.kinds() == ["Waiting", "TimedOut", "Waiting", "Cancelled", "Acquired", "Released"]
+    # No task has awaited the release.
+    eventually(lambda: told.kinds()[4:] == ["Acquired", "Released"])
+    assert told.kinds()[:4] == ["Waiting", "TimedOut", "Waiting", "Cancelled"]
     assert len({event.by for event in told.events}) == 2
 
 
@@ -636,6 +751,38 @@ def test_a_queue(zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
     assert sum("a listener failed" in record.getMessage() for record in caplog.records) == 1
     with pytest.raises(ValueError, match="at least 1"):
         QueueListener(print, maxsize=0)
+
+
+def use(lock: Any) -> None:
+    """Acquire a lock, and release it."""
+    with lock:
+        pass
+
+
+def test_nothing_is_kept(in_thread: InThread, eventually: Eventually) -> None:
+    """Of many acquires, at many paths, that succeed, are refused, time out, or wait."""
+    remove = zkconcurrent.add_listener(lambda _: None)
+
+    def use_both(here: KazooClient, there: KazooClient, kind: str, path: str) -> None:
+        lock, other = LOCKS[kind](here, path), LOCKS["write lock" if kind == "read lock" else kind](there, path)
+        with lock:
+            assert not other.acquire(False)
+            assert not other.acquire(timeout=0.001)
+            waiting = in_thread(use, other)
+        waiting.result(10)
+
+    def kept() -> list[object]:
+        gc.collect()
+        return [each for each in gc.get_objects() if isinstance(each, telling.Story | telling.Part)]
+
+    with zkconcurrent.connect("memory:kept") as here, zkconcurrent.connect("memory:kept") as there:
+        for n in range(50):
+            for kind in LOCKS:
+                use_both(here, there, kind, f"/kept/{n}-{kind}")
+        remove()
+        eventually(lambda: not kept())
+        sessions = Session.of(here), Session.of(there)
+        eventually(lambda: not any(session.directory or session.teller.untold for session in sessions))
 
 
 # -- processes -------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from .._protocol.operations import NoNode
 from .._protocol.ticket import State, Ticket
+from .loss_cause import was_lost
 from .session import Session
 
 T = TypeVar("T")
@@ -183,11 +183,6 @@ class JointLoss(ReportsOnce):
             # Only tickets that this release has ended stay in the list. A ticket that is still held has more levels,
             # and any other loss was reported.
             self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
-
-
-def was_lost(ticket: Ticket) -> bool:
-    """Return whether a hold is lost, or was before its release: the reply to the delete says that its node was gone."""
-    return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
 
 
 def listen(listener: LossListener, losses: Iterable[tuple[Session, Loss]]) -> None:

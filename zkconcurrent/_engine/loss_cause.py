@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._errors import LossCause
 from .._protocol.operations import NoNode
-from .._protocol.ticket import LossRecord, Ticket
+from .._protocol.ticket import LossRecord, State, Ticket
 
 if TYPE_CHECKING:
     from .._kazoo.link import Link
@@ -59,6 +59,11 @@ def complete(ticket: Ticket, now: float) -> None:
     """Add to the record of a loss for how long the hold lasted, and how old its last proof was."""
     if (loss := ticket.loss) is not None and loss.held_for is None:
         ticket.loss = loss._replace(held_for=now - ticket.granted, unproved_for=now - ticket.lease.heard)
+
+
+def was_lost(ticket: Ticket) -> bool:
+    """Return whether a hold is lost, or was before its release: the reply to the delete says that its node was gone."""
+    return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
 
 
 def record_of(ticket: Ticket) -> LossRecord | None:

@@ -13,7 +13,8 @@ Where it is told:
   still to be told as the owner begins its next call there, the owner tells it first, so that the order is kept.
 
 A hold's end is not recorded by those who end it, of whom there are many. It is read off its tickets: whoever is about
-to end a hold only notes its story in `untold` before (R1).
+to end a hold only notes its story in `untold` before (R1). The story stays there until the reply to the delete says
+whether the hold had been lost before. The owner does not wait longer for that reply than its release does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, TypeAlias
 
-from .._errors import DeadlockError, LossCause, WaitCancelledError
+from .._errors import DeadlockError, LockLostError, LossCause, WaitCancelledError
 from .._events import (
     Acquired,
     Cancelled,
@@ -46,12 +47,14 @@ from .._events import (
     Waiting,
     WouldBlock,
 )
-from .._protocol.ticket import State, Ticket
+from .._protocol.operations import OutOfReach
+from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label
 from .._runtime.interrupts import insist
+from .._runtime.waiting import Steps
 from .client_state import ClientState, log
 from .keeper import Keeper
-from .loss_cause import cause_of
+from .loss_cause import cause_of, was_lost, words
 
 Listener: TypeAlias = Callable[[LockEvent], object]
 
@@ -175,6 +178,7 @@ class Story:
         path: where.
         token: the fencing token of the hold; 0 before.
         tickets: the tickets of the hold, which the story also ends with.
+        caller: returns the call of a release that waits for the reply, and then tells the end; None if there is none.
         suspect: it was told last that the hold is suspect.
     """
 
@@ -193,6 +197,7 @@ class Story:
         self.path = path
         self.token = 0
         self.tickets: Sequence[Ticket] = ()
+        self.caller: Callable[[], object] = lambda: None
         self.suspect = False
 
     # -- to record -----------------------------------------------------------------------------------------------
@@ -210,7 +215,7 @@ class Story:
                 ticket.story = self
             self.tickets = tickets
             self.token = tickets[0].token if tickets else token
-            self._record("outcome", Acquired, waited=self._waited, contended="waiting" in self._parts)
+            self._record("outcome", Acquired, waited=self._waited, contended=self.waits)
 
     def give_up(self, *, wait: bool) -> None:
         """Record that the acquire was not granted, or not in time."""
@@ -221,6 +226,10 @@ class Story:
 
     def fail(self, error: BaseException | None = None) -> None:
         """Record the error that has ended the acquire; None for a cancellation. Nothing changes if it has ended."""
+        if isinstance(error, OutOfReach):
+            # A condition's wait has given up the hold, and could not acquire it again.
+            cause = LossCause.NOT_REACQUIRED
+            error = LockLostError(self.path, f"the hold was lost ({words(LossRecord(cause))})", cause)
         kind: type[LockEvent] = DeadlockVictim if isinstance(error, DeadlockError) else Failed
         if isinstance(error, Exception) and not isinstance(error, WaitCancelledError):
             self._record("outcome", kind, waited=self._waited, error=error)
@@ -250,17 +259,41 @@ class Story:
                 self._record(len(self._parts), Recovered)
             self.suspect = suspect
 
-    def _look(self) -> None:
-        """Record the end of the hold, if its tickets show that it has come."""
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a release is under way that may yet find that the hold was lost before."""
+        if "end" in self._parts:
+            return False
+        if (call := self.caller()) is not None and call in self._client.calls:
+            return True
+        deletes = self._client.registry.deletes
+        return self._released and any(ticket.prefix in deletes for ticket in self.tickets if ticket.story is self)
+
+    @property
+    def _released(self) -> bool:
+        return all(ticket.state is State.DISCARDED for ticket in self.tickets if ticket.story is self)
+
+    def _look(self, *, patient: bool = False) -> None:
+        """Record the end of the hold, if its tickets show that it has come.
+
+        Args:
+            patient: leave it alone while it is in doubt.
+        """
         if not self.tickets or "end" in self._parts:
             return
         with self._client.lock:
-            own = [ticket for ticket in self.tickets if ticket.story is self]
-            lost = next((ticket for ticket in own if ticket.state is State.LOST), None)
+            if patient and self.in_doubt:
+                return
+            lost = next((ticket for ticket in self.tickets if ticket.story is self and was_lost(ticket)), None)
             if lost is not None:
                 self.end(cause_of(lost), lost=True)
-            elif all(ticket.state is State.DISCARDED for ticket in own):
+            elif self._released:
                 self.end()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the acquire waits, or has waited, behind others."""
+        return "waiting" in self._parts
 
     @property
     def _acquired(self) -> Part | None:
@@ -290,20 +323,28 @@ class Story:
         """Tell what was recorded; if this thread must not call a listener, have another one tell it."""
         self._teller.tell(self)
 
-    def flush(self) -> None:
-        """Tell what was recorded, whatever strikes meanwhile."""
+    def end_by(self, call: object, rest: Steps[None]) -> Steps[None]:
+        """Run the rest of a release, whose reply tells how the hold has ended; tell that then, on this thread."""
+        self.caller = weakref.ref(call)
         try:
-            self._flush()
+            yield from rest
+        finally:
+            self.tell()
+
+    def flush(self, *, patient: bool = False) -> None:
+        """Tell what was recorded, whatever strikes meanwhile; `patient`: but no end that is in doubt."""
+        try:
+            self._flush(patient)
         except BaseException:
-            insist(self._flush)
+            insist(partial(self._flush, patient))
             raise
 
-    def _flush(self) -> None:
+    def _flush(self, patient: bool) -> None:
         if self._client.forked:
             return
         _telling.add(get_ident())
         try:
-            self._look()
+            self._look(patient=patient)
             for part in list(self._parts.values()):
                 if part.calls:
                     part.tell()
@@ -371,24 +412,29 @@ class Teller:
                 if ticket.story is not None and ticket.state is State.HELD and ticket.story.suspect is not suspect:
                     self.untold.append(ticket.story)
                     ticket.story.doubt(suspect)
-        if self.untold and not self._works:
+        if not self._works and self._due():
             self._works = True
             name = f"events {self.client.link.client.chroot or '/'}"
             self._keeper.start_soon(partial(self._keeper.spawn, self._work, name))
 
     def _work(self) -> None:
         try:
-            with suppress(IndexError):
-                while True:
-                    self._finish(self.untold[0])
+            while due := self._due():
+                for story in due:
+                    self._finish(story, patient=True)
         finally:
             self._works = False
-            if self.untold:
+            if self._due():
                 self.client.wake_keeper()
 
-    def _finish(self, story: Story) -> None:
+    def _due(self) -> list[Story]:
+        """Return what is to be told on no call's thread, and now."""
+        return [story for story in list(self.untold) if not story.in_doubt]
+
+    def _finish(self, story: Story, *, patient: bool = False) -> None:
         """Tell a story that was noted."""
-        story.flush()
+        story.flush(patient=patient)
         # Only now: until it is told, the owner must find it here. It may be noted again meanwhile.
-        with suppress(ValueError):
-            self.untold.remove(story)
+        if not story.in_doubt:
+            with suppress(ValueError):
+                self.untold.remove(story)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
@@ -29,12 +30,13 @@ class DetachedState(PathState):
     """The state of a path.
 
     Attributes:
-        stories: what listeners are told of the holds that were acquired through this client, by their owners.
+        stories: what listeners are told of the holds that were acquired through this client, by their owners. One hold
+            has several stories if several threads have waited for it.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
-        self.stories: dict[str, Story] = {}
+        self.stories: defaultdict[str, list[Story]] = defaultdict(list)
 
 
 class DetachedLock(QueuedPrimitive, Acquirable):
@@ -128,9 +130,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         wait = blocking and timeout != 0
         call = self._lock_core.call(cancellable=wait)
         steps = self._acquire_steps(call, wait, limit)
-        if self._owner not in self._path_state.stories:
-            steps = self._lock_core.attempt(call, wait, self._identity(), steps, self._begin_story)
-        return self._await(call, steps)
+        return self._await(call, self._lock_core.attempt(call, wait, self._identity(), steps, self._begin_story))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         core, me = self._lock_core, self._identity()
@@ -149,23 +149,30 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             return False
         self._acquired = self._identity(), self._session.now()
         self._held = held
-        story = self._path_state.stories.get(self._owner)
-        if story is not None and story.token != held.token:
-            self._end_story(story, lost=True)
+        self._end_stories([story for story in self._stories() if story.token != held.token], lost=True)
         return True
 
-    def _begin_story(self, story: Story) -> None:
-        """Note in the story of an acquire that the owner holds."""
-        assert self._held is not None
-        self._path_state.stories[self._owner] = story
-        story.grant((), self._held.token)
+    def _stories(self) -> list[Story]:
+        return self._path_state.stories.get(self._owner, [])
 
-    def _end_story(self, story: Story | None, *, lost: bool) -> None:
-        """Tell listeners that the hold was released, or lost."""
-        if story is not None:
-            if self._path_state.stories.get(self._owner) is story:
-                del self._path_state.stories[self._owner]
+    def _begin_story(self, story: Story) -> None:
+        """Note in the story of an acquire that the owner holds, unless it had the lock all along."""
+        assert self._held is not None
+        if story.waits or all(other.token != self._held.token for other in self._stories()):
+            self._path_state.stories[self._owner].append(story)
+            story.grant((), self._held.token)
+
+    def _end_stories(self, stories: Sequence[Story], *, lost: bool) -> None:
+        """Tell listeners that a hold was released, or lost."""
+        for story in stories:
             story.end(LossCause.FORCED if lost else None, lost=lost)
+        with self._session.lock:
+            left = [story for story in self._stories() if story not in stories]
+            if left:
+                self._path_state.stories[self._owner] = left
+            else:
+                self._path_state.stories.pop(self._owner, None)
+        for story in stories:
             story.tell()
 
     def release(self) -> None:
@@ -180,14 +187,15 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             RuntimeError: the owner does not hold the lock.
             ClientError: the client can't be used here.
         """
-        held, story = self._held, self._path_state.stories.get(self._owner)
+        held = self._held
+        stories = [story for story in self._stories() if held is None or story.token == held.token]
         in_doubt = held is not None and held is self._releasing
         self._releasing = held
 
         def released(was_there: bool) -> None:
             if self._held is held:
                 self._held = None
-            self._end_story(story, lost=not was_there)
+            self._end_stories(stories, lost=not was_there)
             if was_there:
                 return
             if held is None:

@@ -21,8 +21,8 @@ from weakref import ref
 from .._engine.calls import Calls
 from .._engine.driver import Call
 from .._engine.holds import Hold, lost_error
-from .._engine.loss import Loss, ReportsOnce, listen, was_lost
-from .._engine.loss_cause import why_lost
+from .._engine.loss import Loss, ReportsOnce, listen
+from .._engine.loss_cause import was_lost, why_lost
 from .._errors import ClientError, LockLostError, LossCause
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import Task, ended, name

@@ -143,20 +143,23 @@ class PermitCore(LockCore):
                 raise self.lost_error(holds[0])
             if self.bounded and n > len(holds):
                 raise ValueError(f"Semaphore released too many times: {self.path}")
-            stories = {hold.ticket.story for hold in holds} - {None}
             # An interrupt on the way must not leave some of the permits held.
             insist(lambda: self._drop_all(holds))
         call.settled = True
-        for story in stories:
-            story.tell()
         return call, holds
 
     def _drop_all(self, holds: list[Hold]) -> None:
         for hold in holds:
-            self.drop(hold)
+            self.drop_untold(hold)
 
     def given_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
         """Wait until the leases are gone; then add the permits released beyond them."""
+        rest = self._given_back(call, n, holds)
+        for story in {hold.ticket.story for hold in holds} - {None}:
+            rest = story.end_by(call, rest)
+        return rest
+
+    def _given_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
             # This is the last delete that was sent, so its reply comes last.

@@ -178,15 +178,17 @@ class ReleaseCompletion(Completion):
     async def _wait(self) -> None:
         for core, hold in self._holds:
             call = Call(core.session, hold.path)
-            await wait_async(call, call.gone(hold.ticket))
-            _check_released(core, hold)
+            with suppress(ZkConcurrentError):
+                await wait_async(call, core.released(call, hold))
 
 
 def _check_released(core: LockCore, hold: Hold) -> None:
-    """Report a loss if the reply to the delete shows that the hold had been lost before."""
-    # `lost`, `on_lost` and the log report the loss.
+    """Report a loss if the reply to the delete shows that the hold had been lost before; tell listeners of the end."""
+    # `lost`, `on_lost`, the log and the listeners report the loss.
     with suppress(ZkConcurrentError):
         core.path_state.check_given_up(hold)
+    if hold.ticket.story is not None and core.session.is_discarded(hold.ticket):
+        hold.ticket.story.tell()
 
 
 class Background:

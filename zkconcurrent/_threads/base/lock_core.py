@@ -530,23 +530,28 @@ class LockCore(QueueCore):
                 self.drop(hold)
             raise
         call.settled = True
+        if call.tickets:
+            # The reply shows whether the hold had been lost.
+            return call
         if story is not None:
             story.tell()
-        if call.tickets:
-            return call
         # The next thread of this process has the node, so no reply can tell anything about this hold.
         log.debug("released %s", hold.ticket.node)
         return None
 
     def drop(self, hold: Hold) -> None:
-        """Forget a hold; send its delete first, if it is alive."""
+        """Forget a hold; send its delete first, if it is alive; tell listeners."""
         story = hold.ticket.story
+        self.drop_untold(hold)
+        if story is not None:
+            story.tell()
+
+    def drop_untold(self, hold: Hold) -> None:
+        """Drop a hold as `drop` does, but tell no listener."""
         with self.session.lock:
             if hold.alive and self.path_state.has(hold):
                 self.session.discard(hold.ticket)
             self.path_state.drop(hold)
-        if story is not None:
-            story.tell()
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:
         """Wait until the node of a released hold is gone.
@@ -555,9 +560,14 @@ class LockCore(QueueCore):
             LockLostError: another client had deleted the node before, so others may have held the lock.
             RefusedError: this client may not delete the node; the keeper goes on trying.
         """
+        story: Story | None = hold.ticket.story
+        rest = self._gone(call, hold)
+        yield from rest if story is None else story.end_by(call, rest)
+        log.debug("released %s", hold.ticket.node)
+
+    def _gone(self, call: Call, hold: Hold) -> Steps[None]:
         yield from call.gone(hold.ticket)
         self.path_state.check_given_up(hold)
-        log.debug("released %s", hold.ticket.node)
 
 
 class ReentrantCore(LockCore):
