@@ -122,7 +122,7 @@ def waiting_recipes() -> set[str]:
             if isinstance(function, ast.FunctionDef) and any(
                 isinstance(node, ast.Yield)
                 and isinstance(node.value, ast.Call)
-                and getattr(node.value.func, "id", "") in ("Wait", "WaitGone", "WaitRecursive")
+                and getattr(node.value.func, "attr", "") in ("Wait", "WaitGone", "WaitRecursive")
                 for node in ast.walk(function)
             ):
                 found.add(f"{module.name.removeprefix(prefix)}.{function.name}")

@@ -110,7 +110,7 @@ class Dialogue:
         self.outstanding: list[Message] = []
         self._framed = True
         self._opened = self._accepted = False
-        # The last request was a heartbeat's `sync`, or a read behind one.
+        # The last request was a heartbeat's.
         self._beats = False
         self._to_server, self._to_client = bytearray(), bytearray()
 
@@ -155,7 +155,7 @@ class Dialogue:
             or (message.name == "multi" and _only_checks(frame))
             or (message.name == "getData" and self._beats and "/_c_" in message.path)
         )
-        self._beats = message.heartbeat and message.name in ("sync", "getData")
+        self._beats = message.heartbeat
         self.outstanding.append(message)
         return message
 

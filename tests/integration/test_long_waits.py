@@ -218,7 +218,7 @@ def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) 
         now[0] = tenths / 10
         if tenths == 5:
             calls.append(Call(session, "/a"))
-            calls[0].long_wait = Lock(KazooClient(), "/a")._lock_core, 1, now[0]
+            calls[0].long_wait = Lock(KazooClient(), "/a")._lock_core, 1, now[0], None
         session.long_waits.look()
     assert times[0] == 0
     assert all(each >= 30.5 for each in times[2:])

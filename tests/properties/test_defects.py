@@ -12,10 +12,11 @@ from tests.properties import test_others as others
 from tests.properties.machine import Machine, explore
 from zkconcurrent import Dict
 from zkconcurrent._engine.session import Session
+from zkconcurrent._protocol import operations
 from zkconcurrent._protocol.operations import Recipe, SetNode
 from zkconcurrent._protocol.rules import Rule, blockers
 from zkconcurrent._protocol.ticket import State, Ticket
-from zkconcurrent._recipes import event, lock, semaphore, value
+from zkconcurrent._recipes import event, lock, semaphore
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes
 from zkconcurrent._recipes.map import mirror
 from zkconcurrent._recipes.map import write as map_write
@@ -108,7 +109,7 @@ DEFECTS = [
     ),
     Defect("a claim is never given back", claim, "give_back", nothing, [others.QueueMachine]),
     Defect(
-        *("a change names no version", value, "SetNode"),
+        *("a change names no version", operations, "SetNode"),
         lambda path, data, _: SetNode(path, data, -1),
         [others.AtomicLongMachine, others.SharedValueMachine],
     ),

@@ -110,9 +110,19 @@ class Heartbeat:
         if self._last + self._pause() <= now:
             # A proof in between moves no beat: each is a q in its time.
             self._last = now
+        # The opening of a connection is a q of its own. And where a proof is wanted soon, each is the X of the next: on a
+        # slow link, one more round trip could be too long.
+        at_once = self._checked == -math.inf or self._proof_is_wanted()
         if proof <= now or not client.registry.known():
             self._checked = now
-        self._send(now, proof <= now)
+        self._sent = self._silent_since = now
+        if proof <= now and at_once:
+            self._prove()
+        else:
+            client.link.sync("/", self._expected(partial(self._synced, proof <= now)))
+        self._watch_holds()
+        self._look_around(now)
+        self._next = client.link.transport.awaited_xid
         return client.registry.lease.beat
 
     def _pause(self) -> float:
@@ -170,19 +180,19 @@ class Heartbeat:
             self._unanswered.clear()
             client.link.transport.drop()
 
-    def _send(self, now: float, proof: bool) -> None:
-        """Send a `sync`, with a proof at its reply or without, and look for what may be wrong."""
-        client, link = self._client, self._client.link
-        self._sent = self._silent_since = now
-        link.sync("/", self._expected(lambda reply: self._prove() if proof and reply.error is None else None))
-        self._watch_holds()
+    def _synced(self, proof: bool, reply: HandledReply) -> None:
+        if proof and reply.error is None:
+            self._prove()
+
+    def _look_around(self, now: float) -> None:
+        """Look for nodes that may be there, or may be gone, without a word."""
+        client = self._client
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
             self._delete_strays(path)
         if now - self._asked_leader >= client.timeout:
             self._asked_leader = now
             self._ask_leader()
-        self._next = link.transport.awaited_xid
 
     def _prove(self) -> None:
         """Send the checks, now that a `sync` is answered."""
@@ -201,7 +211,7 @@ class Heartbeat:
         self._watched &= held
         for node in [*(held - self._watched)][:NODES_PER_MULTI]:
             self._watched.add(node)
-            # This read is behind the `sync`. It leaves no watch on a node that is not there.
+            # This read is behind a `sync` or a write. It leaves no watch on a node that is not there.
             reply = HandledReply(partial(self._watch_set, node), post=self._client.post)
             self._client.link.get(node, reply, self._on_event)
 
@@ -242,7 +252,7 @@ class Heartbeat:
                 then(reply)
             if self._is_proving():
                 self._client.wake_calls()
-            if self._next_proof() < self._last + self._pause():
+            if self._proof_is_wanted() or self._next_proof() < self._last + self._pause():
                 self._client.wake_keeper()
 
         reply = HandledReply(on_reply, post=self._client.post)
