@@ -110,8 +110,8 @@ class Heartbeat:
         if self._last + self._pause() <= now:
             # A proof in between moves no beat: each is a q in its time.
             self._last = now
-        # The opening of a connection is a q of its own. And where a proof is wanted soon, each is the X of the next: on a
-        # slow link, one more round trip could be too long.
+        # The opening of a connection is a q of its own. And where a proof is wanted soon, each is the X of the next: on
+        # a slow link, one more round trip could be too long.
         at_once = self._checked == -math.inf or self._proof_is_wanted()
         if proof <= now or not client.registry.known():
             self._checked = now
