@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ._threads.atomic import AtomicInteger as AtomicInteger
     from ._threads.atomic import AtomicLong as AtomicLong
     from ._threads.barrier import Barrier as Barrier
-    from ._threads.base.lock_core import Contender as Contender
+    from ._threads.base.contender import Contender as Contender
     from ._threads.base.queue_base import Claim as Claim
     from ._threads.base.queue_base import Empty as Empty
     from ._threads.base.queue_base import Full as Full
@@ -107,7 +107,7 @@ else:
         "_synchronized": "synchronized",
         "_threads.atomic": "AtomicInteger AtomicLong",
         "_threads.barrier": "Barrier",
-        "_threads.base.lock_core": "Contender",
+        "_threads.base.contender": "Contender",
         "_threads.base.queue_base": "Claim Empty Full ShutDown",
         "_threads.condition": "Condition",
         "_threads.detached": "DetachedLock",

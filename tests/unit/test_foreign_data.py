@@ -10,7 +10,7 @@ from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent
 from zkconcurrent._recipes.detached import read
 from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted
-from zkconcurrent._threads.base.lock_core import Contender
+from zkconcurrent._threads.base.contender import Contender
 
 DATA = [
     b"",

@@ -22,8 +22,9 @@ from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
 from .._runtime.identity import Task
 from .._runtime.waiting import Steps, ends_by_itself
+from .base.contender import Contender
 from .base.lock_base import LockBase, core_of
-from .base.lock_core import Contender, LockCore
+from .base.lock_core import LockCore
 from .base.primitive import OnLost
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
 from .lock import Lock

@@ -20,8 +20,9 @@ from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add,
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.waiting import Steps
+from .base.contender import Contender
 from .base.lock_base import LockBase
-from .base.lock_core import Contender, Line, LockCore
+from .base.lock_core import Line, LockCore
 from .base.node_data import node_data, waiter_data
 from .base.primitive import OnLost, discard_result, kind_of
 

@@ -29,7 +29,7 @@ from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._threads import detached as _detached
-from zkconcurrent._threads.base.lock_core import Contender
+from zkconcurrent._threads.base.contender import Contender
 from zkconcurrent._threads.detached import DetachedLock
 
 PATH = "/app/l"

@@ -16,7 +16,8 @@ from ..._kazoo.link import KazooClient
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
-from .lock_core import Contender, LockCore, QueueCore
+from .contender import Contender
+from .lock_core import LockCore, QueueCore
 from .primitive import BlockingCalls, OnLost, Primitive, check_on_lost, kind_of, not_held, reports_loss
 
 
