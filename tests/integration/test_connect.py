@@ -29,8 +29,9 @@ from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.kinds import KINDS
 from tests.helpers.proxy import Proxy
 from zkconcurrent import _connect
-from zkconcurrent._connect import _RECIPES, _close_all
+from zkconcurrent._connect import _close_all
 from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.recipes import _RECIPES
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import ReservedPorts
 
