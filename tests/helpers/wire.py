@@ -74,7 +74,7 @@ class Message:
         zxid: of an answer.
         request: the request of an answer.
         heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, `sync` of "/" of a
-            client that has no chroot, or a read of a contender right behind that.
+            client that has no chroot, or a read that leaves a watch on a contender, right behind one.
     """
 
     kind: Literal["request", "answer", "event"]
@@ -153,7 +153,7 @@ class Dialogue:
             message.name == "getEphemerals"
             or (message.name, message.path) == ("sync", "/")
             or (message.name == "multi" and _only_checks(frame))
-            or (message.name == "getData" and self._beats and "/_c_" in message.path)
+            or (message.name == "getData" and frame[-1] and self._beats and "/_c_" in message.path)
         )
         self._beats = message.heartbeat
         self.outstanding.append(message)
