@@ -41,7 +41,7 @@ class LockEvent:
 
     @property
     def name(self) -> str:
-        """The path with `*` for each number, hash and UUID: locks of one kind, such as "/order/*", have one name."""
+        """The path with `*` for each number, hash and UUID: locks of one kind, such as `/order/*`, have one name."""
         return _ID.sub("*", self.path)
 
 
