@@ -68,7 +68,8 @@ def test_a_waiter_tells_what_it_holds(
     assert not marked(outer_node)
     # The reader held `outer` when it queued.
     assert marked(reader_node)
-    assert waiter.timeout == 30
+    assert waiter.timeout is not None
+    assert 0 < waiter.timeout <= 30
     assert waiter.more == 0
     assert owner is not None
     assert (owner.holds, owner.timeout) == ((), None)
@@ -109,7 +110,7 @@ def test_a_detached_waiter(
 
     def wait() -> None:
         with held:
-            assert not long.acquire(timeout=1)
+            assert not long.acquire(timeout=3)
             assert wanted.acquire(timeout=30)
 
     with Lock(connect(), f"{zk_path}/d") as _:
@@ -119,8 +120,13 @@ def test_a_detached_waiter(
         eventually(lambda: [each.owner for each in wanted.waiters()] == [wanted.name])
         (second,) = wanted.waiters()
     waiting.result(10)
-    assert (first.timeout, first.holds, first.more, marked(first.node), first.owner) == (1, (), 1, False, long.name)
-    assert (second.timeout, second.more, marked(second.node), second.owner) == (30, 0, True, wanted.name)
+    assert (first.holds, first.more, marked(first.node), first.owner) == ((), 1, False, long.name)
+    # A busy machine needs a part of the time before it queues.
+    assert first.timeout is not None
+    assert 0 < first.timeout <= 3
+    assert (second.more, marked(second.node), second.owner) == (0, True, wanted.name)
+    assert second.timeout is not None
+    assert 0 < second.timeout <= 30
     assert [path for path, _ in second.holds] == [held.path]
     owner = wanted.owner()
     assert owner is not None
