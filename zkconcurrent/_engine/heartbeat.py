@@ -142,7 +142,8 @@ class Heartbeat:
         # A proof that proved no more than the last is not repeated at once.
         soon = self._sent + lease.beat / 10
         if self._proof_is_wanted():
-            return max(soon, lease.renewable)
+            # A write before that may prove what the opening of the connection does.
+            return max(soon, min(lease.renewable, self._sent + lease.beat))
         if self._holds():
             # The client's other writes prove the lease, too, but do not check its nodes.
             return max(soon, min(lease.due, self._checked + 2 * lease.spacing))
