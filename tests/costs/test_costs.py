@@ -116,7 +116,7 @@ def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str, even
     assert probes[0] is next(each for each in first.trace if each.kind == "request" and each.name != "connect")
     with proxy.counting() as second:
         proxy.cut()
-        eventually(lambda: second.heartbeats >= 6)  # longer than the session's timeout
+        eventually(lambda: second.heartbeats >= 10)  # longer than the session's timeout
     heartbeats = [each for each in second.trace if each.kind == "request" and each.heartbeat]
     owner = lock.owner()
     assert owner is not None
