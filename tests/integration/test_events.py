@@ -91,7 +91,13 @@ locks = pytest.mark.parametrize("kind", LOCKS)
 
 @locks
 def test_an_acquire_and_its_hold(
-    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, kind: str
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    listen: Listen,
+    in_thread: InThread,
+    eventually: Eventually,
+    kind: str,
 ) -> None:
     """A free lock tells of no wait; each way to end an attempt tells its own event; a hold tells its end."""
     make = LOCKS[kind]
@@ -104,10 +110,7 @@ def test_an_acquire_and_its_hold(
         assert not lock.acquire(timeout=0.1)
         waiting = in_thread(lambda: lock.acquire() and lock.release())
         # Told at the wait, and not only with its outcome.
-        deadline = time.monotonic() + 10
-        while near.kinds()[-1] != "Waiting" or len(near.kinds()) < 4:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: near.kinds()[-1] == "Waiting" and len(near.kinds()) >= 4)
     waiting.result(10)
     assert near.kinds() == ["WouldBlock", "Waiting", "TimedOut", "Waiting", "Acquired", "Released"]
     assert far.kinds() == ["Acquired", "Released"]
@@ -223,17 +226,16 @@ def test_a_detached_lock_that_is_acquired_again(zk: KazooClient, zk_path: str, l
     assert not lock._path_state.stories
 
 
-def test_threads_of_one_owner_that_wait(zk: KazooClient, zk_path: str, listen: Listen, in_thread: InThread) -> None:
+def test_threads_of_one_owner_that_wait(
+    zk: KazooClient, zk_path: str, listen: Listen, in_thread: InThread, eventually: Eventually
+) -> None:
     """Each that has told of its wait has an outcome; the hold of the owner ends for each of them."""
     told = listen()
     rival = DetachedLock(zk, zk_path, owner="rival")
     rival.acquire()
     locks = [DetachedLock(zk, zk_path, owner="job") for _ in range(3)]
     waiting = [in_thread(lock.acquire) for lock in locks]
-    deadline = time.monotonic() + 10
-    while told.kinds().count("Waiting") < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: told.kinds().count("Waiting") == 3)
     rival.release()
     assert all(each.result(10) for each in waiting)
     locks[0].release()

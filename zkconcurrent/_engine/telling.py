@@ -171,7 +171,7 @@ class Part:
 
 
 class Story:
-    """What is told of one acquire, and of its hold.
+    """The account that listeners get of one acquire, and of its hold.
 
     Attributes:
         owner: the thread or task that acquires.

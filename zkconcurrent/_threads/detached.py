@@ -89,7 +89,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         self._owner = owner
         self._held: Detached | None = None
         self._releasing: Detached | None = None
-        # Who has acquired it for the owner, and when.
+        # The thread or task that acquired it for the owner, and the time.
         self._acquired = 0, 0.0
         super().__init__(client, path)
         self._path_state.keeping.add(self)
