@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ from zkconcurrent import (
     connect,
     dump_on_signal,
     inspect,
-    namespace,
 )
+from zkconcurrent._engine import inspection
 from zkconcurrent.testing import Server
 
 
@@ -112,6 +113,34 @@ def test_what_else_is_kept(kind: str, zk: KazooClient, zk_path: str) -> None:
         assert hold.owner is None or hold.owner.name == f"thread {threading.current_thread().name!r}"
         assert not [wait for wait in inspect().waits if wait.path.startswith(zk_path)]
     assert not holds(zk_path)
+
+
+@pytest.mark.parametrize("kind", ["hold", "wait", "member"])
+def test_the_clock_is_read_late(
+    kind: str,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A beginning is not put before the true one, although the thread that inspects is suspended amid it."""
+    living = inspection.living_sessions
+
+    def suspended() -> list[Any]:
+        time.sleep(0.2)
+        return living()
+
+    began = inspect().at
+    with Group(zk, zk_path).join(b"") if kind == "member" else Lock(zk, zk_path):
+        if kind == "wait":
+            waiter = Lock(zk, zk_path)
+            in_thread(lambda: waiter.acquire(timeout=30) and waiter.release())
+            eventually(lambda: waits(zk_path))
+        monkeypatch.setattr(inspection, "living_sessions", suspended)
+        (found,) = waits(zk_path) if kind == "wait" else holds(zk_path)
+        monkeypatch.undo()
+        assert began <= found.since
 
 
 def test_the_client(zk: KazooClient, zk_path: str) -> None:
@@ -290,12 +319,6 @@ def test_out_of_reach_and_stopped(
 
 def test_a_client_that_is_garbage(zk_path: str, eventually: Eventually) -> None:
     """A client that was garbage collected is not told of."""
-    before = len(inspect().clients)
-    local = namespace("local")
-    lock = local.Lock("garbage")
-    lock.acquire()
-    lock.release()
-    assert len(inspect().clients) >= before
     client = connect("memory:")
     Lock(client, zk_path)
     assert any(each.session == client.client_id[0] for each in inspect().clients)

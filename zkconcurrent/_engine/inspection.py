@@ -191,13 +191,13 @@ def inspect() -> Inspection:
 
     Takes no lock and sends nothing, so a signal handler may call it, and any thread.
     """
-    now = time.time()
+    at = _ago(0.0)
     sessions: list[Any] = living_sessions()
     # One owner may hold a thousand locks.
     describe = cache(report_owner)
-    seen = [_Seen(session, now, describe) for session in sessions]
+    seen = [_Seen(session, describe) for session in sessions]
     owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
-    return Inspection(_date(now), os.getpid(), tuple(each.report(owners) for each in seen))
+    return Inspection(at, os.getpid(), tuple(each.report(owners) for each in seen))
 
 
 class _Seen:
@@ -207,9 +207,8 @@ class _Seen:
         owners: the owners of its holds, by the prefixes of their nodes.
     """
 
-    def __init__(self, session: Session, now: float, describe: Callable[[int], OwnerReport]) -> None:
+    def __init__(self, session: Session, describe: Callable[[int], OwnerReport]) -> None:
         self._session = session
-        self._now = now
         self._describe = describe
         # R4: each of these copies is made in one step.
         self._tickets = list(session.registry.tickets.values())
@@ -237,27 +236,28 @@ class _Seen:
         )
 
     def _held(self) -> Iterator[HoldReport]:
-        clock = self._session.clock()
         for state in self._states:
             for kept in [each for keeping in state.keeping for each in keeping._kept()]:
-                since = _date(self._now - kept.held_for)
+                held_for = kept.held_for
                 owner = None if kept.owner is None else self._describe(kept.owner)
-                yield HoldReport(state.path, state.kind, kept.mode, kept.token, since, kept.held_for, 1, owner, None)
+                yield HoldReport(
+                    state.path, state.kind, kept.mode, kept.token, _ago(held_for), held_for, 1, owner, None
+                )
         for hold in self._holds:
             if hold.ticket.state in (State.HELD, State.LOST):
-                yield self._hold(hold.ticket, hold.path, clock, hold.depth, self._describe(hold.owner))
+                yield self._hold(hold.ticket, hold.path, hold.depth, self._describe(hold.owner))
         for ticket in self._tickets:
             if ticket.state is State.HELD and ticket.prefix not in self.owners:
-                yield self._hold(ticket, ticket.path, clock, 1, None)
+                yield self._hold(ticket, ticket.path, 1, None)
 
-    def _hold(self, ticket: Ticket, path: str, clock: float, depth: int, owner: OwnerReport | None) -> HoldReport:
-        held_for = clock - ticket.granted
+    def _hold(self, ticket: Ticket, path: str, depth: int, owner: OwnerReport | None) -> HoldReport:
+        held_for = self._session.clock() - ticket.granted
         lost = ticket.state is State.LOST
         return HoldReport(
             *self._primitive(path),
             mode_of(ticket),
             ticket.token,
-            _date(self._now - held_for),
+            _ago(held_for),
             held_for,
             depth,
             owner,
@@ -265,7 +265,6 @@ class _Seen:
         )
 
     def _waiting(self, owners: dict[str, int]) -> Iterator[WaitReport]:
-        now = self._session.now()
         for call in self._session.calls:
             deadline = call.patience.deadline
             if (wait := call.long_wait) is not None:
@@ -274,7 +273,8 @@ class _Seen:
                 owner, since = waiter
             else:
                 continue
-            yield self._wait(call, owner, now - since, None if deadline is None else deadline - since, owners)
+            waited = self._session.now() - since
+            yield self._wait(call, owner, waited, None if deadline is None else deadline - since, owners)
 
     def _wait(self, call: Call, owner: int, waited: float, timeout: float | None, owners: dict[str, int]) -> WaitReport:
         tickets = [ticket for ticket in list(call.tickets) if ticket.state is State.QUEUED]
@@ -286,7 +286,7 @@ class _Seen:
         return WaitReport(
             *self._primitive(call.path),
             next((mode for ticket in tickets if (mode := mode_of(ticket))), ""),
-            _date(self._now - waited),
+            _ago(waited),
             waited,
             timeout,
             waiter,
@@ -325,8 +325,12 @@ def _named(path: str, kind: str, mode: str) -> str:
     return f"{path} ({', '.join(filter(None, (kind, mode)))})"
 
 
-def _date(at: float) -> datetime:
-    return datetime.fromtimestamp(at, timezone.utc)
+def _ago(seconds: float) -> datetime:
+    """Return when something began that has lasted so long; called just after the length was measured.
+
+    A thread that is suspended in between puts a beginning too late, never before the true one.
+    """
+    return datetime.fromtimestamp(time.time() - seconds, timezone.utc)
 
 
 def _at(date: datetime) -> str:
