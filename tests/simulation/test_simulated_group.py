@@ -30,15 +30,20 @@ MUTANTS = [
     bug(
         "a create whose answer was lost is taken for done",
         CREATE,
-        "except op.ConnectionLost:\n            pass",
+        "except op.ConnectionLost:\n            told = False",
         "except op.ConnectionLost:\n            return 1, ticket.session, True",
     ),
     bug(
-        "a node made in the next session is not noticed",
+        "a request of an older session is sent in the next",
+        "_kazoo.transport:refuse_of_other_sessions",
+        "while queue and",
+        "while False and",
+    ),
+    bug(
+        "a node that a former leader shows has the id",
         CREATE,
-        "if made.ephemeralOwner != ticket.session:",
-        "if False:",
-        (JOIN, "if may_be_ours and session == ticket.session:", "if may_be_ours:"),
+        "if found is not None and (told or found.session == ticket.session):",
+        "if found is not None:",
     ),
     bug(
         "nobody waits for an id",

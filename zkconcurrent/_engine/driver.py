@@ -6,8 +6,7 @@ performed is told in `operations`, and until when a recipe may wait in `patience
 The driver's promises, which the contract tests check:
 
 1. operations run in the order they are yielded, in one session; those yielded together are sent back to back;
-2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next session is
-   undone;
+2. an operation whose session is over fails with `SessionExpired`; no write of a ticket is sent in a later session;
 3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`. What a
    busy server has not applied is sent again, with the reads behind it;
 4. a wait may end early, never late;

@@ -15,7 +15,7 @@ from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
 from .._protocol import operations as op
 from .._protocol.lease import NEVER
-from .._protocol.ticket import State, Ticket
+from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps
 from . import requests
 from .patience import POLL_INTERVAL
@@ -128,9 +128,6 @@ def _result(call: Caller, step: Any, reply: Reply) -> Any:
     if not reply.done:
         raise op.ConnectionLost
     policy = POLICIES[type(step)]
-    if policy.creates and step.ticket.state is State.DISCARDED:
-        # The ticket's node was created in the next session, so `note_create_reply` has discarded the ticket.
-        raise op.SessionExpired
     if policy.deletes and step.ticket is not None:
         call.session.mark_deleted(step.ticket)
     return policy.result(step, reply.value)
@@ -351,7 +348,6 @@ class Policy(NamedTuple):
         failed: a function that returns what a failure means, where that depends on more than its error; called with
             the call, the operation, kazoo's error and the failure that it is otherwise.
         reads: the request changes nothing.
-        creates: the request creates a node of its ticket, whose session must live.
         deletes: the request deletes the node of its ticket, if it has one.
     """
 
@@ -362,7 +358,6 @@ class Policy(NamedTuple):
     result: Callable[[Any, Any], Any] = requests.value
     failed: Callable[[Any, Any, Exception, Exception], Exception] | None = None
     reads: bool = False
-    creates: bool = False
     deletes: bool = False
 
 
@@ -385,7 +380,7 @@ POLICIES: dict[type, Policy] = {
     ),
     op.CheckChroot: Policy(_check_chroot),
     # Writes. After a retry a False becomes None: the first attempt may have made, or deleted, the node.
-    op.CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name, creates=True),
+    op.CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name),
     op.CreatePersistent: Policy(
         send=requests.plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
         repeats=True,
@@ -418,7 +413,7 @@ POLICIES: dict[type, Policy] = {
         result=requests.true,
         deletes=True,
     ),
-    op.Multi: Policy(send=requests.send_multi, failed=requests.together_failure, creates=True),
+    op.Multi: Policy(send=requests.send_multi, failed=requests.together_failure),
     # Waiting.
     op.WaitGone: Policy(_wait_gone),
     op.Watch: Policy(_watch),

@@ -128,17 +128,6 @@ class Registry:
         self.tickets.pop(ticket.prefix, None)
         return there
 
-    def created_in_wrong_session(self, ticket: Ticket, session: int | None) -> None:
-        """Discard a ticket whose node was, or may have been, made in a later session than its own; delete it there.
-
-        A create is sent in the session that is open then: one made just as its session ends may wait for the next.
-        """
-        self.discard(ticket)
-        # The lease stays that of another session, so the ticket is never granted.
-        ticket.session = session or 0
-        if session is not None and session == self.session:
-            self.deletes[ticket.prefix] = ticket
-
     def mark_deleted(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a ticket any more."""
         self.stop_waiting(ticket)

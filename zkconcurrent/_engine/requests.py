@@ -106,6 +106,7 @@ def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake, _: object) -
 
     ticket.sent = True
     reply = HandledReply(made, wake, session.post)
+    reply.session = ticket.session
     session.link.create(step.path, step.data, reply)
     return reply
 
@@ -133,6 +134,7 @@ def send_multi(call: Caller, step: op.Multi, wake: Wake, _: object) -> Reply:
         if ticket is not None:
             ticket.sent = True
     reply = HandledReply(done, wake, session.post)
+    reply.session = step.ticket.session
     session.link.multi(operations, reply)
     return reply
 

@@ -312,19 +312,11 @@ class Session(ClientState):
         if node is not None:
             path, stat = node
             ticket.queued_as(path.rpartition("/")[2], stat.czxid)
-            created_in = stat.ephemeralOwner
-        elif isinstance(failed, ConnectionLost) and not isinstance(failed, Busy):
-            # If the server has applied the create at all, it did so in the present session.
-            created_in = self.registry.session
+        elif isinstance(failed, NoNode | NodeExists | BadVersion | NotEmpty | RefusedError | Busy):
+            # The reply says that this request has made no node, but an earlier one may have made it.
+            ticket.sent = before
+        elif isinstance(failed, ConnectionLost):
             self.heartbeat.watch_for_late_create(ticket.path)
-        else:
-            if isinstance(failed, NoNode | NodeExists | BadVersion | NotEmpty | RefusedError | Busy):
-                # The reply says that this request has made no node, but an earlier one may have made it.
-                ticket.sent = before
-            return
-        if created_in != ticket.session:
-            self.registry.created_in_wrong_session(ticket, created_in)
-            self.wake_keeper()
 
     def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of a holder or waiter is not on the server."""

@@ -263,8 +263,9 @@ class Link:
             else:
                 reply.set(made.value)
 
-        create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
-        self.transport.send(create, self.leases.as_write(HandledReply(on_reply)))
+        create, handled = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL), HandledReply(on_reply)
+        handled.session = reply.session
+        self.transport.send(create, self.leases.as_write(handled))
 
     def multi(self, operations: Sequence[op.Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
@@ -301,7 +302,9 @@ class Link:
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
             reply.set([(each, made) if isinstance(each, str) else each for each in results])
 
-        self._transact(requests, HandledReply(on_reply))
+        handled = HandledReply(on_reply)
+        handled.session = reply.session
+        self._transact(requests, handled)
 
     def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.

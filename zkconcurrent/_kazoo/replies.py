@@ -27,9 +27,10 @@ class Reply:
     Attributes:
         on_success: a function that records what a success proves, before any thread learns of the success.
         sent: when the request was handed over to be sent.
+        session: the only session in which the request may be sent; None if any will do.
     """
 
-    __slots__ = ("done", "error", "on_success", "sent", "value", "wake")
+    __slots__ = ("done", "error", "on_success", "sent", "session", "value", "wake")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.done = False
@@ -37,6 +38,7 @@ class Reply:
         self.error: Exception | None = None
         self.on_success: Callable[[Reply], None] | None = None
         self.sent = 0.0
+        self.session: int | None = None
         self.wake = wake
 
     def set(self, value: Any = None) -> None:

@@ -20,6 +20,7 @@ class SendLock:
 
     Attributes:
         socket: the connection's socket.
+        session: the session that the connection serves.
         lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
         owner: the thread whose turn it is, unless it is the connection thread.
         sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
@@ -27,10 +28,11 @@ class SendLock:
         unsent: the rest of a caller's request, for which the socket's buffer had no room.
     """
 
-    __slots__ = ("lock", "owner", "sending", "socket", "unsent")
+    __slots__ = ("lock", "owner", "sending", "session", "socket", "unsent")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, session: int) -> None:
         self.socket = sock
+        self.session = session
         self.lock = threading.Lock()
         self.owner: int | None = None
         self.sending = False

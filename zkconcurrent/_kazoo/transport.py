@@ -279,6 +279,7 @@ class Transport:
         connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
         client, connection, turn = self._client, self._connection, self._turn
+        refuse_of_other_sessions(client)
         request: Any = client._queue[0][0] if client._queue else None
         closes = request is CloseInstance
         if type(request) is Create and KAZOO_NODE.search(request.path):
@@ -312,7 +313,7 @@ class Transport:
             sock = connection._socket
             # TLS has one state for both directions, so callers send only on plain sockets.
             if type(sock) is socket.socket:
-                self._turn = SendLock(sock)
+                self._turn = SendLock(sock, client._session_id)
 
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
@@ -407,6 +408,9 @@ class Transport:
             turn.owner = me
             if self._turn is not turn or client._queue or turn.sending or turn.unsent:
                 return False
+            if reply.session not in (None, turn.session):
+                # kazoo's thread refuses it, in its turn.
+                return False
             turn.sending = self._sent_lately = True
             xid = next(self._xids) % XIDS + 1
             pending, entry = client._pending, (request, reply, xid)
@@ -490,6 +494,18 @@ class Transport:
         except Exception:
             # The connection must go on, so an error does not leave this thread.
             log.exception("a watch event was not handled: %r", callback.args)
+
+
+def refuse_of_other_sessions(client: KazooClient) -> None:
+    """Take the requests that may not be sent in the client's session off the head of its queue, and fail them.
+
+    A thread looks which session is open before it makes a request. The thread may be suspended in between until the
+    session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
+    would then meet the next owner's node, and a create would make a node that nobody knows.
+    """
+    queue = client._queue
+    while queue and getattr(queue[0][1], "session", None) not in (None, client._session_id):
+        queue.popleft()[1].set_exception(kazoo_errors.SessionExpiredError())
 
 
 def on_connection_thread(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:

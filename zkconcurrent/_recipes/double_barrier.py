@@ -147,7 +147,7 @@ def _look(ticket: Ticket) -> Recipe[BarrierSnapshot]:
 def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Open the barrier, unless a party has given up meanwhile; look again.
 
-    Our own node is checked, so a `multi` that slips into the next session fails.
+    Our own node is checked, so the `multi` fails if an operator has deleted that.
     """
     decide = op.SetNode(ticket.path, sight.data, sight.version)
     try:

@@ -139,7 +139,8 @@ def _join(member: Member) -> Recipe[bool]:
                 if there is not None:
                     yield op.Wait(ticket, left)
         except op.Requeue:
-            pass
+            # A node that the session has made goes with it.
+            member.doubt = False
         yield op.Discard(ticket)
     return False
 
@@ -180,13 +181,10 @@ def check_members(path: str, names: Sequence[str]) -> None:
 
 
 def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
-    """Create the node; return the creation zxid and the session of the one that is there, and whether it may be ours.
-
-    Raises:
-        SessionExpired: the node was created in a later session than the ticket's.
-    """
+    """Create the node; return the creation zxid and session of the one that is there, and whether it may be ours."""
     lacking: Lacking = ()
     while True:
+        told = True
         doubt, member.doubt = member.doubt, True
         member.sessions.add(ticket.session)
         try:
@@ -195,9 +193,7 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
                 *_, (_, made) = yield create
             else:
                 (*_, (_, made)), member.beside = yield create, op.Children(member.path)
-            if made.ephemeralOwner != ticket.session:
-                raise op.SessionExpired
-            return made.czxid, made.ephemeralOwner, True
+            return made.czxid, ticket.session, True
         except op.NoNode:
             # The group was never used, or it was reaped while idle.
             member.doubt = doubt
@@ -210,9 +206,11 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
                 lacking, _ = yield from missing([op.Container(member.path)])
                 continue
         except op.ConnectionLost:
-            pass
+            told = False
         _, found = yield op.Sync(member.node, ticket), op.Get(member.node, ticket)
-        if found is not None:
+        # A former leader that is cut off still answers a `sync`, and may show a node that is gone. The reply to a
+        # create is a majority's; so without one, only a node of this session counts; any other needs another create.
+        if found is not None and (told or found.session == ticket.session):
             return found.czxid, found.session, member.doubt
 
 
@@ -258,8 +256,8 @@ def _leave(member: Member) -> Recipe[None]:
                 # Look, with the same ticket.
                 continue
         except op.Requeue:
-            # The node went with its session. A node whose create is in doubt may be in the next session.
-            member.ticket = None
+            # The node went with its session.
+            member.ticket, member.doubt = None, False
         yield op.MarkDeleted(ticket)
 
 

@@ -134,24 +134,10 @@ MUTANTS = [
         ("_engine.registry:Registry.grant", "if not ticket.lease.believed(now, ticket.doubted):", "if False:"),
     ),
     bug(
-        "a create that slips into the next session is taken for one of its own",
-        "_engine.session:Session.note_create_reply",
-        "if created_in != ticket.session:",
-        "if False:",
-    ),
-    bug(
-        "a create that slipped into the next session is not undone",
-        "_engine.registry:Registry.created_in_wrong_session",
-        "self.deletes[ticket.prefix] = ticket",
-        "pass",
-    ),
-    bug(
-        "found: a create that may have slipped into the next session is not looked for there",
-        "_engine.session:Session.note_create_reply",
-        "created_in = self.registry.session",
-        "created_in = ticket.session",
-        # Either of the two finds it.
-        ("_engine.session:Session.note_create_reply", "self.heartbeat.watch_for_late_create(ticket.path)", "pass"),
+        "a create is sent in the session after its own",
+        "_kazoo.transport:refuse_of_other_sessions",
+        "while queue and",
+        "while False and",
     ),
     bug(
         "no clean-up on timeout",

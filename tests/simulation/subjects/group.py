@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tests.simulation.world.calls import CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
-from tests.simulation.world.world import Violation
+from tests.simulation.world.world import Actor, Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError
 from zkconcurrent._memory import changes
@@ -203,9 +203,11 @@ class GroupRun(CallRun):
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         super().__init__(schedule, trace=trace)
-        # For each request, what its client could have heard as it was sent: how much of the log its server had applied,
-        # and what was still under way to it.
+        # For each request, what its thread could have heard before: how much of the log its server had applied, and
+        # what was still under way to its client.
         self._sent: dict[int, tuple[object, int, set[str]]] = {}
+        # The same for each thread that gets no turn: what it sends next, it has decided before.
+        self._heard: dict[Actor, tuple[float, int, set[str]]] = {}
 
     def rescue(self) -> None:
         """Nobody waits for ever."""
@@ -213,9 +215,17 @@ class GroupRun(CallRun):
     def _requested(self, answer: object) -> None:
         super()._requested(answer)
         actor = self.world.current
-        wire = None if actor is None or actor.process is None else actor.process.connection.wire
-        if wire is not None:
-            self._sent[id(answer)] = answer, wire.server.applied, {what for _, what, _, _ in wire.answers}
+        if actor is None or actor.process is None:
+            return
+        until, *heard = self._heard.get(actor, (0.0, *_heard(actor)))
+        applied, under_way = heard if until == self.world.now else _heard(actor)
+        self._sent[id(answer)] = answer, applied, under_way
+
+    def _starve(self, it: Deviation) -> bool | None:
+        starved = super()._starve(it)
+        if (actor := self.world.next_up) is not None and actor.process is not None:
+            self._heard[actor] = actor.held_until, *_heard(actor)
+        return starved
 
     def _just_removed(self, session: int, name: str, n: int, answer: object) -> bool:
         """Whether an operator has deleted the session's own node, and its client left before it could hear of that."""
@@ -236,6 +246,11 @@ class GroupRun(CallRun):
                 continue
             if not self._just_removed(wire.session.number, name, n - 1, answer):
                 raise Violation(f"session {wire.session.number & 0xFFFF} deletes {name}, which is another's")
+
+
+def _heard(actor: Actor) -> tuple[int, set[str]]:
+    wire = actor.process.connection.wire
+    return (0, set()) if wire is None else (wire.server.applied, {what for _, what, _, _ in wire.answers})
 
 
 def random_steps(seed: int) -> Schedule:

@@ -2,7 +2,7 @@
 
 Every `multi` also writes our *writer*, an ephemeral receipt (`receipts`), in the version that we know. So after a lost
 reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as only one of the
-two can find that version. A `multi` that slips into a later session fails.
+two can find that version.
 
 Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
 versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
@@ -247,13 +247,9 @@ def write(
         except op.ConnectionLost:
             continue
         except op.Requeue:
-            # The request was not sent, or it was sent in a later session, in which our writer may still have existed.
-            _, found = yield op.Sync(node), op.Get(node)
+            # The request was not sent.
             map_write.doubt = False
-            applied = found is not None and found.version != receipt.version
             yield from _drop_writer(receipt)
-            if applied:
-                return None
         except op.Failure as failed:
             # The first request may have been applied after the look: if it went by way of a follower, the leader may
             # have answered the look without it.

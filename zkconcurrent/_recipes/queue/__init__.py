@@ -1,9 +1,8 @@
 """The recipes of a Queue: it puts, takes, claims and manages items.
 
-A `multi` can be sent in the next session, if its own ends just then. A claim has its item's name, so a late
-acknowledgement would delete the claim of another client. So every `multi` begins with a check of a *member*, an
-ephemeral node of the session in which it was decided. The member also has the number of items that were taken and are
-not done. It must go with the process, and change in the same step as the item goes.
+Every `multi` begins with a check of a *member*, an ephemeral node of the session in which it was decided. The member
+also has the number of items that were taken and are not done. It must go with the process, and change in the same step
+as the item goes.
 
 * `put`: check the queue's node, which has the state; create the item
 * `put` with a `maxsize`: the same, and delete the producer's node in its queue
