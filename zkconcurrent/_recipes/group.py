@@ -41,7 +41,6 @@ class Member:
         patience: how long to wait for an id that another member has, in seconds.
         wanted: the client wants to be a member; once this is False, the node must be deleted.
         ticket: the node's ticket, while the node exists as far as is known.
-        doubt: a create was sent, and it is unknown whether it was applied.
         sessions: the sessions in which a create was sent.
         joined: the client was a member once, and no other kind of primitive used the path then.
         beside: the names of all nodes, as listed behind the create.
@@ -56,7 +55,6 @@ class Member:
         self.patience = patience
         self.wanted = True
         self.ticket: Ticket | None = None
-        self.doubt = False
         self.sessions: set[int] = set()
         self.joined = False
         self.beside: Sequence[str] | None = None
@@ -115,13 +113,13 @@ def _join(member: Member) -> Recipe[bool]:
         ticket: Ticket = yield op.NewTicket(member.path)
         try:
             while member.wanted:
-                czxid, session, may_be_ours = yield from _create(member, ticket)
-                if may_be_ours and session == ticket.session:
+                czxid, session, ours = yield from _create(member, ticket)
+                if ours:
                     yield op.DetachTicket(ticket)
                     ticket.queued_as(member.id, czxid)
                     # From here on, the heartbeat checks the node, and the interpreter's exit deletes it.
                     ticket.sent = True
-                    member.ticket, member.doubt = ticket, False
+                    member.ticket = ticket
                     return True
                 if not session:
                     raise ForeignNodeError(
@@ -139,8 +137,7 @@ def _join(member: Member) -> Recipe[bool]:
                 if there is not None:
                     yield op.Wait(ticket, left)
         except op.Requeue:
-            # A node that the session has made goes with it.
-            member.doubt = False
+            pass
         yield op.Discard(ticket)
     return False
 
@@ -181,12 +178,12 @@ def check_members(path: str, names: Sequence[str]) -> None:
 
 
 def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
-    """Create the node; return the creation zxid and session of the one that is there, and whether it may be ours."""
+    """Create the node; return the creation zxid and session of the one that is there, and whether it is ours."""
     lacking: Lacking = ()
+    doubt = False
+    member.sessions.add(ticket.session)
     while True:
         told = True
-        doubt, member.doubt = member.doubt, True
-        member.sessions.add(ticket.session)
         try:
             create = op.Multi(ticket, (*lacking, op.Create(member.node, member.data, ephemeral=True)))
             if member.joined:
@@ -196,22 +193,21 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
             return made.czxid, ticket.session, True
         except op.NoNode:
             # The group was never used, or it was reaped while idle.
-            member.doubt = doubt
             lacking, _ = yield from missing([op.Container(member.path)])
             continue
         except op.NodeExists as exists:
-            member.doubt = doubt
             if (exists.part or 0) < len(lacking):
                 # Another client has just made a node above.
                 lacking, _ = yield from missing([op.Container(member.path)])
                 continue
         except op.ConnectionLost:
-            told = False
+            told, doubt = False, True
         _, found = yield op.Sync(member.node, ticket), op.Get(member.node, ticket)
         # A former leader that is cut off still answers a `sync`, and may show a node that is gone. The reply to a
-        # create is a majority's; so without one, only a node of this session counts; any other needs another create.
-        if found is not None and (told or found.session == ticket.session):
-            return found.czxid, found.session, member.doubt
+        # create is a majority's; so without one, only our own node counts, and any other needs another create.
+        ours = doubt and found is not None and found.session == ticket.session
+        if found is not None and (told or ours):
+            return found.czxid, found.session, ours
 
 
 def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
@@ -232,32 +228,27 @@ def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
 
 
 def _leave(member: Member) -> Recipe[None]:
-    """Delete the node, if it is ours."""
+    """Delete the node, if there is one."""
     # A membership with a ticket has its node: when the node goes, the watch in `_outlast` wakes the call, which then
     # clears the ticket.
-    sure = member.ticket is not None
-    while member.ticket is not None or member.doubt:
-        ticket: Ticket = member.ticket or (yield op.NewTicket(member.path))
+    sure = True
+    while (ticket := member.ticket) is not None:
         try:
             if not sure:
                 # Once this write is applied, so is all that was sent before it, and the read shows that. A read behind
                 # a `sync` need not: see `map/write.py`.
                 yield op.Multi(ticket, (op.Check(member.path),))
                 found = yield op.Get(member.node, ticket)
-                token = ticket.token if member.ticket is not None else None
-            if sure or (found is not None and found.session == ticket.session and token in (None, found.czxid)):
+            if sure or (found is not None and (found.session, found.czxid) == (ticket.session, ticket.token)):
                 yield op.Multi(ticket, (op.Delete(member.node),))
-            member.ticket, member.doubt = None, False
-        except op.NoNode:
-            member.ticket, member.doubt = None, False
+        except (op.NoNode, op.Requeue):
+            # The node was deleted, or went with its session.
+            pass
         except op.ConnectionLost:
+            # Look whether it is still there.
             sure = False
-            if member.ticket is not None:
-                # Look, with the same ticket.
-                continue
-        except op.Requeue:
-            # The node went with its session.
-            member.ticket, member.doubt = None, False
+            continue
+        member.ticket = None
         yield op.MarkDeleted(ticket)
 
 
