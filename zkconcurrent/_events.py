@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ._errors import LossCause
 
-# What differs from one object of a kind to the next: a UUID, a hash, a number.
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{8,}\b|\d+")
+# What differs from one object of a kind to the next: a UUID, a hash, a number. A hash may stand beside an underscore,
+# which `\b` takes for a letter.
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![^\W_])[0-9a-f]{8,}(?![^\W_])|\d+", re.IGNORECASE)
+
+
+# A program uses some paths again and again.
+@lru_cache(maxsize=1000)
+def fold(path: str) -> str:
+    """Return a path with `*` for each number, hash and UUID."""
+    return _ID.sub("*", path)
 
 
 # They are not frozen: a frozen one takes five times as long to make.
@@ -42,7 +51,7 @@ class LockEvent:
     @property
     def name(self) -> str:
         """The path with `*` for each number, hash and UUID: locks of one kind, such as `/order/*`, have one name."""
-        return _ID.sub("*", self.path)
+        return fold(self.path)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import zkconcurrent
+import zkconcurrent.otel
+import zkconcurrent.prometheus
 import zkconcurrent.testing
 from zkconcurrent import _connect, _url, aio
 from zkconcurrent._kazoo.transport import MAX_REQUEST
@@ -17,6 +19,8 @@ PUBLIC = [
     *(f"zkconcurrent.{name}" for name in zkconcurrent.__all__ if name != "__version__"),
     *(f"zkconcurrent.aio.{name}" for name in aio.__all__),
     *(f"zkconcurrent.testing.{name}" for name in zkconcurrent.testing.__all__),
+    *(f"zkconcurrent.otel.{name}" for name in zkconcurrent.otel.__all__),
+    *(f"zkconcurrent.prometheus.{name}" for name in zkconcurrent.prometheus.__all__),
 ]
 
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.docs.page import blocks, commands, files
@@ -22,7 +23,7 @@ from zkconcurrent import Lock
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
-PAGES = [(ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in ("workers", "asyncio")]
+PAGES = [(ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in ("workers", "asyncio", "metrics")]
 TYPED = [
     typed for page in PAGES for block in blocks(page) if block.kind == "console" for typed, _ in commands(block.text)
 ]
@@ -52,8 +53,9 @@ def run(folder: Path) -> Iterator[Run]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
     with ExitStack() as started:
 
-        def run(command: list[str], **options: Any) -> subprocess.Popen[Any]:
-            process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **options)
+        def run(command: list[str], more: Mapping[str, str] = {}, **options: Any) -> subprocess.Popen[Any]:
+            env = {**environment, **more}
+            process = subprocess.Popen(command, cwd=folder, env=env, start_new_session=True, **options)
             started.enter_context(process)  # closes its pipe and waits for it
             started.callback(end, process)
             return process
@@ -61,11 +63,14 @@ def run(folder: Path) -> Iterator[Run]:
         yield run
 
 
-def start(run: Run, program: str, *options: str) -> subprocess.Popen[Any]:
-    """Start what the page's command of that name does, with two processes, and with options appended."""
+def start(run: Run, program: str, *options: str, more: Mapping[str, str] = {}) -> subprocess.Popen[Any]:
+    """Start what the page's command that begins so does, with two processes, and with options appended.
+
+    The environment has what is in `more`, too.
+    """
     [command] = [typed for typed in TYPED if typed.startswith(f"{program} ")]
     words = command.replace("--workers 4", "--workers 2").replace("--concurrency 4", "--concurrency 2").split()
-    return run([sys.executable, "-m", *words, *options])
+    return run([sys.executable, "-m", *words, *options], more)
 
 
 def end(process: subprocess.Popen[Any]) -> None:
@@ -106,15 +111,23 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def serve(run: Run, eventually: Eventually, *options: str) -> tuple[subprocess.Popen[Any], int]:
+def serve(
+    run: Run,
+    eventually: Eventually,
+    *options: str,
+    config: str = "gunicorn_conf.py",
+    says: str = "apples, ",
+    more: Mapping[str, str] = {},
+) -> tuple[subprocess.Popen[Any], int]:
     """Run gunicorn until it answers; the process and the port it listens on."""
     port = free_port()
-    gunicorn = start(run, "gunicorn", "--bind", f"127.0.0.1:{port}", "--no-control-socket", *options)
+    bound = ("--bind", f"127.0.0.1:{port}", "--no-control-socket")
+    gunicorn = start(run, f"gunicorn --config {config}", *bound, *options, more=more)
 
     def answers() -> bool:
         assert gunicorn.poll() is None
         with suppress(URLError):
-            return ask(port).startswith("apples, ")
+            return ask(port).startswith(says)
         return False
 
     eventually(answers, patience=PATIENCE)
@@ -144,6 +157,60 @@ def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread, e
         assert in_thread(ask, port).result(PATIENCE) == "500"
         eventually(lambda: not apples.waiters(), patience=PATIENCE)
     assert ask(port).startswith("apples, ")
+    stop(gunicorn, eventually)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["loaded by each", "preloaded"])
+def test_metrics_of_gunicorn(
+    run: Run, tmp_path: Path, connect: Connect, in_thread: InThread, eventually: Eventually, options: tuple[str, ...]
+) -> None:
+    """A scrape sums up what all workers count, and what they wait for; the wait of a killed one ends with it."""
+    (tmp_path / "metrics").mkdir()
+    more = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics")}
+    # The third answers while two wait.
+    options = ("--workers", "3", "--timeout", "120", *options)
+    gunicorn, port = serve(run, eventually, *options, config="metered_conf.py", says="sold", more=more)
+    till = Lock(connect(), "/metered/till")
+
+    def scrape() -> dict[str, float]:
+        found = {}
+        for family in text_string_to_metric_families(ask(port, "/metrics")):
+            for sample in family.samples:
+                assert sample.labels.pop("zkconcurrent_name") == "/metered/till"
+                assert "pid" not in sample.labels
+                outcome = sample.labels.get("zkconcurrent_outcome", "")
+                found[f"{sample.name} {outcome} {sample.labels.get('le', '')}".strip()] = sample.value
+        return found
+
+    def both_wait() -> list[int]:
+        """Return the processes of the two that wait, which have no time for anything else."""
+        return pids if len(pids := [waiter.pid for waiter in till.waiters()]) == 2 else []
+
+    before = scrape()
+    with till:
+        requests = [in_thread(ask, port) for _ in range(2)]
+        assert len({*eventually(both_wait, patience=PATIENCE)}) == 2
+        now = scrape()
+        assert now["zkconcurrent_lock_wait_active"] == 2
+        assert now["zkconcurrent_lock_hold_active"] == 0
+    assert {request.result(PATIENCE) for request in requests} == {"sold"}
+    now = eventually(lambda: (it := scrape())["zkconcurrent_lock_hold_active"] == 0 and it)
+    assert now["zkconcurrent_lock_wait_active"] == 0
+    assert now["zkconcurrent_lock_acquisitions_total waited"] == 2
+    assert now["zkconcurrent_lock_wait_duration_seconds_count acquired"] == 2
+    assert now["zkconcurrent_lock_wait_duration_seconds_bucket acquired +Inf"] == 2
+    held = "zkconcurrent_lock_hold_duration_seconds_count released"
+    assert now[held] == before[held] + 2
+    assert not any("oldest" in name or "session" in name for name in now)
+
+    with till:
+        requests = [in_thread(ask, port) for _ in range(2)]
+        os.kill(eventually(both_wait, patience=PATIENCE)[0], signal.SIGKILL)
+        eventually(lambda: scrape()["zkconcurrent_lock_wait_active"] == 1, patience=PATIENCE)
+    errors = [request.exception(PATIENCE) for request in requests]
+    assert sum(error is None for error in errors) == 1
+    eventually(lambda: scrape()["zkconcurrent_lock_wait_active"] == 0, patience=PATIENCE)
     stop(gunicorn, eventually)
 
 

@@ -7,7 +7,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
+import prometheus_client
+from opentelemetry import metrics, trace
+
 import zkconcurrent
+import zkconcurrent.otel
+import zkconcurrent.prometheus
 from zkconcurrent import LockLike, Namespace, synchronized
 
 VERSION: str = zkconcurrent.__version__
@@ -370,6 +375,14 @@ def listens(zk: zkconcurrent.Client) -> None:
     for remove in removes:
         remove()
     told_all: bool = queued.flush(timeout=1)
+    registry = prometheus_client.CollectorRegistry()
+    for scope in (None, zk, zkconcurrent.namespace(zk, "/app"), zkconcurrent.aio.namespace(zk, "/app")):
+        exported: Callable[[], None] = zkconcurrent.prometheus.instrument(scope, registry=registry)
+        exported()
+        measured: Callable[[], None] = zkconcurrent.otel.instrument(
+            scope, meter_provider=metrics.get_meter_provider(), tracer_provider=trace.get_tracer_provider()
+        )
+        measured()
     dropped: int = queued.dropped
 
 

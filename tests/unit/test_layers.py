@@ -25,6 +25,8 @@ LAYERS = [
     {"_connect"},
     {"_namespace"},
     {"_synchronized"},
+    {"_metrics"},
+    {"otel", "prometheus"},
     {"aio"},
     {"__init__"},
 ]

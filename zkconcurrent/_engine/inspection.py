@@ -219,16 +219,11 @@ class _Seen:
 
     def report(self, owners: dict[str, int]) -> ClientReport:
         """Return what is to tell of the client, given the owners of all holds of the process."""
-        session, link = self._session, self._session.link
-        state = "connected" if link.connected else "out of reach"
-        if session.forked:
-            state = "forked"
-        elif link.stopping or link.gave_up:
-            state = "stopped" if link.stopping else "given up"
+        session = self._session
         lease, present = session.registry.lease, session.registry.session
         return ClientReport(
-            f"{','.join(f'{host}:{port}' for host, port in link.client.hosts)}{link.client.chroot}",
-            state,
+            servers_of(session),
+            state_of(session),
             present,
             None if present is None else max(0.0, lease.end - session.clock()),
             tuple(sorted(self._held(), key=attrgetter("path", "since"))),
@@ -300,6 +295,22 @@ class _Seen:
         while above and above not in self._kinds:
             above = above.rpartition("/")[0]
         return above or path, self._kinds.get(above, "")
+
+
+def servers_of(session: Session) -> str:
+    """Return the servers of a client, and the chroot."""
+    client = session.link.client
+    return f"{','.join(f'{host}:{port}' for host, port in client.hosts)}{client.chroot}"
+
+
+def state_of(session: Session) -> str:
+    """Return the state of a client, as in `ClientReport`."""
+    link = session.link
+    if session.forked:
+        return "forked"
+    if link.stopping or link.gave_up:
+        return "stopped" if link.stopping else "given up"
+    return "connected" if link.connected else "out of reach"
 
 
 def report_owner(owner: int) -> OwnerReport:

@@ -174,6 +174,9 @@ class Story:
     """The account that listeners get of one acquire, and of its hold.
 
     Attributes:
+        primitive: the class of the lock.
+        mode: "exclusive" or "shared".
+        listeners: those whom it is told.
         owner: the thread or task that acquires.
         path: where.
         token: the fencing token of the hold; 0 before.
@@ -188,10 +191,10 @@ class Story:
         self._teller = teller
         self._client = teller.client
         self._begun = self._client.now()
-        self._primitive = kind.partition("(")[0]
-        self._mode = mode
+        self.primitive = kind.partition("(")[0]
+        self.mode = mode
         self._by = label(owner)
-        self._listeners = listeners
+        self.listeners = listeners
         self._parts: dict[object, Part] = {}
         self.owner = owner
         self.path = path
@@ -296,6 +299,15 @@ class Story:
         return "waiting" in self._parts
 
     @property
+    def stage(self) -> tuple[str, float]:
+        """Whether it is a "wait" or a "hold" at present, or neither (""), and since when, by the clock of deadlines."""
+        if "end" in self._parts:
+            return "", 0.0
+        if (outcome := self._parts.get("outcome")) is not None:
+            return ("hold" if outcome.kind is Acquired else ""), outcome.at
+        return ("wait" if self.waits else ""), self._begun
+
+    @property
     def _acquired(self) -> Part | None:
         outcome = self._parts.get("outcome")
         return outcome if outcome is not None and outcome.kind is Acquired else None
@@ -313,9 +325,9 @@ class Story:
             for other in self._teller.untold_of(self):
                 other._look()
         at = self._client.now()
-        event = kind(self._primitive, self.path, self._mode, self.token, self._by, at, next(_numbers), **more)
+        event = kind(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), **more)
         # R4: of several, one is recorded.
-        self._parts.setdefault(stage, Part(event, [each for each in self._listeners if each in registered]))
+        self._parts.setdefault(stage, Part(event, [each for each in self.listeners if each in registered]))
 
     # -- to tell -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,323 @@
+"""The metrics: one table of instruments, of which `zkconcurrent.otel` and `zkconcurrent.prometheus` make their own.
+
+What is counted and measured comes from the events. What is so at the moment (waits, holds, the oldest hold, the state
+of the clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no
+interrupt or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
+
+No attribute has more values than a process may export: a lock is named by its path with `*` for each id, below the
+namespace if there is one, and once there are `MOST_NAMES` of these, all further locks are named `OTHER`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ._engine import telling
+from ._engine.inspection import servers_of, state_of
+from ._engine.session import Session
+from ._errors import LockLostError, LossCause
+from ._events import (
+    Acquired,
+    Cancelled,
+    DeadlockVictim,
+    Failed,
+    LockEvent,
+    Lost,
+    Released,
+    TimedOut,
+    Waiting,
+    WouldBlock,
+    fold,
+)
+from ._kazoo.link import KazooClient
+from ._namespace import BasePath
+from ._protocol.ticket import State
+from ._runtime.process_exit import living_sessions
+
+MOST_NAMES = 200
+OTHER = "other"
+BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)  # seconds
+# The states of a client that are told, as `inspect()` names them. One that was stopped is left out.
+STATES = ("connected", "out of reach", "given up")
+
+Scope: TypeAlias = KazooClient | BasePath | None
+Values: TypeAlias = tuple[str, ...]
+"""The values of an instrument's attributes, in their order; an empty one stands for none."""
+
+
+# Each is equal to itself alone, which makes it a fast key.
+@dataclass(frozen=True, eq=False)
+class Instrument:
+    """A row of the table.
+
+    Attributes:
+        name: by OpenTelemetry's rules.
+        kind: what it is. The last two are observed, the others recorded.
+        unit: "s" for seconds; or what is counted, in braces.
+        attributes: the names of its attributes.
+        description: what it tells.
+        live: in Prometheus' multiprocess mode, events keep it: it can be the sum over the processes.
+    """
+
+    name: str
+    kind: Literal["counter", "histogram", "up-down counter", "gauge"]
+    unit: str
+    attributes: tuple[str, ...]
+    description: str
+    live: bool = False
+
+    @property
+    def observed(self) -> bool:
+        """Whether it is read as the metrics are collected."""
+        return self.kind in ("up-down counter", "gauge")
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name in Prometheus, by the rules by which OpenTelemetry's own exporters translate it."""
+        suffix = "_seconds" if self.unit == "s" else ""
+        return translated(self.name) + suffix + ("_total" if self.kind == "counter" else "")
+
+    @property
+    def prometheus_labels(self) -> tuple[str, ...]:
+        """Its attributes, in Prometheus."""
+        return tuple(map(translated, self.attributes))
+
+
+def translated(name: str) -> str:
+    """Return a name of OpenTelemetry's as one of Prometheus'."""
+    return name.replace(".", "_")
+
+
+_OF_LOCK = ("zkconcurrent.primitive", "zkconcurrent.name", "zkconcurrent.mode")
+_OUTCOME, _CAUSE, _ERROR = "zkconcurrent.outcome", "zkconcurrent.cause", "error.type"
+_CLIENT, _STATE = "zkconcurrent.client", "zkconcurrent.state"
+
+WAITS = Instrument(
+    "zkconcurrent.lock.wait.duration",
+    "histogram",
+    "s",
+    (*_OF_LOCK, _OUTCOME, _ERROR),
+    "How long acquires have waited that did not get the lock at once.",
+)
+HOLDS = Instrument(
+    "zkconcurrent.lock.hold.duration", "histogram", "s", (*_OF_LOCK, _OUTCOME), "How long holds have lasted."
+)
+ACQUISITIONS = Instrument(
+    "zkconcurrent.lock.acquisitions",
+    "counter",
+    "{acquisition}",
+    (*_OF_LOCK, _OUTCOME),
+    "Acquires that got the lock, and single attempts that did not.",
+)
+LOSSES = Instrument("zkconcurrent.lock.losses", "counter", "{loss}", (*_OF_LOCK, _CAUSE), "Holds that were lost.")
+DEADLOCKS = Instrument(
+    "zkconcurrent.deadlocks", "counter", "{deadlock}", _OF_LOCK, "Acquires that would have waited for ever."
+)
+WAITING = Instrument(
+    "zkconcurrent.lock.wait.active", "up-down counter", "{wait}", _OF_LOCK, "Acquires that wait at present.", live=True
+)
+HELD = Instrument("zkconcurrent.lock.hold.active", "up-down counter", "{hold}", _OF_LOCK, "Present holds.", live=True)
+OLDEST = Instrument("zkconcurrent.lock.hold.oldest", "gauge", "s", _OF_LOCK, "How long the oldest hold has lasted.")
+MARGIN = Instrument(
+    "zkconcurrent.session.lease_margin",
+    "gauge",
+    "s",
+    (_CLIENT,),
+    "How long the client's holds last if no server replies; only while it has any.",
+)
+CLIENTS = Instrument(
+    "zkconcurrent.session.state",
+    "gauge",
+    "{client}",
+    (_CLIENT, _STATE),
+    "1 for the present state of the client, 0 for the others.",
+)
+TABLE = (WAITS, HOLDS, ACQUISITIONS, LOSSES, DEADLOCKS, WAITING, HELD, OLDEST, MARGIN, CLIENTS)
+
+
+# How an acquire ends.
+OUTCOMES = (Acquired, TimedOut, WouldBlock, Cancelled, DeadlockVictim, Failed)
+
+
+def records(event: LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
+    """Return what an event adds to which instruments, and the values of the attributes that are not the lock's."""
+    match event:
+        case Acquired(contended=True):
+            return (WAITS, event.waited, ("acquired", "")), (ACQUISITIONS, 1, ("waited",))
+        case Acquired():
+            return ((ACQUISITIONS, 1, ("uncontended",)),)
+        case Released():
+            return ((HOLDS, event.held, ("released",)),)
+        case Lost():
+            cause = "unknown" if event.cause is None else event.cause.value
+            return (HOLDS, event.held, ("lost",)), (LOSSES, 1, (cause,))
+        case WouldBlock():
+            return ((ACQUISITIONS, 1, ("would_block",)),)
+        case TimedOut():
+            return ((WAITS, event.waited, ("timeout", "")),)
+        case Cancelled():
+            return ((WAITS, event.waited, ("cancelled", "")),)
+        case DeadlockVictim():
+            return (WAITS, event.waited, ("deadlock", "")), (DEADLOCKS, 1, ())
+        case Failed(error=error):
+            failed = (WAITS, event.waited, ("error", type(error).__qualname__))
+            # The loss of a hold that had begun was told when that ended; this one is a condition's, see `Story.fail`.
+            if isinstance(error, LockLostError) and error.cause is LossCause.NOT_REACQUIRED:
+                return failed, (LOSSES, 1, (error.cause.value,))
+            return (failed,)
+        case _:
+            return ()
+
+
+class Recorder:
+    """A listener that records events, and reads what is so at the moment.
+
+    Args:
+        scope: what to measure: a client, a namespace, or all.
+        bind: returns what records an amount, given the instrument and the values of its attributes. It is called once
+            for each of these.
+        live: record waits and holds as they begin and end, too, where they can't be observed.
+        also: called with each event, and the values of the attributes of its lock.
+
+    Raises:
+        TypeError: the scope is none.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        bind: Callable[[Instrument, Values], Callable[[float], object]],
+        *,
+        live: bool = False,
+        also: Callable[[LockEvent, Values], object] | None = None,
+    ) -> None:
+        session, self._base = _opened(scope)
+        # A client that is gone ends the listener, too.
+        self._session = None if session is None else weakref.ref(session)
+        self._bind = bind
+        self._live = live
+        self._also = also
+        # The waits that were recorded as they began, by the thread or task and the path.
+        self._waiting: set[tuple[str, str]] = set()
+        self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}
+        self._names: set[str] = set()
+        # R4: each new name takes one.
+        self._free = [None] * MOST_NAMES
+        # The locks that were told of: one that is neither held nor awaited at the moment has 0.
+        self._locks: dict[Values, None] = {}
+        self.remove = telling.add(self, session, self._base or "/")
+
+    def __call__(self, event: LockEvent) -> None:
+        """Record an event."""
+        lock = self.lock(event)
+        for instrument, amount, more in records(event):
+            self._record(instrument, amount, lock + more)
+        if self._live:
+            self._follow(event, lock)
+        if self._also is not None:
+            self._also(event, lock)
+
+    def _record(self, instrument: Instrument, amount: float, values: Values) -> None:
+        key = instrument, values
+        if (record := self._bound.get(key)) is None:
+            self._locks[values[: len(_OF_LOCK)]] = None
+            record = self._bound[key] = self._bind(instrument, values)
+        record(amount)
+
+    def _follow(self, event: LockEvent, lock: Values) -> None:
+        wait = event.by, event.path
+        if isinstance(event, Waiting):
+            self._waiting.add(wait)
+            self._record(WAITING, 1, lock)
+        elif isinstance(event, Released | Lost):
+            self._record(HELD, -1, lock)
+        elif isinstance(event, OUTCOMES):
+            # The acquire may not have waited.
+            if wait in self._waiting:
+                self._waiting.discard(wait)
+                self._record(WAITING, -1, lock)
+            if isinstance(event, Acquired):
+                self._record(HELD, 1, lock)
+
+    def lock(self, told: LockEvent | telling.Story) -> Values:
+        """Return the values of the attributes of a lock."""
+        path = told.path
+        name = fold(path if self._base is None else path[len(self._base) + 1 :])
+        if name not in self._names:
+            try:
+                self._free.pop()
+            except IndexError:
+                name = OTHER
+            else:
+                self._names.add(name)
+        return told.primitive, name, told.mode
+
+    def observe(self) -> dict[Instrument, dict[Values, float]]:
+        """Return what is so at the moment, for each instrument that is observed."""
+        sessions = list(self._sessions())
+        return self._active(sessions) | _clients(sessions)
+
+    def _active(self, sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:
+        locks = list(self._locks)
+        waiting, held, oldest = (dict.fromkeys(locks, 0.0) for _ in range(3))
+        for session in sessions:
+            for story in _stories(session):
+                stage, since = story.stage
+                if not stage or all(each.listener is not self for each in story.listeners):
+                    continue
+                lock = self.lock(story)
+                if stage == "wait":
+                    waiting[lock] = waiting.get(lock, 0.0) + 1
+                else:
+                    held[lock] = held.get(lock, 0.0) + 1
+                    oldest[lock] = max(oldest.get(lock, 0.0), session.now() - since)
+        return {WAITING: waiting, HELD: held, OLDEST: oldest}
+
+    def _sessions(self) -> Iterator[Session]:
+        only = None if self._session is None else self._session()
+        sessions: list[Any] = living_sessions()
+        # In a forked child, those of the parent are no clients of this process.
+        return (each for each in sessions if not each.forked and (self._session is None or each is only))
+
+
+def _opened(scope: Scope) -> tuple[Session | None, str | None]:
+    """Return the session to listen to, None for all; and the path below which, None for all that there are."""
+    if scope is None:
+        return None, None
+    if isinstance(scope, BasePath):
+        return Session.of(scope.client), scope.path.rstrip("/")
+    return Session.of(scope), None
+
+
+def _clients(sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:
+    margins: dict[Values, float] = {}
+    states: dict[Values, float] = {}
+    named: Counter[str] = Counter()
+    for session in sessions:
+        if (state := state_of(session)) not in STATES:
+            continue
+        client = servers_of(session)
+        named[client] += 1
+        client += f"#{named[client]}" if named[client] > 1 else ""
+        for each in STATES:
+            states[client, each.replace(" ", "_")] = float(each == state)
+        # No heartbeat renews the lease of a client that holds nothing.
+        if any(ticket.state is State.HELD for ticket in list(session.registry.tickets.values())):
+            margins[(client,)] = max(0.0, session.registry.lease.end - session.clock())
+    return {MARGIN: margins, CLIENTS: states}
+
+
+def _stories(session: Session) -> Iterable[telling.Story]:
+    """Return the stories of a client's acquires and holds, each once."""
+    # R4: each of these copies is made in one step.
+    found = [call.story for call in session.calls]
+    found += [ticket.story for ticket in list(session.registry.tickets.values()) if ticket.state is State.HELD]
+    states = [state for ref in session.directory.valuerefs() if (state := ref()) is not None]
+    # The holds of detached locks, which are no client's.
+    for stories in [each for state in states for each in list(getattr(state, "stories", {}).values())]:
+        found += stories
+    return [story for story in dict.fromkeys(found) if story is not None]

@@ -1,0 +1,138 @@
+"""Metrics and traces for OpenTelemetry, by its API alone: `pip install 'zkconcurrent[otel]'`."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+
+try:
+    from opentelemetry import metrics, trace
+except ImportError as _missing:
+    raise ImportError(
+        "zkconcurrent.otel needs OpenTelemetry's API: pip install 'zkconcurrent[otel]'", name=_missing.name
+    ) from _missing
+
+from ._events import DeadlockVictim, Failed, LockEvent
+from ._kazoo.link import KazooClient
+from ._metrics import BUCKETS, OUTCOMES, TABLE, Instrument, Recorder, Values, records
+from ._namespace import BasePath
+from ._version import __version__
+
+__all__ = ["instrument"]
+
+NAME = "zkconcurrent"
+ACQUIRE = "zkconcurrent.acquire"
+# A wait that lasted so long is a span of its own.
+LONG = 0.001  # seconds
+
+
+def instrument(
+    scope: KazooClient | BasePath | None = None,
+    *,
+    meter_provider: metrics.MeterProvider | None = None,
+    tracer_provider: trace.TracerProvider | None = None,
+) -> Callable[[], None]:
+    """Give OpenTelemetry metrics of acquires, holds, losses and clients, and traces of acquires; return what ends that.
+
+    It measures acquires that begin from now on. An acquire that lasted 1 ms or longer is a span below the current one,
+    `zkconcurrent.acquire`; a shorter one is an event of the current span. The page on metrics has the table of names.
+
+    Args:
+        scope: a client or a namespace, to measure nothing else; all clients of the process, unless given. Locks are
+            named by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
+        meter_provider: what provides meters; the program's, which may be set later, unless given.
+        tracer_provider: what provides tracers; the program's, which may be set later, unless given.
+
+    Returns:
+        A function that ends it. A second call changes nothing.
+
+    Raises:
+        TypeError: the scope is neither a client nor a namespace.
+        ValueError: the meter provider has these metrics already.
+    """
+    key = _Program if meter_provider is None else meter_provider
+    if (instruments := _instruments.get(key)) is None:
+        meter = metrics.get_meter(NAME, __version__, meter_provider)
+        instruments = _instruments[key] = _Instruments(meter)
+    if instruments.recorder is not None:
+        raise ValueError(
+            "this meter provider has zkconcurrent's metrics already: call what the first instrument() has returned, or "
+            "give another meter provider"
+        )
+    tracer = trace.get_tracer(NAME, __version__, tracer_provider)
+    recorder = instruments.recorder = Recorder(scope, instruments.bind, also=partial(_trace, tracer))
+
+    def remove() -> None:
+        """End it. A second call changes nothing."""
+        recorder.remove()
+        if instruments.recorder is recorder:
+            instruments.recorder = None
+
+    return remove
+
+
+class _Program:
+    """Stands for the program's meter provider, whichever that is."""
+
+
+class _Instruments:
+    """The instruments of one meter provider. No provider forgets an instrument, so they are made once.
+
+    Attributes:
+        recorder: what records; None while nothing is to be measured.
+    """
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self.recorder: Recorder | None = None
+        self._records: dict[Instrument, Callable[..., object]] = {}
+        for row in TABLE:
+            told = row.name, row.unit, row.description
+            if row.kind == "counter":
+                self._records[row] = meter.create_counter(*told).add
+            elif row.kind == "histogram":
+                made = meter.create_histogram(*told, explicit_bucket_boundaries_advisory=BUCKETS)
+                self._records[row] = made.record
+            elif row.kind == "gauge":
+                meter.create_observable_gauge(row.name, [partial(self._observe, row)], *told[1:])
+            else:
+                meter.create_observable_up_down_counter(row.name, [partial(self._observe, row)], *told[1:])
+
+    def bind(self, row: Instrument, values: Values) -> Callable[[float], object]:
+        """Return what records an amount."""
+        return partial(self._records[row], attributes=_attributes(row, values))
+
+    def _observe(self, row: Instrument, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        found = {} if self.recorder is None else self.recorder.observe()[row]
+        return [metrics.Observation(amount, _attributes(row, values)) for values, amount in found.items()]
+
+
+_instruments: weakref.WeakKeyDictionary[object, _Instruments] = weakref.WeakKeyDictionary()
+
+
+def _attributes(row: Instrument, values: Values) -> dict[str, str]:
+    return {name: value for name, value in zip(row.attributes, values, strict=True) if value}
+
+
+def _trace(tracer: trace.Tracer, event: LockEvent, lock: Values) -> None:
+    """Tell the trace of the outcome of an acquire."""
+    if not isinstance(event, OUTCOMES):
+        return
+    waited: float = getattr(event, "waited", 0.0)
+    span = trace.get_current_span()
+    if waited < LONG and not span.is_recording():
+        return
+    row, _, more = records(event)[0]
+    told: dict[str, str | int] = {**_attributes(row, lock + more), "zkconcurrent.path": event.path}
+    if event.token:
+        told["zkconcurrent.token"] = event.token
+    if waited < LONG:
+        span.add_event(ACQUIRE, told)
+        return
+    end = time.time_ns() - int((time.monotonic() - event.at) * 1e9)
+    span = tracer.start_span(ACQUIRE, attributes=told, start_time=end - int(waited * 1e9))
+    if isinstance(event, DeadlockVictim | Failed):
+        span.record_exception(event.error, timestamp=end)
+        span.set_status(trace.StatusCode.ERROR, str(event.error))
+    span.end(end)

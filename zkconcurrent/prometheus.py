@@ -1,0 +1,138 @@
+"""Metrics for Prometheus, by its own client library: `pip install 'zkconcurrent[prometheus]'`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+try:
+    import prometheus_client
+except ImportError as _missing:
+    raise ImportError(
+        "zkconcurrent.prometheus needs prometheus_client: pip install 'zkconcurrent[prometheus]'", name=_missing.name
+    ) from _missing
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from ._kazoo.link import KazooClient
+from ._metrics import BUCKETS, TABLE, Instrument, Recorder, Values
+from ._namespace import BasePath
+
+__all__ = ["instrument"]
+
+
+def instrument(
+    scope: KazooClient | BasePath | None = None,
+    *,
+    registry: prometheus_client.CollectorRegistry | None = None,
+) -> Callable[[], None]:
+    """Export metrics of acquires, holds, losses and clients to Prometheus; return what ends that.
+
+    It measures acquires that begin from now on. In prometheus_client's multiprocess mode, in which the variable
+    PROMETHEUS_MULTIPROC_DIR is set, the metrics of clients and of the oldest hold are left out. The page on metrics has
+    the table of names.
+
+    Args:
+        scope: a client or a namespace, to measure nothing else; all clients of the process, unless given. Locks are
+            named by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
+        registry: where to register; prometheus_client's default registry, unless given.
+
+    Returns:
+        A function that ends it. A second call changes nothing.
+
+    Raises:
+        TypeError: the scope is neither a client nor a namespace.
+        ValueError: the registry has these metrics already.
+    """
+    collector, registry = _Collector(), registry or prometheus_client.REGISTRY
+    try:
+        # First, as it refuses what is registered twice.
+        registry.register(collector)
+    except ValueError as error:
+        raise ValueError(
+            "this registry has zkconcurrent's metrics already: call what the first instrument() has returned, or give "
+            "another registry"
+        ) from error
+    try:
+        collector.begin(scope)
+    except BaseException:
+        registry.unregister(collector)
+        raise
+
+    def remove() -> None:
+        """End it. A second call changes nothing."""
+        if collector.end():
+            registry.unregister(collector)
+
+    return remove
+
+
+class _Collector:
+    """All metrics, as one collector: a registry has all of them, or none."""
+
+    def __init__(self) -> None:
+        self._several = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        self._counters = {each: _counter(each) for each in TABLE if each.kind == "counter"}
+        self._histograms = {each: _histogram(each) for each in TABLE if each.kind == "histogram"}
+        # No collector is asked in the multiprocess mode.
+        self._gauges = {each: _gauge(each) for each in TABLE if self._several and each.live}
+        self._live: list[prometheus_client.Gauge] = []
+        self._recorder: Recorder | None = None
+
+    def begin(self, scope: KazooClient | BasePath | None) -> None:
+        """Begin to record."""
+        self._recorder = Recorder(scope, self._bind, live=self._several)
+
+    def end(self) -> bool:
+        """End it; return whether it had not ended."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return False
+        recorder.remove()
+        for gauge in self._live:
+            gauge.set(0)
+        return True
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the names, by which the registry finds duplicates."""
+        families = {"counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
+        return [families.get(each.kind, GaugeMetricFamily)(each.prometheus_name, each.description) for each in TABLE]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all metrics."""
+        for made in (*self._counters.values(), *self._histograms.values(), *self._gauges.values()):
+            yield from made.collect()
+        if self._several or self._recorder is None:
+            return
+        for instrument, found in self._recorder.observe().items():
+            family = GaugeMetricFamily(
+                instrument.prometheus_name, instrument.description, labels=instrument.prometheus_labels
+            )
+            for values, amount in found.items():
+                family.add_metric(values, amount)
+            yield family
+
+    def _bind(self, instrument: Instrument, values: Values) -> Callable[[float], object]:
+        if instrument in self._counters:
+            return self._counters[instrument].labels(*values).inc
+        if instrument in self._histograms:
+            return self._histograms[instrument].labels(*values).observe
+        gauge = self._gauges[instrument].labels(*values)
+        self._live.append(gauge)
+        return gauge.inc
+
+
+def _counter(row: Instrument) -> prometheus_client.Counter:
+    return prometheus_client.Counter(row.prometheus_name, row.description, row.prometheus_labels, registry=None)
+
+
+def _histogram(row: Instrument) -> prometheus_client.Histogram:
+    return prometheus_client.Histogram(
+        row.prometheus_name, row.description, row.prometheus_labels, registry=None, buckets=BUCKETS
+    )
+
+
+def _gauge(row: Instrument) -> prometheus_client.Gauge:
+    return prometheus_client.Gauge(
+        row.prometheus_name, row.description, row.prometheus_labels, registry=None, multiprocess_mode="livesum"
+    )
