@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ._events import Cancelled as Cancelled
     from ._events import DeadlockVictim as DeadlockVictim
     from ._events import Failed as Failed
+    from ._events import HoldLimit as HoldLimit
     from ._events import LockEvent as LockEvent
     from ._events import Lost as Lost
     from ._events import Recovered as Recovered
@@ -101,7 +102,7 @@ else:
         "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
         "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
         "_engine.queue_listener": "QueueListener",
-        "_events": "Acquired Cancelled DeadlockVictim Failed LockEvent Lost Recovered Released "
+        "_events": "Acquired Cancelled DeadlockVictim Failed HoldLimit LockEvent Lost Recovered Released "
         "Suspect TimedOut Waiting WouldBlock",
         "_namespace": "Namespace add_listener namespace",
         "_synchronized": "synchronized",

@@ -6,10 +6,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ._errors import LossCause
+
+if TYPE_CHECKING:
+    from ._kazoo.link import KazooClient
 
 # What differs from one object of a kind to the next: a UUID, a hash, a number. A hash may stand beside an underscore,
 # which `\b` takes for a letter.
@@ -23,9 +28,22 @@ def fold(path: str) -> str:
     return _ID.sub("*", path)
 
 
+class OfClient:
+    """Something that has happened to a client.
+
+    The client is no field: an event in a queue must not keep it alive, nor can another process have it.
+    """
+
+    __slots__ = ("_client",)
+    _client: weakref.ref[KazooClient]
+
+    def _set_client(self, client: weakref.ref[KazooClient]) -> None:
+        self._client = client
+
+
 # They are not frozen: a frozen one takes five times as long to make.
 @dataclass(slots=True)
-class LockEvent:
+class LockEvent(OfClient):
     """What all events tell.
 
     Attributes:
@@ -52,6 +70,14 @@ class LockEvent:
     def name(self) -> str:
         """The path with `*` for each number, hash and UUID: locks of one kind, such as `/order/*`, have one name."""
         return fold(self.path)
+
+    @property
+    def client(self) -> KazooClient | None:
+        """The client. None if it is garbage collected, or the event was pickled or copied."""
+        return self._client() if hasattr(self, "_client") else None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
 
 @dataclass(slots=True)
@@ -165,6 +191,19 @@ class Lost(LockEvent):
 
     held: float
     cause: LossCause | None
+
+
+@dataclass(slots=True)
+class HoldLimit(LockEvent):
+    """The hold has lasted longer than the lock's `hold_limit`. With `on_hold_limit="lose"`, `Lost` follows.
+
+    Attributes:
+        held: for how many seconds.
+    """
+
+    __module__ = "zkconcurrent"
+
+    held: float
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ from ._threads import (
 )
 from ._threads import dict as _dict
 from ._threads import set as _set
-from ._threads.base.primitive import OnLost, PickledByPath
+from ._threads.base.primitive import OnLost, OnSuspect, PickledByPath
 
 if TYPE_CHECKING:
     from ._connect import LocalRoot
@@ -124,9 +124,12 @@ class Namespace(BasePath):
     Dict: Final = named(_dict.Dict)
     Set: Final = named(_set.Set)
 
-    def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> multilock.MultiLock:  # noqa: N802
+    def MultiLock(  # noqa: N802
+        self, names: Iterable[str], *, on_lost: OnLost | None = None, on_suspect: OnSuspect | None = None
+    ) -> multilock.MultiLock:
         """Return a `MultiLock` of the RLocks with those names."""
-        return multilock.MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
+        locks = [self.RLock(name) for name in check_names(names)]
+        return multilock.MultiLock(locks, on_lost=on_lost, on_suspect=on_suspect)
 
 
 @public
@@ -168,14 +171,14 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
 
     The listener is called with each event. For one acquire these are `Waiting`, if it waits behind others; then exactly
     one of `Acquired`, `TimedOut`, `WouldBlock`, `Cancelled`, `DeadlockVictim` and `Failed`. For one hold: `Acquired`,
-    then `Suspect` and `Recovered` in turn, then exactly one of `Released` and `Lost`. A fork or the end of the process
-    ends a hold without an event. Only the outermost level of a re-entrant lock tells anything. A `MultiLock` or
-    `QuorumLock` tells what its locks do.
+    then `Suspect` and `Recovered` in turn, and `HoldLimit` once, then exactly one of `Released` and `Lost`. A fork or
+    the end of the process ends a hold without an event. Only the outermost level of a re-entrant lock tells anything. A
+    `MultiLock` or `QuorumLock` tells what its locks do.
 
     One owner's events at one lock come in order. The acquiring and releasing thread or task tells them in its call; an
-    interrupt in the listener gives the lock back. `Lost`, `Suspect` and `Recovered`, and the end of a hold that no
-    `release()` ends, come on a thread of the library, or on the owner's if it goes on before that. `Released` comes
-    when the delete was sent: if its reply shows that the hold had been lost, only `LockLostError` tells that.
+    interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered` and `HoldLimit`, and the end of a hold
+    that no `release()` ends, come on a thread of the library, or on the owner's if it goes on before that. `Released`
+    comes when the delete was sent: if its reply shows that the hold had been lost, only `LockLostError` tells that.
 
     A listener must not wait: a call of the library that would wait raises `ClientError` in it, and nothing is told of
     what it does. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged, all are ignored.

@@ -15,11 +15,21 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from tests.conftest import Eventually, InThread
-from tests.helpers.contenders import permits_awaited, queued
+from tests.helpers.contenders import at_the_handoff, permits_awaited, queued
 from tests.helpers.forwarder import Forwarder
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, Group, Lock, LockLostError, ReadWriteLock, Semaphore
+from zkconcurrent import (
+    Barrier,
+    DetachedLock,
+    Election,
+    Group,
+    Lock,
+    LockLostError,
+    MultiLock,
+    ReadWriteLock,
+    Semaphore,
+)
 from zkconcurrent.testing import Ensemble, Peer, Server
 
 pytestmark = pytest.mark.long
@@ -324,39 +334,101 @@ def test_a_node_that_comes_back(
         )
 
 
-@pytest.mark.parametrize("kind", ["Lock", "write lock", "read lock", "Semaphore"])
-def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventually) -> None:
-    """An acquire, also at a server that lags behind, sees what the holder before had written; a plain read does not."""
-    with Links() as links, Ensemble(route=links.route) as ensemble, contextlib.ExitStack() as stack:
+Block = Callable[[KazooClient], Any]
+# What makes the block of the holder before, and that of the next.
+HOLDERS: dict[str, tuple[Block, Block]] = {
+    "Lock": (lambda client: Lock(client, "/one"),) * 2,
+    "Lock(fair=False)": (lambda client: Lock(client, "/one", fair=False),) * 2,
+    "write lock": (lambda client: ReadWriteLock(client, "/one").write_lock,) * 2,
+    "read lock after a writer": (
+        lambda client: ReadWriteLock(client, "/one").write_lock,
+        lambda client: ReadWriteLock(client, "/one").read_lock,
+    ),
+    "write lock after a reader": (
+        lambda client: ReadWriteLock(client, "/one").read_lock,
+        lambda client: ReadWriteLock(client, "/one").write_lock,
+    ),
+    "Semaphore": (lambda client: Semaphore(client, "/one"),) * 2,
+    "MultiLock": (lambda client: MultiLock([Lock(client, "/one")]),) * 2,
+    "DetachedLock": (lambda client: DetachedLock(client, "/one", str(client.client_id[0])),) * 2,
+    "Election": (lambda client: Election(client, "/one").lead(),) * 2,
+}
+
+
+@contextlib.contextmanager
+def lagging() -> Iterator[tuple[Callable[[], None], Server, Server]]:
+    """Return what makes a follower hear of each write 0.3 s late; the leader; and that follower."""
+    with Links() as links, Ensemble(route=links.route) as ensemble:
         leader = ensemble.leader()
-        lagging = next(server for server in ensemble.servers if server is not leader)
-        near, far, onlooker = (
-            stack.enter_context(connected(server.hosts, 30)) for server in (leader, lagging, lagging)
+        follower = next(server for server in ensemble.servers if server is not leader)
+        ways = (ensemble.servers.index(each) + 1 for each in (leader, follower))
+        yield lambda: links.delay(*ways, 0.3), leader, follower
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 291: an acquire at a server that lags sees what the holder before had written, by whichever client.
+
+    So it does if it has waited, and if the lock was free; a read of another client at that server does not.
+    """
+    with lagging() as (lag, leader, follower), contextlib.ExitStack() as stack:
+        near, writer, far, onlooker = (
+            stack.enter_context(connected(server.hosts, 30)) for server in (leader, leader, follower, follower)
         )
         near.create("/data", b"0")
         far.sync("/data")
-        make: dict[str, Callable[[KazooClient], Any]] = {
-            "Lock": lambda client: Lock(client, "/one"),
-            "write lock": lambda client: ReadWriteLock(client, "/one").write_lock,
-            "read lock": lambda client: ReadWriteLock(client, "/one").read_lock,
-            "Semaphore": lambda client: Semaphore(client, "/one"),
-        }
-        mine, theirs = make["write lock" if kind == "read lock" else kind](near), make[kind](far)
+        mine, theirs = HOLDERS[kind]
         waits = permits_awaited(near, "/one", 1) if kind == "Semaphore" else queued(near, "/one", 2)
-        links.delay(ensemble.servers.index(leader) + 1, ensemble.servers.index(lagging) + 1, 0.3)
-        lagged = False
+        lag()
+        lagged = dict.fromkeys((True, False), 0)
 
         def seen() -> bytes:
-            with theirs:
+            with theirs(far):
                 return bytes(far.get("/data")[0])
 
-        for number in range(1, 6):
-            new = str(number).encode()
-            mine.acquire()
-            waiting = in_thread(seen)
-            eventually(waits)
-            near.set("/data", new)
-            mine.release()
-            lagged |= onlooker.get("/data")[0] != new
+        for number in range(1, 9):
+            new, contended = str(number).encode(), number % 2 == 0
+            waiting = None
+            with mine(near):
+                if contended:
+                    waiting = in_thread(seen)
+                    eventually(waits)
+                (near if number % 4 < 2 else writer).set("/data", new)
+            waiting = waiting or in_thread(seen)
+            lagged[contended] += onlooker.get("/data")[0] != new
             assert waiting.result(30) == new
-        assert lagged
+        assert all(lagged.values())
+
+
+def test_what_a_thread_of_the_same_client_sees(in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 291: if a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
+    with lagging() as (lag, leader, follower), contextlib.ExitStack() as stack:
+        near, far = (stack.enter_context(connected(server.hosts, 30)) for server in (leader, follower))
+        near.create("/data", b"0")
+        far.sync("/data")
+        lock = Lock(far, "/one", fair=False)
+
+        def seen() -> tuple[bytes, bytes]:
+            with lock:
+                at_once = bytes(far.get("/data")[0])
+                far.sync("/data")
+                return at_once, bytes(far.get("/data")[0])
+
+        lag()
+        stale = own = 0
+        # A thread takes over within 50 ms of the grant, or acquires anew.
+        for number in range(1, 40):
+            new, client = str(number).encode(), (near, far)[number % 2]
+            with lock:
+                waiting = in_thread(seen)
+                eventually(at_the_handoff(lock, 1))
+                client.set("/data", new)
+            at_once, synced = waiting.result(30)
+            assert synced == new
+            if client is far:
+                assert at_once == new
+                own += 1
+            stale += at_once != new
+            if stale and own:
+                break
+        assert stale

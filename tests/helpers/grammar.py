@@ -10,6 +10,7 @@ from zkconcurrent import (
     Cancelled,
     DeadlockVictim,
     Failed,
+    HoldLimit,
     LockEvent,
     Lost,
     Recovered,
@@ -31,12 +32,14 @@ class Owner:
     Attributes:
         waits: it has begun to wait.
         held: its holds, by token, and whether each is suspect.
+        limited: the holds of which it was told that they last too long.
         seq: the number of the last event.
     """
 
     def __init__(self) -> None:
         self.waits = False
         self.held: dict[int, bool] = {}
+        self.limited: set[int] = set()
         self.seq = 0
 
     def hear(self, event: LockEvent) -> str | None:
@@ -56,6 +59,7 @@ class Owner:
             if self.held and event.primitive not in MANY:
                 return f"holds already: {self.held}"
             self.held[event.token] = False
+            self.limited.discard(event.token)
         elif isinstance(event, NOT_ACQUIRED):
             self.waits = False
         elif event.token not in self.held:
@@ -66,6 +70,10 @@ class Owner:
             before, self.held[event.token] = self.held[event.token], isinstance(event, Suspect)
             if before is isinstance(event, Suspect):
                 return "is told twice"
+        elif isinstance(event, HoldLimit):
+            if event.token in self.limited:
+                return "is told twice"
+            self.limited.add(event.token)
         else:
             return "is no event"
         return None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 import gc
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -439,6 +442,39 @@ def test_how_long_a_hold_surely_lasts(zk_path: str, connect: Connect, proxy: Pro
         assert lock.lost.wait(20)
         assert lock.remaining() == 0.0
         proxy.resume()
+
+
+def test_whose_it_is(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
+    """An event names its client, and keeps it not alive; one that was pickled or copied names none."""
+    told, other = listen(), connect()
+    for client in (zk, other):
+        with Lock(client, zk_path):
+            pass
+    events = [event for event in told.events if event.path == zk_path]
+    assert [event.client for event in events] == [zk, zk, other, other]
+    for event in events:
+        for again in (pickle.loads(pickle.dumps(event)), copy.copy(event)):
+            assert again == event
+            assert again.client is None
+            assert repr(again) == repr(event)
+        assert b"zkconcurrent._" not in pickle.dumps(event)
+        assert set(dataclasses.asdict(event)) == {each.name for each in dataclasses.fields(event)}
+
+
+def test_the_client_of_an_old_event(zookeeper: Server, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+    """An event in a queue keeps no client alive."""
+    told = listen()
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client, Lock(client, zk_path):
+        pass
+    event = next(event for event in told.events if event.path == zk_path)
+    assert event.client is client
+    del client
+
+    def is_gone() -> bool:
+        gc.collect()
+        return event.client is None
+
+    eventually(is_gone)
 
 
 def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:

@@ -22,6 +22,10 @@ def told(lock: object) -> None:
     """Hear of a loss."""
 
 
+def warned(lock: object, left: float) -> None:
+    """Hear that a hold is suspect."""
+
+
 def with_any(lock: LockLike) -> bool:
     """Take any object that can be held, shared or not."""
     with lock as got:
@@ -39,20 +43,25 @@ def is_like(lock: object) -> bool:
 def locks(zk: zkconcurrent.Client) -> None:
     """Use all that can be held."""
     lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", fair=False, on_lost=told)
-    rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_lost=told)
-    pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(zk, "/app/pair", on_lost=told)
+    rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_suspect=warned, hold_limit=30)
+    pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(
+        zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose"
+    )
     read: zkconcurrent.ReadLock = pair.read_lock
     write: zkconcurrent.WriteLock = pair.write_lock
-    semaphore: zkconcurrent.Semaphore = zkconcurrent.Semaphore(zk, "/app/api", 5, on_lost=told)
+    semaphore: zkconcurrent.Semaphore = zkconcurrent.Semaphore(zk, "/app/api", 5, on_lost=told, on_suspect=warned)
     bounded: zkconcurrent.BoundedSemaphore = zkconcurrent.BoundedSemaphore(zk, "/app/bounded")
-    several: zkconcurrent.MultiLock = zkconcurrent.MultiLock([lock, rlock, read, write], on_lost=told)
+    several: zkconcurrent.MultiLock = zkconcurrent.MultiLock(
+        [lock, rlock, read, write], on_lost=told, on_suspect=warned
+    )
     detached: zkconcurrent.DetachedLock = zkconcurrent.DetachedLock(zk, "/app/detached", "job")
     with detached, detached.hold(2.5):
         number: tuple[int, int, str] = detached.fencing_token, detached.hold_count(), detached.name
     holder: zkconcurrent.Contender | None = detached.owner()
     forced: bool = holder is not None and detached.force_release(holder.token)
-    most: zkconcurrent.QuorumLock = zkconcurrent.QuorumLock([lock, rlock, read], quorum=3, on_lost=told)
+    most: zkconcurrent.QuorumLock = zkconcurrent.QuorumLock([lock, rlock, read], quorum=3, on_suspect=warned)
     with_any(most)
+    last: float = lock.remaining() + several.remaining() + most.remaining()
     lost_most: tuple[threading.Event, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
     condition: zkconcurrent.Condition = zkconcurrent.Condition(zk, "/app/condition", lock=rlock)
     for each in (lock, rlock, read, write, several):
@@ -129,6 +138,7 @@ def elections(zk: zkconcurrent.Client) -> None:
         led: zkconcurrent.Term = term
         token: int = term.token
         lost: threading.Event = term.lost
+        lasts: float = term.remaining()
         term.publish(b"address")
         guarded = term.guard(zk.transaction())
     length: int = election.run(len, [1])
@@ -349,6 +359,7 @@ def listens(zk: zkconcurrent.Client) -> None:
             event.at,
             event.seq,
         )
+        of_mine: bool = event.client is zk
         seconds: float
         match event:
             case zkconcurrent.Acquired(waited=seconds, contended=contended):
@@ -360,6 +371,8 @@ def listens(zk: zkconcurrent.Client) -> None:
             case zkconcurrent.Failed(error=error) | zkconcurrent.DeadlockVictim(error=error):
                 raised: BaseException = error
             case zkconcurrent.Released(held=seconds) | zkconcurrent.Suspect(remaining=seconds):
+                pass
+            case zkconcurrent.HoldLimit(held=seconds):
                 pass
             case zkconcurrent.Waiting() | zkconcurrent.WouldBlock() | zkconcurrent.Recovered():
                 pass

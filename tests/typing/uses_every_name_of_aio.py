@@ -20,17 +20,21 @@ async def told_later(lock: object) -> None:
     """Hear of a loss in a task."""
 
 
+async def warned(lock: object, left: float) -> None:
+    """Hear in a task that a hold is suspect."""
+
+
 async def locks(zk: zkconcurrent.Client) -> None:
     """Use all that can be held."""
     lock: aio.Lock = aio.Lock(zk, "/app/lock", fair=False, on_lost=told)
-    rlock: aio.RLock = aio.RLock(zk, "/app/rlock", on_lost=told_later)
-    pair: aio.ReadWriteLock = aio.ReadWriteLock(zk, "/app/pair", on_lost=told)
+    rlock: aio.RLock = aio.RLock(zk, "/app/rlock", on_lost=told_later, on_suspect=warned)
+    pair: aio.ReadWriteLock = aio.ReadWriteLock(zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose")
     read: aio.ReadLock = pair.read_lock
     write: aio.WriteLock = pair.write_lock
     where: str = pair.path + lock.path
-    semaphore: aio.Semaphore = aio.Semaphore(zk, "/app/api", 5, on_lost=told)
+    semaphore: aio.Semaphore = aio.Semaphore(zk, "/app/api", 5, on_lost=told, on_suspect=warned)
     bounded: aio.BoundedSemaphore = aio.BoundedSemaphore(zk, "/app/bounded")
-    several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told)
+    several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told, on_suspect=warned)
     detached: aio.DetachedLock = aio.DetachedLock(zk, "/app/detached", "job")
     async with detached, detached.hold(2.5):
         number: tuple[int, int, str] = detached.fencing_token, detached.hold_count(), detached.name
@@ -38,9 +42,10 @@ async def locks(zk: zkconcurrent.Client) -> None:
     forced: bool = holder is not None and await detached.force_release(holder.token)
     freed: bool = not await detached.fetch_locked() and not await detached.waiters() and detached.cancel_waits() == 0
     ended: aio.Completion = detached.release()
-    most: aio.QuorumLock = aio.QuorumLock([lock, rlock, read], quorum=3, on_lost=told_later)
+    most: aio.QuorumLock = aio.QuorumLock([lock, rlock, read], quorum=3, on_suspect=warned)
     async with most, most.hold(2.5):
         lost_most: tuple[aio.Lost, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
+    last: float = lock.remaining() + several.remaining() + most.remaining()
     condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
     for each in (lock, rlock, read, write, semaphore, bounded):
         acquired: bool = await each.acquire(timeout=2.5) and await each.acquire(blocking=False)
@@ -109,6 +114,7 @@ async def elections(zk: zkconcurrent.Client) -> None:
         led: aio.Term = term
         token: int = term.token
         lost: bool = term.lost.is_set() or await term.lost.wait()
+        lasts: float = term.remaining()
         await term.publish(b"address")
 
     async def length(of: list[int]) -> int:

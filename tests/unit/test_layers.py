@@ -14,10 +14,10 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # A folder is a layer; each may import itself and those before it in this list, of one line none the other.
 LAYERS = [
     {"_version", "_errors"},
-    {"_events"},
     {"_protocol", "_runtime", "_memory"},
     {"_arguments"},
     {"_recipes", "_kazoo"},
+    {"_events"},
     {"_engine"},
     {"_threads.base"},
     {"_threads"},

@@ -26,6 +26,7 @@ QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
+OF_A_LOCK = ("client", "path", "fair", "on_lost", "on_suspect", "hold_limit", "on_hold_limit")
 # Names that `aio` lacks, by class, or by class and method.
 MISSING: dict[str, dict[str, str]] = {
     "Lock": {"acquire_lock": ALIAS, "release_lock": ALIAS, "locked_lock": ALIAS},
@@ -34,14 +35,14 @@ MISSING: dict[str, dict[str, str]] = {
     "Namespace": {"SimpleQueue": "asyncio has none"},
     "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "Namespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
-    "ReadLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
+    "ReadLock.__init__": dict.fromkeys(OF_A_LOCK, BY_THE_PAIR),
     **{name: {"is_shutdown": "asyncio's has none; a property would have to wait for the reply"} for name in QUEUES},
     **{
         f"{name}.{call}": {"block": "asyncio's has none: `get_nowait`, `put_nowait`"}
         for name in QUEUES
         for call in ("get", "put")
     },
-    "WriteLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
+    "WriteLock.__init__": dict.fromkeys(OF_A_LOCK, BY_THE_PAIR),
 }
 # Names that `aio` alone has, beside `async with`.
 MORE = {

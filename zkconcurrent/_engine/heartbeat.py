@@ -53,6 +53,8 @@ class Heartbeat:
         self._next: int | None = None
         # The keeper has seen no reply since then.
         self._silent_since = 0.0
+        # The connection was cut, and the next has not been opened yet.
+        self._cut = False
         # When the last request was sent, the last in the order of beats, and the last that a proof followed.
         self._sent = self._last = self._checked = -math.inf
         # The nodes of holds that are watched.
@@ -71,6 +73,7 @@ class Heartbeat:
     def reset(self) -> None:
         """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
         self._unanswered.clear()
+        self._cut = False
         self._watched.clear()
         self._last = self._checked = -math.inf
         # A server's copy diverges when the server restarts, so the leader is asked after a third of the timeout.
@@ -87,8 +90,8 @@ class Heartbeat:
         self._in_doubt[path] = self._client.clock() + LATE_CREATE_WATCH * self._client.timeout
 
     def overdue(self, now: float) -> bool:
-        """Return whether a reply is late."""
-        return bool(self._unanswered) and now - self._sent > self._client.timeout / 6
+        """Return whether a reply is late, or was, and the connection was cut for that."""
+        return self._cut or (bool(self._unanswered) and now - self._sent > self._client.timeout / 6)
 
     def beat(self, now: float) -> float:
         """Send what is due; cut a connection on which a reply is overdue. For the keeper, while connected.
@@ -179,6 +182,7 @@ class Heartbeat:
         elif now - self._silent_since > client.timeout / 3:
             client.warn_later("no reply for %.1f s; reconnecting", now - self._silent_since)
             self._unanswered.clear()
+            self._cut = True
             client.link.transport.drop()
 
     def _synced(self, proof: bool, reply: HandledReply) -> None:

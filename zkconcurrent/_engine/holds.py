@@ -318,8 +318,9 @@ class PathState:
             self.session.teller.note(hold.ticket)
             if not handoff.keep_for_next(hold.ticket):
                 return False
-            # The ticket goes on, in another story.
+            # The ticket goes on, in another story and as another's hold.
             hold.ticket.story = None
+            hold.ticket.limit = None
             self.drop(hold)
             return True
 

@@ -148,6 +148,11 @@ class Registry:
         ticket.become(State.QUEUED)
         return True
 
+    def end_hold(self, ticket: Ticket, loss: LossRecord) -> None:
+        """End a hold whose lease goes on, and delete its node: others get in."""
+        if ticket.state is State.HELD:
+            self._lose(ticket, loss)
+
     def _lose(self, ticket: Ticket, loss: LossRecord) -> None:
         ticket.loss = loss
         # R1: if an interrupt strikes after this, the next thread that checks a hold finishes the loss.

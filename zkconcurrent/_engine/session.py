@@ -36,6 +36,7 @@ from .._runtime.process_exit import end_with_process
 from .client_state import ClientState
 from .deletes import Deletes
 from .heartbeat import Heartbeat
+from .hold_limits import HoldLimits
 from .keeper import IDLE_BEAT, Keeper
 from .listener import Listener
 from .long_waits import LongWaits
@@ -90,6 +91,7 @@ class Session(ClientState):
         keeper: the keeper.
         long_waits: the waits that the log tells of.
         teller: tells listeners of acquires and holds.
+        hold_limits: the limits of holds.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
@@ -119,6 +121,7 @@ class Session(ClientState):
         self.keeper = Keeper(self, self.do_due_work)
         self.long_waits = LongWaits(self, self.keeper)
         self.teller = Teller(self, self.keeper)
+        self.hold_limits = HoldLimits(self, self.teller)
         # When the keeper is to take its next turn; later, if this process was paused.
         self.next_turn = math.inf
         self._suspect = False
@@ -404,6 +407,7 @@ class Session(ClientState):
         self.listener.hint()
         self.run_posted()
         self.sweep()
+        self.hold_limits.look(self.clock())
         self.check_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
@@ -421,14 +425,23 @@ class Session(ClientState):
         self.watches_handoffs = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
-            pause = max(0.0, min(pause, self.registry.lease.end - now))
+            pause = max(0.0, min(pause, self.registry.lease.end - now, self.hold_limits.due - now))
         self.long_waits.look()
         self.teller.look(suspect=self._suspect)
+        self._tell_wary(changed=self._suspect is not suspect)
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
             self.warn_later("ZooKeeper is out of reach; holds are suspect until it replies or the lease runs out")
         return pause
+
+    def _tell_wary(self, *, changed: bool) -> None:
+        for each in self.wary:
+            if each._session is self:
+                each._look_for_doubt()
+            elif changed:
+                # One keeper looks at a hold of several clients, so that it is told once.
+                each._session.wake_keeper()
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 

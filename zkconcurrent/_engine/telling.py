@@ -38,6 +38,7 @@ from .._events import (
     Cancelled,
     DeadlockVictim,
     Failed,
+    HoldLimit,
     LockEvent,
     Lost,
     Recovered,
@@ -262,6 +263,11 @@ class Story:
                 self._record(len(self._parts), Recovered)
             self.suspect = suspect
 
+    def exceed(self, held: float) -> None:
+        """Record that the hold has lasted longer than its limit."""
+        if self._acquired is not None:
+            self._record("limit", HoldLimit, held=held)
+
     @property
     def in_doubt(self) -> bool:
         """Whether a release is under way that may yet find that the hold was lost before."""
@@ -326,6 +332,7 @@ class Story:
                 other._look()
         at = self._client.now()
         event = kind(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), **more)
+        event._set_client(self._teller.client_ref)
         # R4: of several, one is recorded.
         self._parts.setdefault(stage, Part(event, [each for each in self.listeners if each in registered]))
 
@@ -372,11 +379,13 @@ class Teller:
 
     Attributes:
         client: the client's state.
+        client_ref: a weak reference to the client, for its events.
         untold: the stories with parts that may be untold.
     """
 
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
         self.client = client
+        self.client_ref = weakref.ref(client.link.client)
         self._keeper = keeper
         self.untold: deque[Story] = deque()
         self._works = False

@@ -92,6 +92,7 @@ class Ticket:
         late: the queue's sequence numbers are running out.
         wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
         story: what listeners are told of its hold; None if nobody listens.
+        limit: for how long its hold may last; None for ever.
         observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
             none.
     """
@@ -117,6 +118,8 @@ class Ticket:
     wake: Callable[[], None] = staticmethod(_nothing)
     # The layers above make this `Story`.
     story: Any = None
+    # The layers above make this `Limit`.
+    limit: Any = None
     observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)
 
     def __init__(self, path: str, prefix: str, lease: Lease) -> None:

@@ -83,6 +83,10 @@ class Term:
         """
         return self._leader_lock.event_of(self._hold)
 
+    def remaining(self) -> float:
+        """Return for how many seconds the term surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""
+        return self._leader_lock.left(self._hold)
+
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
 

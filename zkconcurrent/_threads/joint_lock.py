@@ -15,10 +15,11 @@ from .._errors import LockLostError, ZkConcurrentError
 from .._protocol.ticket import State
 from .._runtime.interrupts import insist
 from .._runtime.waiting import Steps
+from .base.callbacks import Callbacks
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, LockBase, core_of
 from .base.lock_core import LockCore
-from .base.primitive import Named, OnLost, check_on_lost, kind_of
+from .base.primitive import Named, OnLost, OnSuspect, check_callbacks, kind_of
 from .base.side_by_side import Branch, together
 from .lock import Lock
 from .rlock import RLock
@@ -34,12 +35,13 @@ BegunRelease: TypeAlias = "tuple[EndingHolds, list[BaseException], int]"
 """The holds that are being released, the errors, and how many more may turn out to have been lost."""
 
 
-class CompositeLock(Named, Acquirable):
+class CompositeLock(Named, Acquirable, Callbacks):
     """A lock that consists of several locks, of any clients.
 
     Args:
         locks: at least one lock.
         on_lost: called with this object, on a thread of its own, once for each time that it was acquired and lost.
+        on_suspect: called with this object, and for how many seconds it surely lasts, each time that it gets suspect.
 
     Attributes:
         _cores: the machinery of each lock.
@@ -47,8 +49,8 @@ class CompositeLock(Named, Acquirable):
 
     _kind: str
 
-    def __init__(self, locks: Sequence[LockBase], on_lost: OnLost | None) -> None:
-        check_on_lost(on_lost)
+    def __init__(self, locks: Sequence[LockBase], on_lost: OnLost | None, on_suspect: OnSuspect | None) -> None:
+        check_callbacks(on_lost=on_lost, on_suspect=on_suspect)
         if not locks:
             raise ValueError(f"a {self._kind} needs at least one lock")
         self._cores = tuple(map(core_of, locks))
@@ -57,8 +59,9 @@ class CompositeLock(Named, Acquirable):
                 f"the clients of a {self._kind}'s locks must have the same kind of handler: one call waits for all"
             )
         self._locks = tuple(locks)
-        self._on_lost = on_lost
+        self._on_lost, self._on_suspect = on_lost, on_suspect
         self._session = self._cores[0].session
+        self._watch(core.session for core in self._cores)
 
     @classmethod
     def _checked(cls, lock: object) -> LockBase:
@@ -130,20 +133,21 @@ class CompositeLock(Named, Acquirable):
         return cancel_waits((call for session in sessions for call in session.calls), self)
 
     def _options(self) -> dict[str, int]:
-        """Return the arguments of the constructor but for the locks and `on_lost`."""
+        """Return the arguments of the constructor but for the locks and the callbacks."""
         return {}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle this object by name, like its locks.
 
         Raises:
-            TypeError: this object has `on_lost`, or one of its locks can't be pickled.
+            TypeError: this object has a callback, or one of its locks can't be pickled.
         """
-        if self._on_lost is not None:
-            raise TypeError(
-                f"cannot pickle {self!r}: it has on_lost, which is called in this process; make the object in the "
-                "other process, of its locks"
-            )
+        for callback in ("on_lost", "on_suspect"):
+            if getattr(self, f"_{callback}") is not None:
+                raise TypeError(
+                    f"cannot pickle {self!r}: it has {callback}, which is called in this process; make the object in "
+                    "the other process, of its locks"
+                )
         make: Callable[..., object] = type(self)
         return partial(make, self._locks, **self._options()), ()
 
@@ -151,6 +155,10 @@ class CompositeLock(Named, Acquirable):
         raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
 
     __copy__ = __deepcopy__
+
+    @abstractmethod
+    def remaining(self) -> float:
+        """Return for how many seconds it is surely held, even if no reply of ZooKeeper comes any more; see `Lock`."""
 
     @abstractmethod
     def _is_held(self) -> bool:

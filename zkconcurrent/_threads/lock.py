@@ -29,10 +29,17 @@ class Lock(LockBase):
             hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times; then other
             processes get their turn. These holds share one node, so they have the same fencing token.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
+        on_suspect: called with the lock, and for how many seconds it surely lasts, on a thread of its own, each time
+            that `suspect` becomes True.
+        hold_limit: for how many seconds a hold should last at most; None does not limit it. The first level of a hold
+            counts, and each hold anew: also after a condition's wait, or a hand-over between threads.
+        on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while
+            its holder still works, until that looks at `lost`, or calls the lock. So "lose" needs fencing.
 
     Raises:
-        TypeError: the path is not a string, or `on_lost` is not callable.
-        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
+        TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
+            `hold_limit` is not above 0, or `on_hold_limit` is neither "warn" nor "lose".
 
     Source:
         `threading.Lock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.

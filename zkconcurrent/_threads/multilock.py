@@ -25,7 +25,7 @@ from .._runtime.waiting import Steps, ends_by_itself
 from .base.contender import Contender
 from .base.lock_base import LockBase, core_of
 from .base.lock_core import LockCore
-from .base.primitive import OnLost
+from .base.primitive import OnLost, OnSuspect
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
 from .lock import Lock
 from .rlock import RLock
@@ -37,9 +37,9 @@ class MultiLock(CompositeLock):
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
     It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
 
-    It has `lost`, `on_lost`, `suspect`, `owner()` and `hold_count()`, each for all its locks together. It has no
-    `fencing_token`, as each lock fences its own resource and the tokens of two services have no order; and no `guard()`
-    or `waiters()`. Ask each of its `locks` for these.
+    It has `lost`, `on_lost`, `suspect`, `on_suspect`, `remaining()`, `owner()` and `hold_count()`, each for all its
+    locks together. It has no `fencing_token`, as each lock fences its own resource and the tokens of two services have
+    no order; and no `guard()` or `waiters()`. Ask each of its `locks` for these; and give them the `hold_limit`.
 
     Invariant:
         All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
@@ -53,9 +53,11 @@ class MultiLock(CompositeLock):
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.
         on_lost: called with the MultiLock, on a thread of its own, once for each time that it was acquired and one of
             its locks was lost before all were released.
+        on_suspect: called with the MultiLock, and for how many seconds it surely lasts, on a thread of its own, each
+            time that `suspect` becomes True.
 
     Raises:
-        TypeError: a lock is of another type, such as a semaphore; or `on_lost` is not callable.
+        TypeError: a lock is of another type, such as a semaphore; or a callback is not callable.
         ValueError: there is no lock, or one occurs twice: two have the same path, role and service; or their clients
             have handlers of different kinds.
 
@@ -65,12 +67,18 @@ class MultiLock(CompositeLock):
 
     _kind = "MultiLock"
 
-    def __init__(self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: OnLost | None = None) -> None:
+    def __init__(
+        self,
+        locks: Iterable[Lock | RLock | MultiLock],
+        *,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+    ) -> None:
         flat: list[LockBase] = []
         for lock in listed(locks, self._kind):
             flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
         # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
-        super().__init__(sorted(flat, key=_order), on_lost)
+        super().__init__(sorted(flat, key=_order), on_lost, on_suspect)
         for one, other in itertools.pairwise(self._locks):
             if _order(one) == _order(other):
                 raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
@@ -178,9 +186,22 @@ class MultiLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
-        holds = [core.own() or core.newest() for core in self._cores]
+        return self._is_suspect([core.own() or core.newest() for core in self._cores])
+
+    def _is_suspect(self, holds: Iterable[Hold | None]) -> bool:
         held = all(hold is not None and hold.alive for hold in holds)
         return held and any(core.session.suspect for core in self._cores)
+
+    def remaining(self) -> float:
+        """Return for how many seconds all locks are surely held: the least of what their own `remaining()` return."""
+        return self._left([core.own() or core.newest() for core in self._cores])
+
+    def _left(self, holds: Iterable[Hold | None]) -> float:
+        return min(core.left(hold) for core, hold in zip(self._cores, holds, strict=True))
+
+    def _outlook(self) -> tuple[bool, float]:
+        holds = [core.newest() for core in self._cores]
+        return self._is_suspect(holds), self._left(holds)
 
     def hold_count(self) -> int:
         """Return how often the caller holds all locks: the least of their own counts. Sends nothing."""

@@ -29,7 +29,7 @@ from .._runtime.identity import Task, ended, name
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_core import LockCore
-from .base.primitive import OnLost
+from .base.primitive import OnLost, OnSuspect
 from .base.side_by_side import Branch, together
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, first_error, give_up, levels, listed, restore
 from .lock import Lock
@@ -50,9 +50,10 @@ class QuorumLock(CompositeLock):
     It can be acquired, and stays held, while a minority of the services is down. Two contenders never hold it at once:
     any two quorums have a lock in common, and that lock has one holder.
 
-    It belongs to the thread that acquired it. It is re-entrant if its locks are. It has `lost`, `on_lost`, `suspect`
-    and `hold_count()`, each for the quorum. It has no `fencing_token`, as the zxids of two services have no order; and
-    no `guard()`, `owner()` or `waiters()`. Ask each of its `locks` for these.
+    It belongs to the thread that acquired it. It is re-entrant if its locks are. It has `lost`, `on_lost`, `suspect`,
+    `on_suspect`, `remaining()` and `hold_count()`, each for the quorum. It has no `fencing_token`, as the zxids of two
+    services have no order; and no `guard()`, `owner()` or `waiters()`. Ask each of its `locks` for these; and give them
+    the `hold_limit`.
 
     Layout:
         That of its locks.
@@ -74,9 +75,11 @@ class QuorumLock(CompositeLock):
         quorum: how many locks must be held; more than half, which is the default.
         on_lost: called with the QuorumLock, on a thread of its own, once for each time that it was acquired and then
             lost so many of its locks that no quorum was left.
+        on_suspect: called with the QuorumLock, and for how many seconds it surely lasts, on a thread of its own, each
+            time that `suspect` becomes True.
 
     Raises:
-        TypeError: a lock is of another type, or `on_lost` is not callable, or `quorum` is not an integer.
+        TypeError: a lock is of another type, or a callback is not callable, or `quorum` is not an integer.
         ValueError: there is no lock; `quorum` is not more than half of the locks, or is more than there are; two locks
             have the same path and service; or their clients have handlers of different kinds.
 
@@ -92,8 +95,9 @@ class QuorumLock(CompositeLock):
         *,
         quorum: int | None = None,
         on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
     ) -> None:
-        super().__init__([self._checked(lock) for lock in listed(locks, self._kind)], on_lost)
+        super().__init__([self._checked(lock) for lock in listed(locks, self._kind)], on_lost, on_suspect)
         places = set()
         for core in self._cores:
             place = tuple(core.session.link.location(core.path))
@@ -400,10 +404,24 @@ class QuorumLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether the lock is held while so many of the services are out of reach that the others are no quorum."""
-        quorum = self._mine() or self._newest()
+        return self._outlook_of(self._mine() or self._newest())[0]
+
+    def remaining(self) -> float:
+        """Return for how many seconds a quorum of the locks is surely held.
+
+        That is the least `remaining()` of the `quorum` locks that last longest.
+        """
+        return self._outlook_of(self._mine() or self._newest())[1]
+
+    def _outlook(self) -> tuple[bool, float]:
+        return self._outlook_of(self._newest())
+
+    def _outlook_of(self, quorum: _Quorum | None) -> tuple[bool, float]:
         if quorum is None or quorum.alive < self._quorum:
-            return False
-        return sum(hold.alive and not core.session.suspect for core, hold in quorum.parts) < self._quorum
+            return False, 0.0
+        sure = sum(hold.alive and not core.session.suspect for core, hold in quorum.parts)
+        left = sorted((core.left(hold) for core, hold in quorum.parts), reverse=True)
+        return sure < self._quorum, left[self._quorum - 1]
 
     def hold_count(self) -> int:
         """Return how many acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""

@@ -13,7 +13,10 @@ refused at once, also in `Condition.wait()`, which asks for the write lock again
 
 from __future__ import annotations
 
+from typing import Any
+
 from .._engine.driver import Call
+from .._engine.hold_limits import AfterLimit
 from .._errors import DeadlockError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Recipe
@@ -25,7 +28,7 @@ from .._runtime.waiting import Steps
 from .base.lock_base import core_of
 from .base.lock_core import ReentrantCore
 from .base.node_data import node_data
-from .base.primitive import OnLost, PickledByPath, kind_of
+from .base.primitive import OnLost, OnSuspect, PickledByPath, kind_of
 from .rlock import RLock
 
 
@@ -56,9 +59,11 @@ class ReadWriteLock(PickledByPath):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
+        on_suspect: called so, and with the seconds for which the hold surely lasts, each time that one becomes suspect.
+        hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
 
     Raises:
-        TypeError: the path is not a string, or `on_lost` is not callable.
+        TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
         ValueError: the path is invalid, or this client already uses it for another primitive.
 
     Source:
@@ -66,10 +71,21 @@ class ReadWriteLock(PickledByPath):
         `InterProcessReadWriteLock`.
     """
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: OnLost | None = None) -> None:
-        self._on_lost = on_lost
-        self._read_lock = ReadLock(client, path, on_lost=on_lost)
-        self._write_lock = WriteLock(client, path, on_lost=on_lost)
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
+    ) -> None:
+        self._on_lost, self._on_suspect = on_lost, on_suspect
+        self._hold_limit, self._on_hold_limit = hold_limit, on_hold_limit
+        callbacks: Any = {"on_lost": on_lost, "on_suspect": on_suspect}
+        self._read_lock = ReadLock(client, path, **callbacks, hold_limit=hold_limit, on_hold_limit=on_hold_limit)
+        self._write_lock = WriteLock(client, path, **callbacks, hold_limit=hold_limit, on_hold_limit=on_hold_limit)
 
     @property
     def read_lock(self) -> ReadLock:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
 from .._engine.driver import Call
+from .._engine.hold_limits import AfterLimit
 from .._engine.holds import Hold, PathState, lost_error
 from .._engine.session import log
 from .._errors import LockLostError
@@ -24,7 +25,7 @@ from .base.contender import Contender
 from .base.lock_base import LockBase
 from .base.lock_core import Line, LockCore
 from .base.node_data import node_data, waiter_data
-from .base.primitive import OnLost, discard_result, kind_of
+from .base.primitive import OnLost, OnSuspect, discard_result, kind_of
 
 T = TypeVar("T")
 
@@ -105,6 +106,8 @@ class PermitCore(LockCore):
         leases, size = taken
         self.path_state.note(size)
         self.path_state.take_more(leases, PERMIT.role, owner, size)
+        if self.limit is not None:
+            self.session.hold_limits.begin(self.limit, leases)
         self.log_acquired(*leases)
         return True
 
@@ -215,9 +218,11 @@ class Semaphore(LockBase):
         value: the number of permits. All processes must give the same, until one has called `resize`; from then on, the
             number given to `resize` counts. None takes the current number; the semaphore must then exist at first use.
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
+        on_suspect, hold_limit, on_hold_limit: as for `Lock`. The permits of one `acquire` are one hold.
 
     Raises:
-        TypeError: the value is not an int or None, the path is not a string, or `on_lost` is not callable.
+        TypeError: the value is not an int or None, the path is not a string, `hold_limit` is not a number, or a
+            callback is not callable.
         ValueError: the value is negative, or larger than 2**63 - 1; the path is invalid; or this client already uses it
             for another primitive.
 
@@ -230,11 +235,23 @@ class Semaphore(LockBase):
     _bounded = False
     _lock_core: PermitCore
 
-    def __init__(self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> None:
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        value: int | None = 1,
+        *,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
+    ) -> None:
         if value is not None and (value := check_int("value", value)) < 0:
             raise ValueError("semaphore initial value must be >= 0")
         self._value = value
-        super().__init__(client, path, on_lost=on_lost)
+        super().__init__(
+            client, path, on_lost=on_lost, on_suspect=on_suspect, hold_limit=hold_limit, on_hold_limit=on_hold_limit
+        )
 
     def _new_core(self) -> PermitCore:
         layout = Layout(self._path, self._value, self._share_first_look("Semaphore"))

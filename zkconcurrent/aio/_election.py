@@ -45,6 +45,10 @@ class Term:
         core.session.check_not_forked(core.path)
         return Lost([(core.session, lambda: self._hold.loss)])
 
+    def remaining(self) -> float:
+        """Return for how many seconds the term surely lasts; 0 if it is over. Sends nothing."""
+        return self._seat.left(self._hold)
+
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
         check_data(data)

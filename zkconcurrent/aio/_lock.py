@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import lock as _lock
 from ._losses import on_loop
@@ -24,9 +25,12 @@ class Lock(LockBase):
         path: the lock's path; missing nodes are created as containers.
         fair: as for `zkconcurrent.Lock`.
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
+        on_suspect: called with the lock, and for how many seconds it surely lasts, on that loop, each time that
+            `suspect` becomes True; may be async.
+        hold_limit, on_hold_limit: as for `zkconcurrent.Lock`.
 
     Raises:
-        TypeError: the path is not a string, or `on_lost` is not callable.
+        TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
 
     Source:
@@ -36,6 +40,17 @@ class Lock(LockBase):
     _owned = False
 
     def __init__(
-        self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Lock], object] | None = None
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        fair: bool = True,
+        on_lost: Callable[[Lock], object] | None = None,
+        on_suspect: Callable[[Lock, float], object] | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
     ) -> None:
-        super().__init__(_Core(client, path, fair=fair, on_lost=on_loop(self, on_lost)))
+        callbacks = on_loop(self, on_lost, on_suspect)
+        super().__init__(
+            _Core(client, path, fair=fair, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
+        )

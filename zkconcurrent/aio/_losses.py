@@ -1,4 +1,4 @@
-"""The losses of holds, for tasks: a task can await a loss; a loss calls `on_lost` on a loop, and ends a block."""
+"""The losses of holds, for tasks: a task can await a loss; callbacks are called on a loop; a loss ends a block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._runtime.public import public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
 from .._threads.base.lock_core import LockCore
-from .._threads.base.primitive import OnLost
+from .._threads.base.primitive import OnLost, OnSuspect
 
 # The frames that the end of an `async with` block needs.
 DEPTH_OF_END = 8
@@ -170,23 +170,29 @@ class Holding:
         return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
 
 
-def on_loop(lock: Any, on_lost: OnLost | None) -> Callable[[object], None] | None:
-    """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
-    if on_lost is None or not callable(on_lost):
-        return on_lost
-    ref = weakref.ref(lock)
+class _OnLoop:
+    """Calls a user's callback, plain or async, on the loop that acquired last."""
 
-    def told(_: object) -> None:
-        there = ref()
+    def __init__(self, lock: Any, callback: Callable[..., object]) -> None:
+        self._lock = weakref.ref(lock)
+        self._callback = callback
+
+    def __call__(self, core: Any, left: float | None = None) -> None:
+        there = self._lock()
         loop = None if there is None else there._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(_call, on_lost, there)
-
-    return told
+            loop.call_soon_threadsafe(_call, self._callback, there, None if left is None else core)
 
 
-def _call(on_lost: OnLost, lock: object) -> None:
-    result = on_lost(lock)
+def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None) -> dict[str, Any]:
+    """Return the callbacks for the core of a lock of tasks, as the arguments of its constructor."""
+    callbacks = {"on_lost": on_lost, "on_suspect": on_suspect}
+    return {name: _OnLoop(lock, each) if callable(each) else each for name, each in callbacks.items()}
+
+
+def _call(callback: Callable[..., object], lock: object, core: Any) -> None:
+    # The loop may be late, and the seconds are counted from now.
+    result = callback(lock) if core is None else callback(lock, core._outlook()[1])
     if isinstance(result, Awaitable):
         task = asyncio.ensure_future(result)
         _running.add(task)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .._threads import multilock as _multilock
-from .._threads.base.primitive import OnLost, kind_of
+from .._threads.base.primitive import OnLost, OnSuspect, kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import of_tasks
@@ -22,15 +22,23 @@ class MultiLock(CompositeLock):
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, of `aio`.
         on_lost: called with the MultiLock, once for each time that it was acquired and one of its locks was lost before
             all were released; may be async.
+        on_suspect: called with the MultiLock, and for how many seconds it surely lasts, each time that `suspect`
+            becomes True; may be async.
     """
 
-    def __init__(self, locks: Iterable[LockBase | MultiLock], *, on_lost: OnLost | None = None) -> None:
+    def __init__(
+        self,
+        locks: Iterable[LockBase | MultiLock],
+        *,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+    ) -> None:
         given = listed(locks, "MultiLock")
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
-        super().__init__(_Core(list(map(wrapped, given)), on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core(list(map(wrapped, given)), **on_loop(self, on_lost, on_suspect)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from .._kazoo.link import KazooClient
 from .._namespace import BasePath, check_names, named, opened
 from .._runtime.public import public
-from .._threads.base.primitive import OnLost
+from .._threads.base.primitive import OnLost, OnSuspect
 from . import (
     _atomic,
     _barrier,
@@ -58,9 +58,12 @@ class Namespace(BasePath):
     Dict: Final = named(_dict.Dict)
     Set: Final = named(_dict.Set)
 
-    def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _multilock.MultiLock:  # noqa: N802
+    def MultiLock(  # noqa: N802
+        self, names: Iterable[str], *, on_lost: OnLost | None = None, on_suspect: OnSuspect | None = None
+    ) -> _multilock.MultiLock:
         """Return a `MultiLock` of the RLocks with those names."""
-        return _multilock.MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
+        locks = [self.RLock(name) for name in check_names(names)]
+        return _multilock.MultiLock(locks, on_lost=on_lost, on_suspect=on_suspect)
 
 
 @public

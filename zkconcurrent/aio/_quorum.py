@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._threads import quorum as _quorum
-from .._threads.base.primitive import OnLost, kind_of
+from .._threads.base.primitive import OnLost, OnSuspect, kind_of
 from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
 from ._tasks import of_tasks
@@ -22,6 +22,8 @@ class QuorumLock(CompositeLock):
         quorum: how many locks must be held; more than half, which is the default.
         on_lost: called with the QuorumLock, once for each time that it was acquired and then lost so many of its locks
             that no quorum was left; may be async.
+        on_suspect: called with the QuorumLock, and for how many seconds it surely lasts, each time that `suspect`
+            becomes True; may be async.
     """
 
     def __init__(
@@ -30,13 +32,14 @@ class QuorumLock(CompositeLock):
         *,
         quorum: int | None = None,
         on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
     ) -> None:
         self._given = tuple(listed(locks, "QuorumLock"))
         for lock in self._given:
             if not isinstance(lock, LockBase):
                 raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         cores = list(map(wrapped, self._given))
-        super().__init__(_Core(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
+        super().__init__(_Core(cores, quorum=quorum, **on_loop(self, on_lost, on_suspect)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:

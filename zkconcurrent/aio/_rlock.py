@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rlock as _rlock
 from ._losses import on_loop
@@ -20,6 +21,17 @@ class RLock(LockBase):
     """
 
     def __init__(
-        self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[RLock], object] | None = None
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        fair: bool = True,
+        on_lost: Callable[[RLock], object] | None = None,
+        on_suspect: Callable[[RLock, float], object] | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
     ) -> None:
-        super().__init__(_Core(client, path, fair=fair, on_lost=on_loop(self, on_lost)))
+        callbacks = on_loop(self, on_lost, on_suspect)
+        super().__init__(
+            _Core(client, path, fair=fair, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
+        )

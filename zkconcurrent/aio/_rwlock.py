@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
-from .._threads.base.primitive import OnLost
+from .._threads.base.primitive import OnLost, OnSuspect
 from ._losses import on_loop
 from ._tasks import Tasks, of_tasks
 from ._twin import LockBase, PrimitiveTwin
@@ -37,12 +40,23 @@ class ReadWriteLock(PrimitiveTwin):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
+        on_suspect, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
     """
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: OnLost | None = None) -> None:
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
+    ) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
-        reads = _ReadLockCore(client, path, on_lost=on_loop(self._read_lock, on_lost))
-        writes = _WriteLockCore(client, path, on_lost=on_loop(self._write_lock, on_lost))
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        reads = _ReadLockCore(client, path, **limit, **on_loop(self._read_lock, on_lost, on_suspect))
+        writes = _WriteLockCore(client, path, **limit, **on_loop(self._write_lock, on_lost, on_suspect))
         ReadLock.__init__(self._read_lock, reads)
         WriteLock.__init__(self._write_lock, writes)
         super().__init__(_ReadWriteLockCore(reads, writes))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import semaphore as _semaphore
-from .._threads.base.primitive import OnLost
+from .._threads.base.primitive import OnLost, OnSuspect
 from ._losses import on_loop
 from ._tasks import AnyTask, Completion, Pending, ReleaseCompletion, of_tasks
 from ._twin import LockBase, awaited, resolve
@@ -22,14 +23,28 @@ class Semaphore(LockBase):
         value: the number of permits. All processes must give the same, until one has called `resize`; None takes the
             current number.
         on_lost: called with the semaphore, once for each `acquire` whose permits are lost; may be async.
+        on_suspect, hold_limit, on_hold_limit: as for `Lock`. The permits of one `acquire` are one hold.
     """
 
     _owned = False
     _lock_core: _semaphore.PermitCore
     _kind = of_tasks(_semaphore.Semaphore, AnyTask)
 
-    def __init__(self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> None:
-        super().__init__(self._kind(client, path, value, on_lost=on_loop(self, on_lost)))
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        value: int | None = 1,
+        *,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
+    ) -> None:
+        callbacks = on_loop(self, on_lost, on_suspect)
+        super().__init__(
+            self._kind(client, path, value, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
+        )
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival; errors as `zkconcurrent.Semaphore.acquire`.

@@ -367,6 +367,8 @@ class CompositeLock(Acquirable):
         """Whether it is held while a service is out of reach; for a `QuorumLock`, so many that no quorum is left."""
         return bool(self._core.suspect)
 
+    remaining: Final = forwarded(_several.CompositeLock.remaining)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "

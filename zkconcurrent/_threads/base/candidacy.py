@@ -380,6 +380,10 @@ class LeaderLock(LockBase):
         """Return the token of a term; see `Term.token`."""
         return self._lock_core.check_term(hold).ticket.token
 
+    def left(self, hold: Hold) -> float:
+        """Return for how many seconds a term surely lasts; see `Term.remaining`."""
+        return self._lock_core.left(hold)
+
     def event_of(self, hold: Hold) -> threading.Event:
         """Return the event of a term's loss; see `Term.lost`."""
         session = self._session

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol, TypeVar
 
+from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
-from ..._engine.session import log
 from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
+from .callbacks import Callbacks
 from .contender import Contender
 from .lock_core import LockCore, QueueCore
-from .primitive import BlockingCalls, OnLost, Primitive, check_on_lost, kind_of, not_held, reports_loss
+from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, check_callbacks, kind_of, not_held, reports_loss
 
 
 class Transaction(Protocol):
@@ -34,13 +35,7 @@ TransactionT = TypeVar("TransactionT", bound=Transaction)
 
 
 class Acquirable(BlockingCalls, ABC):
-    """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it.
-
-    Attributes:
-        _on_lost: the user's function to call at each loss.
-    """
-
-    _on_lost: OnLost | None
+    """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it."""
 
     @abstractmethod
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -101,18 +96,6 @@ class Acquirable(BlockingCalls, ABC):
         """Return `hold_count()`; a lost hold may count."""
         return self.hold_count()
 
-    def _start_on_lost(self) -> None:
-        if self._on_lost is not None:
-            self._session.keeper.spawn(self._call_on_lost, f"on_lost {getattr(self, 'path', type(self).__name__)}")
-
-    def _call_on_lost(self) -> None:
-        """Call the user's `on_lost`; runs on a thread of its own."""
-        assert self._on_lost is not None
-        try:
-            self._on_lost(self)
-        except Exception:
-            log.exception("on_lost of %r failed", self)
-
 
 class Holding:
     """A `with` block that holds a lock; `lock.hold()` makes it. It has no state, so threads may share it."""
@@ -172,18 +155,31 @@ class QueuedPrimitive(Primitive):
         return self._run(self._lock_core.contenders(), lambda line: line[1])
 
 
-class LockBase(QueuedPrimitive, Acquirable):
+class LockBase(QueuedPrimitive, Acquirable, Callbacks):
     """The methods of all locks."""
 
     _lock_core: LockCore
     _core_type = LockCore
 
-    def __init__(self, client: KazooClient, path: str, *, fair: bool = True, on_lost: OnLost | None = None) -> None:
-        check_on_lost(on_lost)
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        fair: bool = True,
+        on_lost: OnLost | None = None,
+        on_suspect: OnSuspect | None = None,
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
+    ) -> None:
+        check_callbacks(on_lost=on_lost, on_suspect=on_suspect)
+        limit = Limit.of(hold_limit, on_hold_limit)
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
-        self._fair, self._on_lost = fair, on_lost
+        self._fair, self._on_lost, self._on_suspect = fair, on_lost, on_suspect
+        self._hold_limit, self._on_hold_limit, self._lock_core.limit = hold_limit, on_hold_limit, limit
+        self._watch([self._session])
         if on_lost is None and fair:
             return
         with self._session.lock:
@@ -265,8 +261,7 @@ class LockBase(QueuedPrimitive, Acquirable):
     def suspect(self) -> bool:
         """Whether this process holds the lock while ZooKeeper is out of reach."""
         core = self._lock_core
-        hold = core.own() or core.newest()
-        return hold is not None and hold.alive and self._session.suspect
+        return core.is_suspect(core.own() or core.newest())
 
     def remaining(self) -> float:
         """Return for how many seconds the current hold surely lasts, even if no reply of ZooKeeper comes any more.
@@ -274,8 +269,12 @@ class LockBase(QueuedPrimitive, Acquirable):
         The heartbeat renews it. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
         """
         core = self._lock_core
-        hold = core.own() or core.newest()
-        return 0.0 if hold is None else max(0.0, hold.ticket.live.end - core.session.time())
+        return core.left(core.own() or core.newest())
+
+    def _outlook(self) -> tuple[bool, float]:
+        core = self._lock_core
+        newest = core.newest()
+        return core.is_suspect(newest), core.left(newest)
 
     def guard(self, transaction: TransactionT) -> TransactionT:
         """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.

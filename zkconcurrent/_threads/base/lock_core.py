@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from ..._engine.driver import Call
+from ..._engine.hold_limits import Limit
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
@@ -200,10 +201,12 @@ class LockCore(QueueCore):
         first_look: the first look at the path, for a condition's own lock.
         not_held: `threading`'s words for the error of a release without a hold.
         owned: only the owner of a hold can end it.
+        limit: for how long its holds may last; None for ever.
     """
 
     not_held = "release unlocked lock"
     owned = False
+    limit: Limit | None = None
     first_look: FirstLook | None = None
 
     def __init__(self, path_state: PathState, rule: Rule, identity: Callable[[], int]) -> None:
@@ -224,6 +227,18 @@ class LockCore(QueueCore):
     def own(self) -> Hold | None:
         """Return the hold that `release` and the extras apply to."""
         return self.mine() or self.newest()
+
+    def left(self, hold: Hold | None) -> float:
+        """Return for how many seconds a hold surely lasts; 0 if there is none."""
+        if hold is None:
+            return 0.0
+        limit: Limit | None = hold.ticket.limit
+        end = hold.ticket.live.end
+        return max(0.0, (min(end, limit.due) if limit is not None and limit.loses else end) - self.session.time())
+
+    def is_suspect(self, hold: Hold | None) -> bool:
+        """Return whether there is a hold, and ZooKeeper is out of reach."""
+        return hold is not None and hold.alive and self.session.suspect
 
     def all(self) -> list[Hold]:
         """Return all holds of this process, alive or lost."""
@@ -352,6 +367,8 @@ class LockCore(QueueCore):
             ticket = yield from handoff.run(call, recipe, deadline, wait)
         if ticket is not None:
             self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned)
+            if self.limit is not None:
+                self.session.hold_limits.begin(self.limit, [ticket])
         if handoff is not None:
             handoff.leave(call)
         self.end_wait(call, ticket is not None)

@@ -29,6 +29,8 @@ R = TypeVar("R")
 _UNKNOWN = object()
 # A user's function that is called at each loss, with the lock; users give theirs the type of the lock that has it.
 OnLost: TypeAlias = Callable[[Any], object]
+# It is called with the lock, and the seconds for which its hold surely lasts.
+OnSuspect: TypeAlias = Callable[[Any, float], object]
 
 
 class BlockingCalls:
@@ -125,8 +127,9 @@ class PickledByPath(Named):
             arguments[each] = getattr(found, f"_{each}", getattr(found, each, _UNKNOWN))
             if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
                 raise self._not_pickled(f"its argument {each!r} is not kept as self._{each}; ")
-        if arguments.get("on_lost") is not None:
-            raise self._not_pickled("it has on_lost, which is called in this process; ")
+        for callback in ("on_lost", "on_suspect"):
+            if arguments.get(callback) is not None:
+                raise self._not_pickled(f"it has {callback}, which is called in this process; ")
         takes = [each for each, value in arguments.items() if value is found.client]
         given = {each: value for each, value in arguments.items() if each not in takes}
         return _made_again, (type(found), client, name, takes, given)
@@ -281,14 +284,15 @@ def kind_of(value: object) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def check_on_lost(on_lost: object) -> None:
-    """Refuse an `on_lost` that can't be called.
+def check_callbacks(**callbacks: object) -> None:
+    """Refuse an `on_lost` or `on_suspect` that can't be called.
 
     Raises:
-        TypeError: it is neither None nor callable.
+        TypeError: one is neither None nor callable.
     """
-    if on_lost is not None and not callable(on_lost):
-        raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+    for name, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise TypeError(f"{name} must be callable, not {type(callback).__name__}")
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:

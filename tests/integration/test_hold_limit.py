@@ -1,0 +1,275 @@
+"""`hold_limit`: a hold that lasts longer is logged and told, once, and ends if its program has asked for that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import at_the_handoff
+from tests.helpers.grammar import Grammar
+from tests.helpers.lock_types import read_lock, unfair_lock, unfair_rlock, write_lock
+from zkconcurrent import (
+    BoundedSemaphore,
+    Condition,
+    HoldLimit,
+    Lock,
+    LockLostError,
+    LossCause,
+    RLock,
+    Semaphore,
+    aio,
+    namespace,
+)
+from zkconcurrent._engine.session import Session
+
+LIMIT = 0.3
+KINDS: dict[str, Callable[..., Any]] = {
+    "Lock": Lock,
+    "Lock(fair=False)": unfair_lock,
+    "RLock": RLock,
+    "read lock": read_lock,
+    "write lock": write_lock,
+    "Semaphore": Semaphore,
+    "BoundedSemaphore": BoundedSemaphore,
+    "of a namespace": lambda client, path, **options: namespace(client, path).RLock("lock", **options),
+}
+TWINS: dict[str, Callable[..., Any]] = {
+    "Lock": aio.Lock,
+    "RLock": aio.RLock,
+    "read lock": lambda *args, **options: aio.ReadWriteLock(*args, **options).read_lock,
+    "Semaphore": aio.Semaphore,
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+Warnings = Callable[[], "list[str]"]
+
+
+@pytest.fixture
+def told(zk: KazooClient) -> Iterator[Grammar]:
+    """What a listener hears of the client, in order."""
+    grammar = Grammar()
+    remove = zkconcurrent.add_listener(grammar, zk)
+    yield grammar
+    remove()
+    assert grammar.wrong == []
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
+    """Return what returns the warnings of holds that last too long."""
+
+    def found() -> list[str]:
+        records = [each for each in caplog.records if "hold_limit" in str(each.msg)]
+        assert all(each.levelno == logging.WARNING and each.name == "zkconcurrent" for each in records)
+        return [each.getMessage() for each in records]
+
+    return found
+
+
+@kinds
+def test_a_warning(
+    kind: str, zk: KazooClient, zk_path: str, told: Grammar, warnings: Warnings, eventually: Eventually
+) -> None:
+    """Once for each hold that lasts longer: in the log and as an event; the hold goes on."""
+    lock = KINDS[kind](zk, zk_path, hold_limit=LIMIT)
+    for holds in (1, 2):
+        with lock:
+            eventually(lambda holds=holds: len(warnings()) == holds)
+            token = lock.fencing_token
+            time.sleep(LIMIT * 2)
+            assert lock.hold_count() == 1
+        assert len(warnings()) == holds
+        assert f"by {threading.current_thread().name!r}, " in warnings()[-1]
+        assert f"longer than its hold_limit of 0.3 s (fencing token {token})" in warnings()[-1]
+    assert told.kinds() == ["Acquired", "HoldLimit", "Released"] * 2
+    for event in told.events:
+        if isinstance(event, HoldLimit):
+            assert LIMIT <= event.held < LIMIT + 1
+    with lock:
+        pass
+    assert told.kinds()[-2:] == ["Acquired", "Released"]
+
+
+@kinds
+def test_a_loss(
+    kind: str,
+    zk: KazooClient,
+    zk_path: str,
+    connect: Connect,
+    told: Grammar,
+    warnings: Warnings,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Fault 289: "lose" lets others in; the holder hears of it at once, and has the error at its next call."""
+    lost: list[object] = []
+    lock = KINDS[kind](zk, zk_path, hold_limit=LIMIT, on_hold_limit="lose", on_lost=lost.append)
+    other = KINDS[kind](connect(), zk_path)
+    lock.acquire()
+    token = lock.fencing_token
+    assert 0 < lock.remaining() <= LIMIT
+
+    def token_of_another() -> int:
+        with other:
+            return int(other.fencing_token)
+
+    assert in_thread(token_of_another).result(20) > token
+    eventually(lambda: lost == [lock])
+    assert lock.hold_count() == 0
+    for call in (lock.acquire, lambda: lock.fencing_token, lock.release):
+        with pytest.raises(LockLostError, match="it lasted longer than its hold_limit") as caught:
+            call()
+        assert caught.value.cause is LossCause.LIMIT
+    with lock:
+        assert lock.fencing_token > token
+    eventually(lambda: told.kinds()[:3] == ["Acquired", "HoldLimit", "Lost"])
+    assert warnings() == [], "the loss is logged as every other"
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_on_tasks(kind: str, zk: KazooClient, zk_path: str, warnings: Warnings) -> None:
+    """The same for a task: `hold()` cancels the block whose hold has ended."""
+
+    async def main() -> None:
+        lock = TWINS[kind](zk, zk_path, hold_limit=LIMIT)
+        async with lock:
+            while not warnings():
+                await asyncio.sleep(0.01)
+        assert "by 'Task-" in warnings()[0]
+        lock = TWINS[kind](zk, zk_path, hold_limit=LIMIT, on_hold_limit="lose")
+        with pytest.raises(LockLostError, match="hold_limit"):
+            async with lock.hold():
+                await asyncio.sleep(30)
+        async with lock:
+            pass
+
+    asyncio.run(main())
+    assert len(warnings()) == 1
+
+
+@pytest.mark.parametrize("kind", [RLock, read_lock, write_lock, unfair_rlock])
+def test_levels(kind: Any, zk: KazooClient, zk_path: str, told: Grammar) -> None:
+    """The first level counts: to acquire again, or to release a level, does not begin anew."""
+    lock = kind(zk, zk_path, hold_limit=0.6)
+    began = time.monotonic()
+    with lock:
+        while "HoldLimit" not in told.kinds():
+            with lock:
+                time.sleep(0.05)
+            assert time.monotonic() < began + 20
+        assert time.monotonic() < began + 3
+    assert told.kinds() == ["Acquired", "HoldLimit", "Released"]
+
+
+def test_a_hand_over_in_the_process(
+    zk: KazooClient, zk_path: str, told: Grammar, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The next thread's hold is a new one, though it has the same node; that of an object without a limit has none."""
+    lock, free = (unfair_lock(zk, zk_path, **options) for options in ({"hold_limit": LIMIT}, {}))
+    tokens: list[int] = []
+
+    def hold(mine: Lock, seconds: float) -> None:
+        with mine:
+            tokens.append(mine.fencing_token)
+            time.sleep(seconds)
+
+    for mine, seconds in ((lock, 3 * LIMIT), (free, 3 * LIMIT)):
+        told.events.clear()
+        tokens.clear()
+        # The hand-over comes within the 50 ms of a turn.
+        lock.acquire()
+        tokens.append(lock.fencing_token)
+        waiting = in_thread(hold, mine, seconds)
+        eventually(at_the_handoff(lock, 1))
+        lock.release()
+        waiting.result(20)
+        held = [each.held for each in told.events if isinstance(each, HoldLimit)]
+        assert len(held) == (1 if mine is lock else 0)
+        assert all(LIMIT <= each < 3 * LIMIT for each in held)
+    assert tokens
+
+
+def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar, eventually: Eventually) -> None:
+    """It gives the hold up: the wait does not count, and the hold after it begins anew."""
+    lock = RLock(zk, f"{zk_path}/lock", hold_limit=1.0)
+    condition = Condition(zk, f"{zk_path}/condition", lock)
+    with condition:
+        time.sleep(0.4)
+        assert not condition.wait(1.2)
+        time.sleep(0.4)
+        assert "HoldLimit" not in told.kinds()
+        eventually(lambda: "HoldLimit" in told.kinds())
+    assert told.kinds() == ["Acquired", "Released", "Acquired", "HoldLimit", "Released"]
+
+
+def test_the_permits_of_one_acquire(
+    zk: KazooClient, zk_path: str, told: Grammar, warnings: Warnings, eventually: Eventually
+) -> None:
+    """They are one hold: one warning, one event; and all are lost."""
+    lock = Semaphore(zk, zk_path, 5, hold_limit=LIMIT)
+    lock.acquire(permits=3)
+    eventually(warnings)
+    time.sleep(LIMIT)
+    lock.release(3)
+    assert len(warnings()) == 1
+    assert told.kinds() == ["Acquired", "HoldLimit", "Released"]
+    lock = Semaphore(zk, zk_path, 5, hold_limit=LIMIT, on_hold_limit="lose")
+    lock.acquire(permits=3)
+    eventually(lambda: lock.lost.is_set())
+    with pytest.raises(LockLostError):
+        lock.release(3)
+    assert lock.hold_count() == 0
+    eventually(lambda: lock.available() == 5)
+
+
+def test_objects_of_one_path(zk: KazooClient, zk_path: str, warnings: Warnings, eventually: Eventually) -> None:
+    """The limit is that of the object which has acquired the hold; a hold without one costs the keeper nothing."""
+    limited, free = Lock(zk, zk_path, hold_limit=LIMIT), Lock(zk, zk_path)
+    with free:
+        time.sleep(LIMIT * 2)
+        assert Session.of(zk).hold_limits.due == math.inf
+    assert warnings() == []
+    with limited:
+        eventually(warnings)
+    eventually(lambda: Session.of(zk).hold_limits.due == math.inf)
+
+
+def test_a_limit_that_has_not_come(zk: KazooClient, zk_path: str) -> None:
+    """It changes nothing; `remaining()` counts a limit that ends the hold."""
+    with Lock(zk, zk_path, hold_limit=1, on_hold_limit="lose") as _, Lock(zk, f"{zk_path}-other", hold_limit=1) as _:
+        pass
+    lock = Lock(zk, zk_path, hold_limit=1)
+    with lock:
+        assert lock.remaining() > 1
+    lock = Lock(zk, zk_path, hold_limit=1, on_hold_limit="lose")
+    with lock:
+        assert lock.remaining() <= 1
+    assert lock.remaining() == 0
+
+
+@kinds
+def test_what_is_no_limit(kind: str, zk: KazooClient, zk_path: str) -> None:
+    """It is refused, with the name of the argument."""
+    for wrong, error in (
+        ("30", TypeError),
+        (True, TypeError),
+        (0, ValueError),
+        (-1.0, ValueError),
+        (math.nan, ValueError),
+    ):
+        with pytest.raises(error, match="hold_limit must be"):
+            KINDS[kind](zk, zk_path, hold_limit=wrong)
+    with pytest.raises(ValueError, match="on_hold_limit must be 'warn' or 'lose', not 'end'"):
+        KINDS[kind](zk, zk_path, hold_limit=1, on_hold_limit="end")
+    if kind in TWINS:
+        with pytest.raises(TypeError, match="hold_limit must be"):
+            TWINS[kind](zk, zk_path, hold_limit="30")

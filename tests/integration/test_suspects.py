@@ -1,0 +1,255 @@
+"""A hold that may soon be lost: `on_suspect` tells of it, and `remaining()` says for how long it surely lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually
+from tests.helpers.lock_types import read_lock, unfair_lock, write_lock
+from tests.helpers.proxy import Proxy
+from zkconcurrent import BoundedSemaphore, Election, Lock, MultiLock, QuorumLock, RLock, Semaphore, aio, namespace
+from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
+
+TIMEOUT = 6.0
+# A callback is called with so many seconds at most: a hold survives an outage of 0.4 of the timeout, if just proved.
+MOST = TIMEOUT
+
+
+def quorum_of(kind: Any, package: Any, client: KazooClient, path: str, **options: Any) -> Any:
+    """Make a quorum lock of three locks of one client."""
+    return package([kind(client, f"{path}/{name}") for name in "abc"], **options)
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "Lock": Lock,
+    "Lock(fair=False)": unfair_lock,
+    "RLock": RLock,
+    "read lock": read_lock,
+    "write lock": write_lock,
+    "Semaphore": Semaphore,
+    "BoundedSemaphore": BoundedSemaphore,
+    "MultiLock": lambda client, path, **options: namespace(client, path).MultiLock(["a", "b"], **options),
+    "QuorumLock": lambda client, path, **options: quorum_of(Lock, QuorumLock, client, path, **options),
+}
+TWINS: dict[str, Callable[..., Any]] = {
+    "Lock": aio.Lock,
+    "RLock": aio.RLock,
+    "read lock": lambda *args, **options: aio.ReadWriteLock(*args, **options).read_lock,
+    "write lock": lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock,
+    "Semaphore": aio.Semaphore,
+    "MultiLock": lambda client, path, **options: aio.namespace(client, path).MultiLock(["a", "b"], **options),
+    "QuorumLock": lambda client, path, **options: quorum_of(aio.Lock, aio.QuorumLock, client, path, **options),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
+    """Fault 288: `on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
+    told: list[tuple[Any, float]] = []
+    threads: set[str] = set()
+    go_on = threading.Event()
+
+    def on_suspect(lock: Any, left: float) -> None:
+        threads.add(threading.current_thread().name)
+        told.append((lock, left))
+        go_on.wait(60)
+
+    client = connect(hosts=proxy.hosts, timeout=TIMEOUT)
+    session = Session.of(client)
+    lock = KINDS[kind](client, f"{zk_path}/lock", on_suspect=on_suspect)
+    try:
+        with Lock(client, f"{zk_path}/other"):
+            proxy.stall()
+            eventually(lambda: session.suspect)
+            proxy.resume()
+            eventually(lambda: not session.suspect)
+        assert told == []
+        for outages in (1, 2):
+            with lock:
+                proxy.stall()
+                eventually(lambda outages=outages: len(told) == outages)
+                assert lock.suspect
+                assert told[-1][0] is lock
+                assert lock.remaining() <= told[-1][1] < MOST
+                proxy.resume()
+                eventually(lambda: not lock.suspect)
+                last = time.monotonic() + lock.remaining()
+                eventually(lambda last=last: time.monotonic() + lock.remaining() > last + 1, "the heartbeat goes on")
+                assert len(told) == outages
+    finally:
+        go_on.set()
+    assert all(name.startswith("zkconcurrent on_suspect ") for name in threads)
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_a_cut_link_on_tasks(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> None:
+    """`on_suspect` runs in the loop that has acquired, plain or async, with the object of `aio`."""
+    told: list[tuple[Any, object]] = []
+    seconds: list[float] = []
+
+    async def later(lock: Any, left: float) -> None:
+        await asyncio.sleep(0)
+        at_once(lock, left)
+
+    def at_once(lock: Any, left: float) -> None:
+        told.append((lock, asyncio.get_running_loop()))
+        seconds.append(left)
+
+    async def until(condition: Callable[[], object]) -> None:
+        while not condition():
+            await asyncio.sleep(0.01)
+
+    async def main(callback: Callable[..., Any]) -> None:
+        lock = TWINS[kind](client, zk_path, on_suspect=callback)
+        async with lock:
+            proxy.stall()
+            await asyncio.wait_for(until(lambda: told), 30)
+            assert told == [(lock, asyncio.get_running_loop())]
+            assert lock.remaining() <= seconds[-1] < MOST
+            proxy.resume()
+            await asyncio.wait_for(until(lambda: not lock.suspect), 30)
+        assert lock.remaining() == 0
+        told.clear()
+
+    client = connect(hosts=proxy.hosts, timeout=TIMEOUT)
+    for callback in (later, at_once):
+        asyncio.run(main(callback))
+
+
+def test_a_frozen_server(zk_path: str, connect: Connect, eventually: Eventually) -> None:
+    """Fault 290: the connection is open, and no reply comes: told once before the loss, with seconds that are true."""
+    told: list[tuple[float, float]] = []
+    lost: list[float] = []
+
+    def on_suspect(_: Lock, left: float) -> None:
+        told.append((time.monotonic(), left))
+
+    with Server() as server:
+        client = connect(hosts=server.hosts, timeout=4.0)
+        events: list[zkconcurrent.LockEvent] = []
+        remove = zkconcurrent.add_listener(events.append, client)
+        lock = Lock(client, zk_path, on_suspect=on_suspect, on_lost=lambda _: lost.append(time.monotonic()))
+        lock.acquire()
+        server.freeze()
+        try:
+            eventually(lambda: lost)
+        finally:
+            server.thaw()
+    # The client drops the connection after a while, which is no news.
+    eventually(lambda: [type(event).__name__ for event in events] == ["Acquired", "Suspect", "Lost"])
+    remove()
+    ((at, left),) = told
+    assert 0 < left < 4.0
+    assert lost[0] >= at + left - 0.1
+
+
+def test_a_callback_that_fails(
+    zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error is logged, and changes nothing else."""
+
+    def fail(_lock: Lock, _left: float) -> None:
+        raise ValueError("mine")
+
+    def records() -> list[logging.LogRecord]:
+        return [each for each in caplog.records if each.exc_info and each.args and "on_suspect" in each.args]
+
+    with Lock(connect(hosts=proxy.hosts), zk_path, on_suspect=fail):
+        proxy.stall()
+        eventually(records)
+        proxy.resume()
+    assert [each.levelno for each in records()] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_which_client_is_cut_off(
+    first: bool, zk_path: str, zk: KazooClient, connect: Connect, proxy: Proxy, eventually: Eventually
+) -> None:
+    """A MultiLock is suspect with any of its clients; a QuorumLock is not, while the others are a quorum."""
+    told: list[str] = []
+    cut = connect(hosts=proxy.hosts)
+    clients = [cut, zk, connect()] if first else [zk, cut, connect()]
+    locks = [Lock(client, f"{zk_path}/{number}") for number, client in enumerate(clients)]
+    every = MultiLock(locks, on_suspect=lambda *_: told.append("MultiLock"))
+    most = QuorumLock(locks, on_suspect=lambda *_: told.append("QuorumLock"))
+    part = locks[clients.index(cut)]
+    with every:
+        proxy.stall()
+        eventually(lambda: told == ["MultiLock"])
+        proxy.resume()
+        eventually(lambda: not every.suspect)
+    with most:
+        told.clear()
+        proxy.stall()
+        eventually(lambda: "MultiLock" in told, "all its locks are held")
+        assert part.suspect
+        assert not most.suspect
+        assert part.remaining() < most.remaining()
+        proxy.resume()
+        eventually(lambda: not part.suspect)
+    assert told == ["MultiLock"]
+
+
+def test_the_remaining_time_of_several(zk_path: str, connect: Connect) -> None:
+    """Of a MultiLock the least, of a QuorumLock that of the locks that make a quorum; 0 without it."""
+    clients = [connect(timeout=20.0) for _ in range(3)]
+    locks = [Lock(client, f"{zk_path}/{number}") for number, client in enumerate(clients)]
+    every, most = MultiLock(locks), QuorumLock(locks)
+    assert every.remaining() == most.remaining() == 0
+    with every:
+        # The clocks of leases, set forward: no lease ends so soon.
+        for late, client in enumerate(clients):
+            session = Session.of(client)
+            session.clock = lambda late=late, clock=session.clock: clock() + late
+        left = sorted(lock.remaining() for lock in locks)
+        assert every.remaining() == pytest.approx(left[0], abs=0.5)
+        assert most.remaining() == 0
+    with most:
+        left = sorted(lock.remaining() for lock in locks)
+        assert most.remaining() == pytest.approx(left[1], abs=0.5)
+        assert left[0] + 0.4 < left[1] < left[2] - 0.4
+    assert every.remaining() == most.remaining() == 0
+
+
+def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """As that of a lock; 0 when the term is over: of a thread, a task and a candidacy."""
+    zk = connect(timeout=TIMEOUT)
+    election = Election(zk, f"{zk_path}/one")
+    with election.lead() as term:
+        assert 0 < term.remaining() < TIMEOUT
+        first = time.monotonic() + term.remaining()
+        eventually(lambda: time.monotonic() + term.remaining() > first + 1)
+    assert term.remaining() == 0
+    election.stand()
+    standing = election.wait()
+    assert standing is not None
+    assert 0 < standing.remaining() < TIMEOUT
+    election.withdraw()
+    assert standing.remaining() == 0
+
+    async def main() -> None:
+        async with aio.Election(zk, f"{zk_path}/other").lead() as term:
+            assert 0 < term.remaining() < TIMEOUT
+        assert term.remaining() == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_callback(kind: str, zk: KazooClient, zk_path: str) -> None:
+    """It is refused; and an object that has one is not pickled."""
+    with pytest.raises(TypeError, match="on_suspect must be callable, not int"):
+        KINDS[kind](zk, zk_path, on_suspect=1)
+    if kind in TWINS:
+        with pytest.raises(TypeError, match="on_suspect must be callable, not int"):
+            TWINS[kind](zk, zk_path, on_suspect=1)

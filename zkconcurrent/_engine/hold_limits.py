@@ -1,0 +1,121 @@
+"""Limits of holds: a hold that lasts longer than its program meant is logged, told and, if so asked, ended.
+
+No hold has a timer. An acquire notes in its tickets when they will have been held for too long, and the keeper looks
+at them when the first of these times has come. So only locks with a limit pay for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from .._errors import LossCause
+from .._protocol.ticket import LossRecord, State, Ticket
+from .._runtime.identity import label, name
+from .client_state import ClientState
+from .telling import Teller
+
+AfterLimit: TypeAlias = Literal["warn", "lose"]
+
+
+class Limit(NamedTuple):
+    """For how long a hold may last; of a ticket, when it will have lasted for so long.
+
+    Attributes:
+        seconds: for how long.
+        loses: the hold then ends.
+        due: when, by the clock of leases.
+    """
+
+    seconds: float
+    loses: bool
+    due: float = math.inf
+
+    @classmethod
+    def of(cls, hold_limit: float | None, on_hold_limit: AfterLimit) -> Limit | None:
+        """Return the limit that the arguments of a lock's constructor ask for.
+
+        Raises:
+            TypeError: the limit is not a number.
+            ValueError: it is not above zero, or what is to follow is neither "warn" nor "lose".
+        """
+        if on_hold_limit not in ("warn", "lose"):
+            raise ValueError(f"on_hold_limit must be 'warn' or 'lose', not {on_hold_limit!r}")
+        if hold_limit is None:
+            return None
+        if isinstance(hold_limit, bool) or not isinstance(hold_limit, int | float):
+            raise TypeError(f"hold_limit must be a number of seconds, not {type(hold_limit).__name__}")
+        if not hold_limit > 0:
+            raise ValueError(f"hold_limit must be above 0: {hold_limit}")
+        return cls(float(hold_limit), on_hold_limit == "lose")
+
+
+class HoldLimits:
+    """The limits of one client's holds.
+
+    Attributes:
+        due: when the keeper is to look, by the clock of leases.
+    """
+
+    def __init__(self, client: ClientState, teller: Teller) -> None:
+        self._client = client
+        self._teller = teller
+        self._begun = 0
+        self.due = math.inf
+
+    def begin(self, limit: Limit, tickets: Sequence[Ticket]) -> None:
+        """Limit a hold that begins now, with these tickets."""
+        client = self._client
+        with client.lock:
+            running = limit._replace(due=client.clock() + limit.seconds)
+            for ticket in tickets:
+                ticket.limit = running
+            self._begun += 1
+            if running.due < self.due:
+                self.due = running.due
+                client.wake_keeper()
+
+    def look(self, now: float) -> None:
+        """Report, or end, the holds that have lasted for too long. For the keeper, with the session's lock held."""
+        if now < self.due:
+            return
+        begun = self._begun
+        first, over = math.inf, dict[int, tuple[Limit, list[Ticket]]]()
+        for ticket in list(self._client.registry.tickets.values()):
+            limit: Limit | None = ticket.limit
+            if limit is None or ticket.state is not State.HELD:
+                continue
+            if now < limit.due:
+                first = min(first, limit.due)
+            else:
+                # The permits of one acquire have one limit.
+                over.setdefault(id(limit), (limit, []))[1].append(ticket)
+        for limit, tickets in over.values():
+            self._exceed(limit, tickets, limit.seconds + now - limit.due)
+        # R2: if an interrupt comes before this, the next turn looks again; so it does if a signal handler has acquired.
+        if begun == self._begun:
+            self.due = first
+
+    def _exceed(self, limit: Limit, tickets: Sequence[Ticket], held: float) -> None:
+        first = tickets[0]
+        if first.story is not None:
+            self._teller.note(first)
+            first.story.exceed(held)
+        if not limit.loses:
+            # The end of a hold is logged as every loss is.
+            self._client.warn_later(
+                "%s has been held for %.1f s by %s, longer than its hold_limit of %g s (fencing token %d)",
+                first.node,
+                held,
+                "nobody" if first.owner is None else repr(name(first.owner)),
+                limit.seconds,
+                first.token,
+                zk_path=first.path,
+                zk_token=first.token,
+                zk_by=None if first.owner is None else label(first.owner),
+            )
+        for ticket in tickets:
+            if limit.loses:
+                self._client.registry.end_hold(ticket, LossRecord(LossCause.LIMIT))
+            ticket.limit = None

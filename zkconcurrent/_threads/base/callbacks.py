@@ -1,0 +1,68 @@
+"""The callbacks of a lock: `on_lost` and `on_suspect`, each call on a thread of its own.
+
+They may do anything, and take long. The keeper, which sends the heartbeat, only has their threads started.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ..._engine.session import Session, log
+from .primitive import OnLost, OnSuspect
+
+
+class Callbacks:
+    """A lock, or several as one, whose user may want to know of a loss, and that one may come.
+
+    Attributes:
+        _on_lost: the user's function to call at each loss.
+        _on_suspect: the one to call when a hold becomes suspect.
+        _was_suspect: `suspect` was True when the keeper last looked.
+    """
+
+    _on_lost: OnLost | None
+    _on_suspect: OnSuspect | None
+    _was_suspect = False
+    _session: Session
+
+    def _watch(self, sessions: Iterable[Session]) -> None:
+        """Have the keepers of these sessions look whether a hold has become suspect, if the user wants to know."""
+        if self._on_suspect is not None:
+            for session in sessions:
+                session.wary.add(self)
+
+    @abstractmethod
+    def _outlook(self) -> tuple[bool, float]:
+        """Return whether this process's newest hold is suspect, and for how many seconds it surely lasts.
+
+        Any thread may ask, also one that is no owner.
+        """
+
+    def _look_for_doubt(self) -> None:
+        """Have `on_suspect` called if a hold has become suspect. For the keeper, with the session's lock held."""
+        before, self._was_suspect = self._was_suspect, self._outlook()[0]
+        if self._was_suspect and not before:
+            self._session.keeper.start_soon(self._start_on_suspect)
+
+    def _start_on_suspect(self) -> None:
+        if (on_suspect := self._on_suspect) is not None:
+            # The thread may be long in coming, and the seconds are counted from its call.
+            self._start("on_suspect", lambda: on_suspect(self, self._outlook()[1]))
+
+    def _start_on_lost(self) -> None:
+        if self._on_lost is not None:
+            self._start("on_lost", partial(self._on_lost, self))
+
+    def _start(self, name: str, call: Callable[[], object]) -> None:
+        """Start a thread that calls a callback."""
+        self._session.keeper.spawn(
+            partial(self._call, name, call), f"{name} {getattr(self, 'path', type(self).__name__)}"
+        )
+
+    def _call(self, name: str, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception:
+            log.exception("%s of %r failed", name, self)
