@@ -27,6 +27,7 @@ from ._arguments.template import Template
 from ._kazoo.link import KazooClient
 from ._namespace import Namespace
 from ._runtime.public import public
+from ._threads.base.lock_base import PlainLock
 from ._threads.base.primitive import kind_of, opens_by_name
 from ._threads.rlock import RLock
 
@@ -247,10 +248,12 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
             arguments that returns one of these, called for each call. Or a lock.
         path: the path, absolute for a client and relative for a namespace.
+        wait_release: whether the end of a call or block waits until the lock is free; see `Lock.release`.
 
     Raises:
-        TypeError: `where` is none of these. On decoration: the target is `async def`, a class, or not a function. On a
-            call: an argument's value is not a scalar and has no `__lock_name__`.
+        TypeError: `where` is none of these, or the release of this lock always waits. On decoration: the target is
+            `async def`, a class, or not a function. On a call: an argument's value is not a scalar and has no
+            `__lock_name__`.
         ValueError: the path or its syntax is invalid. On decoration: it names an argument that the function lacks. On a
             call: an argument's text is empty, has more than 255 bytes when escaped (in UTF-8), or depends on the locale
             of the process (`:n`, `:%B`).
@@ -263,8 +266,19 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
 
     _namespace = Namespace
 
-    def __init__(self, where: Where | LockLike, path: str | None = None) -> None:
+    def __init__(self, where: Where | LockLike, path: str | None = None, *, wait_release: bool = True) -> None:
         super().__init__(where, path)
+        self._wait_release = wait_release
+        if not (wait_release or path is not None or isinstance(where, PlainLock)):
+            raise TypeError(f"the release of a {kind_of(where)} always waits: leave out wait_release")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        make, arguments = super().__reduce__()
+        return (make if self._wait_release else functools.partial(type(self), wait_release=False)), arguments
+
+    def _lock(self, arguments: KwArgs) -> Any:
+        lock = super()._lock(arguments)
+        return lock if self._wait_release else lock.hold(wait_release=False)
 
     def _is_lock(self, lock: object) -> bool:
         return isinstance(lock, LockLike)
@@ -278,7 +292,8 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return _GENERATOR if calls_are(inspect.isgeneratorfunction, function) else _FUNCTION
 
     def __enter__(self) -> bool:
-        return self._block().__enter__()  # type: ignore[no-any-return]
+        self._block().__enter__()
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -332,14 +333,24 @@ def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
 def test_paths_that_nest_between_processes(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for a waiter."""
+    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for a waiter.
+
+    The waiter that was next when the child came holds without another look; each other waiter is told.
+    """
     lock, holder, below = kind(zk, zk_path), against(kind)(connect(), zk_path), kind(connect(), f"{zk_path}/orders/3")
+    following = against(kind)(connect(), zk_path)
     with holder:
-        waiting = in_thread(lock.acquire)
+        next_one = in_thread(lambda: following.acquire() is following.release())
         eventually(queued(zk, zk_path, 2))
+        waiting = in_thread(lock.acquire)
+        eventually(queued(zk, zk_path, 3))
         assert holder.locked()
         with below:
             pass
+    # A writer behind a writer looks.
+    refused = kind in (read_lock, write_lock)
+    with pytest.raises(zkconcurrent.ForeignNodeError) if refused else contextlib.nullcontext():
+        next_one.result(20)
     calls = [lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=20)]
     calls += [lock.locked, lock.owner, lock.waiters]
     for call in (lambda: waiting.result(20), *calls):

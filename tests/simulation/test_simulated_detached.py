@@ -27,6 +27,13 @@ ACQUIRE, ADOPT, DETACH, FIRST, HELD, RELEASE, FORCE = (
     for name in ("acquire", "adopt", "detach", "first", "held_by", "release", "force_release")
 )
 MUTANTS = [
+    # The waiter behind it.
+    bug(
+        "a node that is replaced is taken for gone, by a waiter that does not look",
+        "_protocol.way:is_detached",
+        'return name[:3] == "_c_" and',
+        "return False and",
+    ),
     # The node that stays.
     bug(
         "the waiter's node stays beside the holder's",

@@ -19,6 +19,19 @@ LOOK, FOLLOW, PUBLISH = (f"_recipes.election:{name}" for name in ("look", "follo
 LEAD, LEADING = "_threads.base.candidacy:Candidacy._queue_and_lead", "_threads.base.candidacy:Candidacy._leading"
 WATCHED = '(node,) = yield op.Watch(ticket, (op.Get(f"{path}/{first}", ticket),))'
 MUTANTS = [
+    # The waiter that does not look: see also `test_way.py`.
+    bug(
+        "a publication of the one ahead is taken for its end",
+        "_protocol.way:Way.change_ahead",
+        "Stage.BLOCKED and deleted and",
+        "Stage.BLOCKED and",
+    ),
+    bug(
+        "the end of the one ahead is enough, though others are ahead",
+        "_protocol.way:Way.of",
+        "if its == mine or ahead is not None:",
+        "if its == mine:",
+    ),
     bug(
         "the leader is asked of a server that lags",
         "_recipes.lock:list_queue",

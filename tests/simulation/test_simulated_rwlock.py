@@ -11,7 +11,7 @@ from tests.simulation.checks.mutants import FURTHEST
 from tests.simulation.subjects.rwlock import RWRun, random_passes
 from tests.simulation.world.run import COMMON_FAULTS, runs
 from tests.simulation.world.world import Violation
-from zkconcurrent._protocol import rules
+from zkconcurrent._protocol import rules, way
 from zkconcurrent._protocol.operations import CreateEphemeral, Multi
 from zkconcurrent._protocol.rules import READ, WRITE
 from zkconcurrent._recipes.lock import acquire, downgrade
@@ -62,6 +62,7 @@ MUTANTS: dict[str, Callable[[], list[object]]] = {
     "a downgrade queues at the tail": lambda: [
         patch.object(_rwlock, "downgrade", lambda writer, rule, data: acquire(writer.path, rule, data)),
     ],
+    "a writer does not look, though the writer ahead may leave a read lock": lambda: [patch.object(way, "WRITE", None)],
     "a downgrade does not check the writer's node": lambda: [patch.object(_rwlock, "downgrade", _without_check)],
 }
 

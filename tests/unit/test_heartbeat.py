@@ -22,6 +22,8 @@ STRAY, OWN = "_c_00000000-0000-0000-0000-000000000009-lock-0000000000", "_c_0000
 class Line:
     """A link whose answers never come, of which the test says what waits for one."""
 
+    connection = None
+
     def __init__(self, waiting: list[int | None]) -> None:
         self.transport = self
         self.waiting = waiting
@@ -52,7 +54,7 @@ def beating(line: Line) -> Heartbeat:
     session = SimpleNamespace(
         link=line, registry=registry, timeout=TIMEOUT, post=None, warn_later=lambda *_: None, wake_keeper=int
     )
-    return Heartbeat(session)  # type: ignore[arg-type]
+    return Heartbeat(session, print)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ TWINS = sorted(
 QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
+NEVER_WAITS = "that of `aio` is a plain function, and the end of a block does not await it"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
 OF_A_LOCK = ("client", "path", "fair", "on_lost", "on_suspect", "hold_limit", "on_hold_limit")
 # Names that `aio` lacks, by class, or by class and method.
@@ -34,6 +35,9 @@ MISSING: dict[str, dict[str, str]] = {
     "Event": {"isSet": ALIAS},
     "Namespace": {"SimpleQueue": "asyncio has none"},
     "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
+    **{f"{name}.release": {"wait": NEVER_WAITS} for name in ("Lock", "RLock", "ReadLock", "WriteLock")},
+    **{f"{name}.hold": {"wait_release": NEVER_WAITS} for name in ("Lock", "RLock", "ReadLock", "WriteLock")},
+    "synchronized.__init__": {"wait_release": NEVER_WAITS},
     "Namespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "ReadLock.__init__": dict.fromkeys(OF_A_LOCK, BY_THE_PAIR),
     **{name: {"is_shutdown": "asyncio's has none; a property would have to wait for the reply"} for name in QUEUES},

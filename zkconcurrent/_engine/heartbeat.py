@@ -23,10 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from itertools import islice
 
 from .._arguments.limits import CHECK_BYTES
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
+from .._kazoo.watches import Watcher
 from .._protocol.lease import LONGEST_SPACING
 from .._protocol.operations import ConnectionLost
 from .._protocol.ticket import State, Ticket
@@ -44,10 +45,16 @@ NODES_PER_MULTI = 100
 
 
 class Heartbeat:
-    """The heartbeat of one session. All methods are called with its lock held."""
+    """The heartbeat of one session. All methods are called with its lock held.
 
-    def __init__(self, client: ClientState) -> None:
+    Args:
+        client: the session.
+        watcher: the one watcher of all its watches.
+    """
+
+    def __init__(self, client: ClientState, watcher: Watcher) -> None:
         self._client = client
+        self._watcher = watcher
         self._unanswered: set[HandledReply] = set()
         # The number of the oldest request without a reply, as the keeper last saw it; None if there was none.
         self._next: int | None = None
@@ -57,8 +64,6 @@ class Heartbeat:
         self._cut = False
         # When the last request was sent, the last in the order of beats, and the last that a proof followed.
         self._sent = self._last = self._checked = -math.inf
-        # The nodes of holds that are watched.
-        self._watched: set[str] = set()
         # Until when a create may still arrive, by path.
         self._in_doubt: dict[str, float] = {}
         # When the keeper last asked the leader about the awaited nodes.
@@ -74,7 +79,6 @@ class Heartbeat:
         """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
         self._unanswered.clear()
         self._cut = False
-        self._watched.clear()
         self._last = self._checked = -math.inf
         # A server's copy diverges when the server restarts, so the leader is asked after a third of the timeout.
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
@@ -155,10 +159,6 @@ class Heartbeat:
     def _holds(self) -> bool:
         return any(ticket.state is State.HELD for ticket in self._client.registry.tickets.values())
 
-    def _held(self) -> set[str]:
-        """Return the nodes of holds."""
-        return {ticket.node for ticket in self._client.registry.known() if ticket.state is State.HELD}
-
     def _proof_is_wanted(self) -> bool:
         """Return whether a proof must come soon: for a waiter, or for a hold that rests on the handshake alone.
 
@@ -211,30 +211,23 @@ class Heartbeat:
             link.check_root(self._expected(lambda _: None))
 
     def _watch_holds(self) -> None:
-        """Watch the nodes of holds that are not watched yet, some at a time."""
-        held = self._held()
-        self._watched &= held
-        for node in [*(held - self._watched)][:NODES_PER_MULTI]:
-            self._watched.add(node)
+        """Watch the nodes of holds that are not watched on this connection, some at a time."""
+        link, held = self._client.link, (each for each in self._client.registry.known() if each.state is State.HELD)
+        connection = link.connection
+        for ticket in [*islice((each for each in held if each.watched is not connection), NODES_PER_MULTI)]:
+            ticket.watched = connection
             # This read is behind a `sync` or a write. It leaves no watch on a node that is not there.
-            reply = HandledReply(partial(self._watch_set, node), post=self._client.post)
-            self._client.link.get(node, reply, self._on_event)
+            reply = HandledReply(partial(self._watch_set, ticket), post=self._client.post)
+            link.get(ticket.node, reply, self._watcher)
 
-    def _watch_set(self, node: str, reply: HandledReply) -> None:
-        if isinstance(reply.error, kazoo_errors.NoNodeError) and node in self._held():
+    def _watch_set(self, ticket: Ticket, reply: HandledReply) -> None:
+        if isinstance(reply.error, kazoo_errors.NoNodeError):
+            self.note_deleted(ticket)
+
+    def note_deleted(self, ticket: Ticket) -> None:
+        """Note that a ticket's node is gone: if that is a hold, and not released, a proof shows what is missing."""
+        if ticket.state is State.HELD:
             self.hurry()
-
-    def _on_event(self, event: Any) -> None:
-        """Take the event of a watch on the node of a hold: if it is not released, a proof shows what is missing."""
-
-        def look() -> None:
-            if event.path in self._watched:
-                # If the node is still there, the next beat watches it anew.
-                self._watched.discard(event.path)
-                if event.type == "DELETED" and event.path in self._held():
-                    self.hurry()
-
-        self._client.post(look)
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
         """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""

@@ -30,6 +30,8 @@ class Listener:
         client: the session.
         began: called, with the session's lock held, with the lease of a session that has begun, or goes on.
         ended: called, with the session's lock held, with the lease of a session that is over.
+        own_changed: called, with the session's lock held, with a ticket whose node had an event, and whether that is
+            the node's end.
         in_use: the paths of the client's primitives.
     """
 
@@ -38,11 +40,13 @@ class Listener:
         client: ClientState,
         began: Callable[[Lease], None],
         ended: Callable[[Lease], None],
+        own_changed: Callable[..., None],
         in_use: Container[str],
     ) -> None:
         self._client = client
         self._began = began
         self._ended = ended
+        self._own_changed = own_changed
         self._in_use = in_use
         # The paths for which `_on_kazoo_node` has left a warning.
         self._shared_with_kazoo: set[str] = set()
@@ -99,11 +103,14 @@ class Listener:
         """Take a watch event. All watches share this one watcher, so a node has it once at most."""
         self._client.post(partial(self._client.registry.note_change, event.path))
 
-    def _on_change(self, path: str) -> None:
-        """Note that a node has changed, below a path whose tree may be watched."""
-        client = self._client
+    def _on_change(self, path: str, deleted: bool) -> None:
+        """Note an event in the order of the replies; the watchers may be called later."""
+        client, link = self._client, self._client.link
+        node = link.client.unchroot(path)
+        if (own := client.registry.note_event(node, link.connection, deleted=deleted)) is not None:
+            client.post(partial(self._own_changed, own, deleted=deleted))
         if client.registry.trees:
-            client.post(partial(client.registry.note_change_below, client.link.client.unchroot(path)))
+            client.post(partial(client.registry.note_change_below, node))
 
     def _on_data_watch(self, path: str) -> None:
         """Note a watch on the data of a node, which may have replaced the watch of a tree."""

@@ -168,7 +168,7 @@ def _new_ticket(call: Caller, step: op.NewTicket) -> Steps[Ticket]:
         yield from call.await_session(None)
         # If the session ended just now, the call waits for the next one.
         with contextlib.suppress(op.SessionExpired):
-            return call.session.new_ticket(step.path, call.tickets, marked=step.marked)
+            return call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
 
 
 def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:
@@ -230,8 +230,7 @@ def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[Any] | None]:
     ticket.shown = (ahead,)
     try:
         yield from call.await_session(ticket)
-        reply = Reply(call.wake)
-        session.link.get(ahead, reply, session.listener.on_event)
+        reply = _read_ahead(call, step, ahead)
         # The change was noted just before, so no call needs the watch that this read leaves.
         if not ticket.awaits:
             with session.lock:
@@ -257,8 +256,39 @@ def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[Any] | None]:
     if ticket.awaits:
         session.stop_waiting(ticket, call.wake)
     if ticket.handed_over:
+        ticket.way = None
         return None
+    if ticket.way is not None and ticket.way.is_clear:
+        # The grant looks at the way once more: an event may come before that.
+        return op.CLEAR
+    ticket.way = None
     return (yield from _request(call, step.reads, replies=early))
+
+
+def _read_ahead(call: Caller, step: op.WaitGone, ahead: str) -> Reply:
+    """Send the read that leaves a watch on the node ahead, and before it that of our own node if there is a way."""
+    session, ticket, way = call.session, step.ticket, step.way
+    link, on_event = session.link, session.listener.on_event
+    ticket.way = way
+    if way is None:
+        reply = Reply(call.wake)
+        link.get(ahead, reply, on_event)
+        return reply
+
+    # The connection thread calls these at once, in the order of the events: see `way`.
+    def own_read(reply: HandledReply) -> None:
+        found = None if reply.error is not None else reply.value[1].ephemeralOwner
+        ticket.watched = link.connection if found else False
+        way.read_own(link.connection, found)
+
+    def ahead_read(reply: HandledReply) -> None:
+        gone = isinstance(reply.error, kazoo_errors.NoNodeError)
+        way.read_ahead(link.connection, gone=gone if gone or reply.error is None else None)
+
+    link.get(ticket.node, HandledReply(own_read), on_event)
+    reply = HandledReply(ahead_read, call.wake)
+    link.get(ahead, reply, on_event)
+    return reply
 
 
 def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
@@ -266,10 +296,12 @@ def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
 
     On kazoo's thread, or on that of the holder ahead.
     """
-    session, ticket = call.session, step.ticket
-    if early or ticket.handed_over or not session.link.connected:
+    session, ticket, way = call.session, step.ticket, step.ticket.way
+    our_turn = way is not None and way.is_clear and ticket.lease.believed(session.clock())
+    if early or our_turn or ticket.handed_over or not session.link.connected:
         call.wake()
     else:
+        ticket.way = None
         # After a long wait the lease may need a new proof, which this write gives before the replies to the reads.
         if not ticket.lease.believed(session.clock() + session.timeout / 20):
             session.link.check([ticket.node], HandledReply(lambda _: None))

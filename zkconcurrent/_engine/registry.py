@@ -12,7 +12,7 @@ from collections.abc import Collection
 from .._errors import LossCause
 from .._protocol.lease import Lease
 from .._protocol.operations import SessionExpired
-from .._protocol.ticket import MARK, PREFIX_LENGTH, LossRecord, State, Ticket
+from .._protocol.ticket import DETACHED, MARK, PREFIX_LENGTH, LossRecord, State, Ticket
 
 MOST_LEFT = 100
 EXPIRED = LossRecord(LossCause.SESSION_EXPIRED)
@@ -86,11 +86,11 @@ class Registry:
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
-    def begin(self, path: str, begun: list[Ticket], *, marked: bool = False) -> Ticket:
+    def begin(self, path: str, begun: list[Ticket], *, marked: bool = False, detached: bool = False) -> Ticket:
         """Return a new ticket of the present session, and add it to the tickets of its call."""
         if self.session is None:
             raise SessionExpired
-        number = next(self._numbers) | marked * MARK
+        number = next(self._numbers) | marked * MARK | detached * DETACHED
         ticket = Ticket(path, f"_c_{self.seed}-{number:012x}-", self.lease)
         # R1: a call that is interrupted after this can discard the ticket.
         begun.append(ticket)
@@ -105,6 +105,9 @@ class Registry:
         """
         if ticket.session != self.session or ticket.prefix not in self.tickets:
             raise SessionExpired
+        way, ticket.way = ticket.way, None
+        if way is not None and not way.is_clear:
+            return False
         if not ticket.lease.believed(now, ticket.doubted):
             return False
         ticket.granted = now
@@ -210,9 +213,31 @@ class Registry:
                     ticket.spent = True
                 ticket.note_change()
 
+    def note_event(self, node: str, connection: object, *, deleted: bool) -> Ticket | None:
+        """Tell the ways that concern a node of its event; return the ticket whose own node it is.
+
+        On kazoo's connection thread, without the lock: see `way`.
+        """
+        # R4: this copies the waiters in one step.
+        for waiter in [*self._awaiting.get(node, ())]:
+            if (way := waiter.way) is not None:
+                way.change_ahead(connection, deleted=deleted)
+        own = self._ticket_of(node)
+        if own is None:
+            return None
+        own.watched = False
+        if (way := own.way) is not None:
+            way.change_own()
+        return own
+
     def is_awaited(self, node: str) -> bool:
-        """Return whether a ticket awaits a change of a node."""
-        return node in self._awaiting
+        """Return whether a ticket awaits a change of a node, or may watch it as its own."""
+        return node in self._awaiting or self._ticket_of(node) is not None
+
+    def _ticket_of(self, node: str) -> Ticket | None:
+        """Return the ticket that waits or holds with a node."""
+        ticket = self.tickets.get(node.rpartition("/")[2][:PREFIX_LENGTH])
+        return None if ticket is None or ticket.node != node else ticket
 
     def note_change_below(self, node: str) -> None:
         """Note a change of a node whose parent's tree is watched."""

@@ -71,6 +71,9 @@ def send_get(call: Caller, step: op.Get, wake: Wake, watcher: Watcher | None) ->
 def send_children(call: Caller, step: op.Children, wake: Wake, watcher: Watcher | None) -> Reply:
     """List a node's children."""
     reply = Reply(wake)
+    if step.ticket is not None:
+        # Before it is sent: if a later connection answers, the present one will differ from this.
+        step.ticket.listed_on = call.session.link.connection
     call.session.link.children(step.path, reply, watcher)
     return reply
 

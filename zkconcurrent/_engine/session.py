@@ -114,10 +114,10 @@ class Session(ClientState):
         self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
         self.exiting = False
-        self.listener = Listener(self, self._begin, self._ended, self.directory)
+        self.listener = Listener(self, self._begin, self._ended, self._own_changed, self.directory)
         self.deletes = Deletes(self)
         self.watches = Watches(self, self.listener.on_event)
-        self.heartbeat = Heartbeat(self)
+        self.heartbeat = Heartbeat(self, self.listener.on_event)
         self.keeper = Keeper(self, self.do_due_work)
         self.long_waits = LongWaits(self, self.keeper)
         self.teller = Teller(self, self.keeper)
@@ -254,9 +254,16 @@ class Session(ClientState):
         self.deletes.begin_anew()
         self._tell_losses()
 
+    def _own_changed(self, ticket: Ticket, *, deleted: bool) -> None:
+        """Take an event of a ticket's own node."""
+        if ticket.way is not None:
+            ticket.note_change()
+        if deleted:
+            self.heartbeat.note_deleted(ticket)
+
     # -- called by the driver ----------------------------------------------------------------------------------------
 
-    def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool) -> Ticket:
+    def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool, detached: bool) -> Ticket:
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
 
         Raises:
@@ -265,7 +272,7 @@ class Session(ClientState):
         """
         with self.lock:
             self.check_not_exiting(path)
-            return self.registry.begin(path, begun, marked=marked)
+            return self.registry.begin(path, begun, marked=marked, detached=detached)
 
     def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
         """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""

@@ -70,6 +70,7 @@ KAZOO_NODE = re.compile(r"/[0-9a-f]{32}(__r?lock__)?$")
 REQUEST_HEADER = struct.Struct("!iii")
 XIDS = 2**31 - 1
 AUTH_XID = -4
+DELETED = 2  # a type of events
 WATCH_DATA = (Exists.type, GetData.type)
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
@@ -103,7 +104,7 @@ class Transport:
     Attributes:
         opening: how its connections are opened.
         on_close: called on kazoo's thread before the thread asks for the end of the session.
-        on_change: called on kazoo's thread with the path of each watch event.
+        on_change: called on kazoo's thread with the path of each watch event, and whether that is the node's end.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
         on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
         quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
@@ -131,7 +132,7 @@ class Transport:
         self._sent_lately = False
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
-        self.on_change: Callable[[str], None] = lambda _: None
+        self.on_change: Callable[[str, bool], None] = lambda *_: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
         self.on_kazoo_node: Callable[[str], None] = lambda _: None
         self.quiet_listeners: set[Callable[[str], object]] = set()
@@ -393,7 +394,8 @@ class Transport:
     @_drop_on_error
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         """Take a watch event; kazoo looks for watchers of its path only, so it drops those of recursive watches."""
-        self.on_change(Watch.deserialize(buffer, offset)[0].path)
+        event = Watch.deserialize(buffer, offset)[0]
+        self.on_change(event.path, event.type == DELETED)
         self._kazoo.read_watch_event(buffer, offset)
 
     # -- the direct way ------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .ticket import Ticket
+from .way import Way
 
 
 class Failure(Exception):
@@ -109,11 +110,12 @@ MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Rec
 class NewTicket(NamedTuple):
     """Wait for a connection; return a new `Ticket` of the current session.
 
-    `marked`: the data of its node tell of its owner's holds; see `ticket.MARK`.
+    `marked`: the data of its node tell of its owner's holds; see `ticket.MARK`. `detached`: see `ticket.DETACHED`.
     """
 
     path: str
     marked: bool = False
+    detached: bool = False
 
 
 class CreateEphemeral(NamedTuple):
@@ -287,13 +289,19 @@ class WaitGone(NamedTuple):
     If a thread of this process held the node and handed over, the result is None, and nothing was read. Otherwise the
     thread that sees the node go sends the reads at once, so that only their results wake the waiting thread. `asks`
     means that the contender ahead is expected to pass through: the wait is still part of the question whether this
-    acquire can succeed at once, and no deadline counts yet.
+    acquire can succeed at once, and no deadline counts yet. With a `way`, the result is `CLEAR`, and nothing was read,
+    if the node ahead is gone and nobody else is in the way.
     """
 
     ticket: Ticket
     ahead: str
     reads: tuple[Children | Get, ...]
     asks: bool = False
+    way: Way | None = None
+
+
+CLEAR: list[Any] = []
+"""What `WaitGone` returns if it is the ticket's turn."""
 
 
 class Watch(NamedTuple):

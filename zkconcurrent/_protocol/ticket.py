@@ -20,11 +20,15 @@ from typing import Any, NamedTuple
 from .._errors import LossCause
 from .lease import Lease
 from .rules import Rule, check_sequence
+from .way import MARKED_DIGIT, Way
 
 HOLDS = b'"holds": '
 """How the data of a node name the holds of its owner. In a text of JSON, such as a path, the quotes are escaped."""
 MARK = 8 << 44
 """Marks a ticket's number if the data of its node tell of holds, so that a listing alone shows which to read."""
+
+DETACHED = 4 << 44
+"""Marks the number of a `DetachedLock`'s ticket: the end of its node may be the begin of another; see `way`."""
 
 PREFIX_LENGTH = len("_c_") + 36 + len("-")  # a UUID between Curator's marks
 
@@ -54,6 +58,11 @@ class LossRecord(NamedTuple):
     unproved_for: float | None = None
 
 
+def as_detached(unique: str) -> str:
+    """Return a UUID with the mark of a node that a `DetachedLock` made."""
+    return f"{unique[:MARKED_DIGIT]}4{unique[MARKED_DIGIT + 1 :]}"
+
+
 def _nothing() -> None:
     """Do nothing."""
 
@@ -78,6 +87,9 @@ class Ticket:
         lasting: no session ends its node, so its delete outlives the session.
         awaits: the watched paths, while it waits.
         shown: the nodes for whose end it waits, as the present server shows them.
+        listed_on: the connection of its last listing.
+        way: what is known of its way to a grant without a look; None unless it is waiting for a single contender.
+        watched: the connection on which its own node is watched; False if it is not.
         changed: a watched node may be gone, or changed: look again.
         spent: the watch that it awaits has fired, or is about to.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
@@ -103,6 +115,9 @@ class Ticket:
     lasting = False
     awaits: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    listed_on: object = None
+    way: Way | None = None
+    watched: object = False
     changed: bool = False
     spent = False
     handed_over = False

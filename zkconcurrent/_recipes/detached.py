@@ -141,7 +141,7 @@ def acquire(
     if names and not wait:
         return None
     while True:
-        ticket: Ticket = yield op.NewTicket(path, HOLDS in queued)
+        ticket: Ticket = yield op.NewTicket(path, HOLDS in queued, detached=True)
         listing = op.Children(path, ticket)
         try:
             names = yield from join(ticket, MUTEX, queued)

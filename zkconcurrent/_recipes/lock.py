@@ -4,8 +4,10 @@ The items of a `Queue` are not here: see the folder `queue`.
 
 When a thread releases while another thread of the same session waits for exactly that node, the waiter goes on as soon
 as the delete is *sent*. No other client can hold then: the releasing node was first, the waiter's last listing had none
-between the two, and both nodes end with the same session. The waiter still checks session and lease. Between processes
-there is no such shortcut: a waiter always lists after the event.
+between the two, and both nodes end with the same session. The waiter still checks session and lease.
+
+Between processes, a waiter lists after the event, unless its last listing had exactly one contender in its way: then it
+may hold at once, by the rule of `_protocol/way.py`.
 
 `Rule.hands_over` says whether a queue allows this. A `ReadWriteLock` does not: a releasing reader need not be the last
 in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. Its waiter of
@@ -21,6 +23,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import Rule, blockers, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import Ticket
+from .._protocol.way import Way
 from .nodes import FirstLook, missing
 
 
@@ -50,6 +53,7 @@ def acquire(
         listing = op.Children(path, ticket)
         try:
             names = yield from join(ticket, rule, data, first=first)
+            assert ticket.name is not None
             while True:
                 ahead = blockers(ticket.name, names, rule)
                 if not ahead:
@@ -62,11 +66,13 @@ def acquire(
                     if look is not None:
                         look(in_the_way(ticket.name, names, rule))
                         look = None
+                    way = Way.of(ticket.name, names, rule, ticket.session, ticket.listed_on)
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
-                    read = yield op.WaitGone(ticket, ahead[0], (listing,))
-                    if read is None and rule.hands_over and (yield op.Grant(ticket)):
-                        # A thread of this process was first in the queue, and has handed the lock over.
+                    read = yield op.WaitGone(ticket, ahead[0], (listing,), way=way)
+                    # Or a thread of this process was first in the queue, and has handed the lock over.
+                    our_turn = read is op.CLEAR or (read is None and rule.hands_over)
+                    if our_turn and (yield op.Grant(ticket)):
                         return ticket
                     (names,) = read or [(yield listing)]
                     del read

@@ -15,6 +15,7 @@ from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
+from .._protocol.ticket import as_detached
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.waiting import Steps
@@ -140,9 +141,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         mine = None if self._held is None else self._held.name
         if wait:
             core.begin_wait(call, me, deadline)
-        recipe = acquire(
-            self._path, self._owner, str(uuid.uuid4()), data, wait, mine, queued=queued, look=core.look(me, deadline)
-        )
+        unique = as_detached(str(uuid.uuid4()))
+        recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=core.look(me, deadline))
         held = yield from call.run(recipe, deadline)
         core.end_wait(call, held is not None)
         if held is None:

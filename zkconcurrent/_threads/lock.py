@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from .._protocol.rules import MUTEX
-from .base.lock_base import LockBase
+from .base.lock_base import LockBase, PlainLock
 
 
-class Lock(LockBase):
+class Lock(PlainLock):
     """A lock that one thread of one process holds at a time. Any thread of that process may release it.
 
     Layout:
@@ -72,10 +72,16 @@ class Lock(LockBase):
         call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
         return self._await(call, steps)
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Release the lock; the next waiter in the queue gets it.
 
         If ZooKeeper is out of reach, the call returns, and the library deletes the lock's node after the reconnect.
+
+        Args:
+            wait: whether to wait until the lock is free. If False, the call returns once the request is sent, or is
+                left to the library. This client's next `acquire` goes behind it; a try of another client may find the
+                lock held for a moment. If it turns out that the hold was lost before, no call raises an error: `lost`
+                is set, `on_lost` is called, and a warning is logged.
 
         Raises:
             LockLostError: the hold was lost; the call changes nothing else.
@@ -86,7 +92,10 @@ class Lock(LockBase):
         core = self._lock_core
         hold = core.hold_to_release()
         if (call := core.begin_release(hold)) is not None:
-            self._await(call, core.released(call, hold))
+            if wait:
+                self._await(call, core.released(call, hold))
+            else:
+                core.leave(hold)
 
     # `_thread.lock` has kept these names since Python 1.
     acquire_lock = acquire

@@ -8,12 +8,12 @@ from .._protocol.rules import MUTEX
 from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
-from .base.lock_base import LockBase
+from .base.lock_base import LockBase, PlainLock
 from .base.lock_core import ReentrantCore
 from .base.primitive import check_timeout, not_held
 
 
-class RLock(LockBase):
+class RLock(PlainLock):
     """A lock that its holder may acquire again. It becomes free after one release for each acquire.
 
     Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
@@ -68,8 +68,11 @@ class RLock(LockBase):
             raise not_held(self)
         return True
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Release one level of the lock. After the last, the next waiter in the queue gets the lock.
+
+        Args:
+            wait: whether to wait until the lock is free; see `Lock.release`.
 
         Raises:
             LockLostError: the hold was lost; the call changes nothing else. Each level needs one `release()`, which
@@ -87,7 +90,10 @@ class RLock(LockBase):
             return
         hold = core.hold_to_release()
         if (call := core.begin_release(hold)) is not None:
-            self._await(call, core.released(call, hold))
+            if wait:
+                self._await(call, core.released(call, hold))
+            else:
+                core.leave(hold)
 
     # threading.Condition calls these.
 

@@ -14,7 +14,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from .._engine.driver import Call
@@ -167,9 +166,7 @@ class ReleaseCompletion(Completion):
         super().__init__()
         self._holds = holds
         for core, hold in holds:
-            hold.ticket.wake = partial(_check_released, core, hold)
-            # The reply may have come before.
-            _check_released(core, hold)
+            core.leave(hold)
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""
@@ -180,15 +177,6 @@ class ReleaseCompletion(Completion):
             call = Call(core.session, hold.path)
             with suppress(ZkConcurrentError):
                 await wait_async(call, core.released(call, hold))
-
-
-def _check_released(core: LockCore, hold: Hold) -> None:
-    """Report a loss if the reply to the delete shows that the hold had been lost before; tell listeners of the end."""
-    # `lost`, `on_lost`, the log and the listeners report the loss.
-    with suppress(ZkConcurrentError):
-        core.path_state.check_given_up(hold)
-    if hold.ticket.story is not None and core.session.is_discarded(hold.ticket):
-        hold.ticket.story.tell()
 
 
 class Background:

@@ -410,7 +410,7 @@ def _heard(run: Run) -> Iterator[None]:
         answer = yield from perform(driver, step)
         run.world.hear("")
         if isinstance(step, WaitGone):
-            answered = [] if answer is None else zip(step.reads, answer, strict=True)
+            answered = zip(step.reads, answer, strict=True) if answer else ()
         else:
             answered = zip(steps, answer if type(step) is tuple else (answer,), strict=True)
         for each, one in answered:

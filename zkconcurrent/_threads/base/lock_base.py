@@ -75,21 +75,25 @@ class Acquirable(BlockingCalls, ABC):
         return True
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        **how: bool,
     ) -> None:
         before = None
         try:
             if self._session.forked:
                 return  # the hold is the parent's
             before = self._levels_held()
-            self.release()
+            self.release(**how)
         except LockLostError:
             if reports_loss(kind):
                 raise
         except BaseException:
             # If an interrupt struck before the release, the caller still holds the level of this block: release it now.
             if (held := self.hold_count()) and before in (None, held):
-                self.release()
+                self.release(**how)
             raise
 
     def _levels_held(self) -> int:
@@ -100,8 +104,10 @@ class Acquirable(BlockingCalls, ABC):
 class Holding:
     """A `with` block that holds a lock; `lock.hold()` makes it. It has no state, so threads may share it."""
 
-    def __init__(self, lock: Acquirable, timeout: float | None, blocking: bool) -> None:
+    def __init__(self, lock: Acquirable, timeout: float | None, blocking: bool, **how: bool) -> None:
         self._lock = lock
+        # How to release it.
+        self._how = how
         self._timeout = timeout
         self._blocking = blocking
 
@@ -115,7 +121,7 @@ class Holding:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._lock.__exit__(kind, error, traceback)
+        self._lock.__exit__(kind, error, traceback, **self._how)
 
 
 def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
@@ -303,6 +309,31 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         state = "unlocked" if hold is None else "locked"
         kind = kind_of(self)
         return f"<{state} {kind} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"
+
+
+class PlainLock(LockBase):
+    """The methods of `Lock` and `RLock`: a release may wait for nothing."""
+
+    @abstractmethod
+    def release(self, *, wait: bool = True) -> None:
+        """Release the lock; with `wait` False, do not wait until it is free."""
+
+    def hold(self, timeout: float | None = None, *, blocking: bool = True, wait_release: bool = True) -> Holding:
+        """Return a `with` block that holds the lock, and runs only if the lock is acquired in time.
+
+        The block may be entered again, also by several threads. It ends as a `with lock` block does.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
+            wait_release: whether the end of the block waits until the lock is free; see `release`.
+
+        Raises:
+            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
+                of `acquire`.
+            LockLostError: the hold was lost. The end of the block raises this.
+        """
+        return Holding(self, timeout, blocking, **({} if wait_release else {"wait": False}))
 
 
 def core_of(lock: LockBase) -> LockCore:

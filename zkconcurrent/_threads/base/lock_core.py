@@ -7,6 +7,7 @@ election use cores, too. A core never waits: it returns the call to wait for, wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -15,11 +16,12 @@ from ..._engine.hold_limits import Limit
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
-from ..._engine.session import log
+from ..._engine.loss_cause import why_lost
+from ..._engine.session import log, losses
 from ..._engine.telling import Story
 from ..._engine.telling import registered as listeners
 from ..._errors import LockLostError, ZkConcurrentError
-from ..._protocol.operations import Get, Recipe
+from ..._protocol.operations import Get, NoNode, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import HOLDS, State, Ticket
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
@@ -495,6 +497,23 @@ class LockCore(QueueCore):
         rest = self._gone(call, hold)
         yield from rest if story is None else story.end_by(call, rest)
         log.debug("released %s", hold.ticket.node)
+
+    def leave(self, hold: Hold) -> None:
+        """Leave the end of a released hold to the reply to its delete, which reports a loss that it shows."""
+        hold.ticket.wake = partial(self._note_end, hold)
+        # The reply may have come before.
+        self._note_end(hold)
+
+    def _note_end(self, hold: Hold) -> None:
+        ticket, session = hold.ticket, self.session
+        if isinstance(ticket.refusal, NoNode) and not hold.loss.told:
+            text = "lost before its release: %s (fencing token %d): %s"
+            session.warn_later(text, ticket.node, ticket.token, why_lost(ticket), logger=losses, zk_path=ticket.path)
+        # `lost`, `on_lost`, the log and the listeners report the loss.
+        with suppress(ZkConcurrentError):
+            self.path_state.check_given_up(hold)
+        if ticket.story is not None and session.is_discarded(ticket):
+            ticket.story.tell()
 
     def _gone(self, call: Call, hold: Hold) -> Steps[None]:
         yield from call.gone(hold.ticket)

@@ -1,0 +1,156 @@
+"""`release(wait=False)` and `hold(wait_release=False)`: the delete is sent, and nobody waits for its reply."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually
+from tests.helpers.contenders import queued
+from tests.helpers.lock_types import AnyLock, Kind, every, reentrant
+from tests.helpers.proxy import Proxy
+from zkconcurrent import Lock, LockLostError, LossCause, RLock, Semaphore, synchronized
+from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
+
+
+@every
+def test_it_returns_before_the_reply(kind: Kind, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
+    """While the reply to the delete is held back, the call has returned; the next client has its turn."""
+    client = connect(proxy.hosts)
+    lock, other = kind(client, zk_path), kind(zk, zk_path)
+    lock.acquire()
+    with proxy.hold("delete") as held:
+        lock.release(wait=False)  # type: ignore[call-arg]
+        assert lock.hold_count() == 0
+        held.wait()
+        assert Session.of(client).registry.deletes
+        with other:
+            pass
+
+
+@every
+def test_the_next_acquire_goes_behind_it(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A client never waits for itself: each cycle is a create, a listing and a delete, and each token is higher."""
+    lock, tokens, n = kind(connect(proxy.hosts), zk_path), [], 30
+    with lock:
+        pass
+    with proxy.counting() as count:
+        for _ in range(n):
+            lock.acquire()
+            tokens.append(lock.fencing_token)
+            lock.release(wait=False)  # type: ignore[call-arg]
+        lock.acquire()
+        lock.release()
+    sent = count.requests
+    # An unfair lock may keep its node.
+    assert set(sent) <= {"create2", "getChildren", "delete"}
+    assert sent["create2"] == sent["delete"] == n + 1
+    assert sorted(set(tokens)) == tokens
+
+
+@every
+def test_a_block(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The end of the block waits for nothing; one that acquires again waits for nothing either."""
+    client = connect(proxy.hosts)
+    lock: AnyLock = kind(client, zk_path)
+    with lock.hold(wait_release=False):  # type: ignore[call-arg]
+        pass
+    block = lock.hold(5, wait_release=False)  # type: ignore[call-arg]
+    with proxy.hold("delete") as held:
+        with block:
+            assert lock.hold_count() == 1
+        assert lock.hold_count() == 0
+        held.wait()
+        assert Session.of(client).registry.deletes
+
+
+@reentrant
+def test_levels(kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Only the last level sends the delete."""
+    lock = kind(zk, zk_path)
+    lock.acquire()
+    lock.acquire()
+    lock.release(wait=False)  # type: ignore[call-arg]
+    assert lock.hold_count() == 1
+    lock.release(wait=False)  # type: ignore[call-arg]
+    assert lock.hold_count() == 0
+    eventually(queued(zk, zk_path, 0))
+    with pytest.raises(RuntimeError):
+        lock.release(wait=False)  # type: ignore[call-arg]
+
+
+def test_a_node_that_was_gone(
+    connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 298: `lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
+    told: list[object] = []
+    # So the hold is too young to be watched.
+    lock = Lock(connect(timeout=30), zk_path, on_lost=told.append)
+    lock.acquire()
+    lost, (node,) = lock.lost, zk.get_children(zk_path)
+    with caplog.at_level(logging.WARNING, "zkconcurrent.losses"):
+        zk.delete(f"{zk_path}/{node}")
+        lock.release(wait=False)
+        lock.acquire()
+        assert lost.wait(20)
+        eventually(lambda: told == [lock])
+        eventually(lambda: [each.name for each in caplog.records].count("zkconcurrent.losses") == 1)
+    assert node in caplog.text
+    assert not lock.lost.is_set()
+    lock.release()
+
+
+def test_a_hold_that_is_known_to_be_lost(connect: Connect, zookeeper: Server, zk_path: str) -> None:
+    """The lease is checked before, so the call raises, as any release does."""
+    client = connect()
+    lock = Lock(client, zk_path)
+    lock.acquire()
+    lost = lock.lost
+    zookeeper.expire(client)
+    assert lost.wait(20)
+    with pytest.raises(LockLostError) as raised:
+        lock.release(wait=False)
+    assert raised.value.cause is LossCause.SESSION_EXPIRED
+    with pytest.raises(RuntimeError):
+        lock.release(wait=False)
+
+
+def test_synchronized(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The end of a call, and of a block, waits for nothing; a lock whose release always waits is refused."""
+    client = connect(proxy.hosts)
+    decorator = synchronized(client, zk_path, wait_release=False)
+    call, lock = decorator(lambda: lock.hold_count()), RLock(client, zk_path)
+    for use in ("call", "block"):
+        with proxy.hold("delete") as held:
+            if use == "call":
+                assert call() == 1
+            else:
+                with decorator as entered:
+                    assert entered
+                    assert lock.hold_count() == 1
+            held.wait()
+            assert Session.of(client).registry.deletes
+    given = synchronized(lock, wait_release=False)
+    assert given(lambda: lock.hold_count())() == 1
+    for other in (Semaphore(client, f"{zk_path}-permits"), threading.Lock()):
+        with pytest.raises(TypeError, match="always waits"):
+            synchronized(other, wait_release=False)
+
+
+def test_a_cut_connection(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """The library repeats the delete after the reconnect, and this client's next acquire goes behind that."""
+    lock = Lock(connect(proxy.hosts), zk_path)
+    lock.acquire()
+    with proxy.lose_request("delete") as fault:
+        lock.release(wait=False)
+        fault.wait()
+    assert lock.acquire(timeout=20)
+    assert len(zk.get_children(zk_path)) == 1
+    lock.release(wait=False)
+    eventually(queued(zk, zk_path, 0))

@@ -1,0 +1,117 @@
+"""The way to a grant: a waiter with one contender in its way may hold as soon as that one is gone, without a look.
+
+A waiter lists its queue again when the node that it watched is gone. It need not if its last listing had exactly one
+contender in its way, P. For as long as the waiter's own node exists, so does the queue, and numbers only grow. So
+nobody can get in front of it but by a number that is given by hand: by the downgrade of a writer ahead, or by a
+`DetachedLock` that puts a persistent node in the place of its own. The names tell both (`Way.of`), so once P is gone,
+the waiter is first, if its own node still exists at that moment.
+
+That the own node exists is what the rest is about. A server applies changes in one order, and a connection brings its
+replies and its events in that order. So, on the connection of the listing, the waiter reads its own node, with a watch,
+and behind it P, with a watch. If the event that P is deleted comes and none of the own node has come before it, the own
+node existed when P was deleted, with nobody in front. If it is deleted later, a holder's node is deleted, as it may be
+at any time. If P is gone already when it is read, the same holds, as the own node was read before.
+
+Anything else is a look: a change of P, any event of the own node, another connection, a lost or refused reply.
+
+All of it must be told to the way in the order in which it was read. So kazoo's connection thread tells it, at once;
+what is posted may wait, and other events may overtake it. Nothing is locked: only that thread writes here, but for
+replies that never come, which close the way.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from .rules import LATE_SEQUENCE, MUTEX, WRITE, Rule
+
+MARKED_DIGIT = 24
+"""Where a UUID has the marks of a node: the first of its last twelve digits."""
+# The values of that digit with the mark of a node that a `DetachedLock` made.
+_DETACHED = frozenset("4567cdef")
+_MARKED = len("_c_") + MARKED_DIGIT
+
+
+class Stage(enum.Enum):
+    """What a waiter knows of its way."""
+
+    BEGUN = "begun"
+    EXISTS = "the own node exists, and is watched"
+    BLOCKED = "so does the node ahead"
+    CLEAR = "nobody is in the way"
+    UNKNOWN = "look"
+
+
+class Way:
+    """The way of one waiter to its grant.
+
+    Attributes:
+        stage: what is known of it. Invariant: once `UNKNOWN`, it stays so.
+    """
+
+    __slots__ = ("_connection", "_session", "stage")
+
+    def __init__(self, session: int, connection: object) -> None:
+        self._session: int = session
+        self._connection: object = connection
+        self.stage: Stage = Stage.BEGUN
+
+    @classmethod
+    def of(cls, me: str, names: Sequence[str], rule: Rule, session: int, connection: object) -> Way | None:
+        """Return the way of a waiter; None if nothing but a look can tell when it is its turn.
+
+        Args:
+            me: the waiter's node.
+            names: the listing that shows it.
+            rule: how the queue decides.
+            session: the session of the node.
+            connection: on which the listing was answered.
+        """
+        key, alone = rule.key, rule.alone in me
+        mine = key(me)
+        if int(mine) >= LATE_SEQUENCE:
+            return None
+        ahead: str | None = None
+        for name in names:
+            its = key(name)
+            if its > mine or name == me or not (alone or rule.alone in name):
+                continue
+            if its == mine or ahead is not None:
+                return None
+            ahead = name
+        if ahead is None or (rule == WRITE and rule.alone in ahead) or (rule == MUTEX and is_detached(ahead)):
+            return None
+        return cls(session, connection)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the waiter's node was first in its queue, and no event has told of a change of it since."""
+        return self.stage is Stage.CLEAR
+
+    def read_own(self, connection: object, session: int | None) -> None:
+        """Take the reply about the own node, and the session of that; None if it does not exist, or that is unknown."""
+        exists = self.stage is Stage.BEGUN and connection is self._connection and session == self._session
+        self.stage = Stage.EXISTS if exists else Stage.UNKNOWN
+
+    def read_ahead(self, connection: object, *, gone: bool | None) -> None:
+        """Take the reply about the node ahead; `gone` is None if it is unknown."""
+        if self.stage is not Stage.EXISTS or connection is not self._connection or gone is None:
+            self.stage = Stage.UNKNOWN
+        else:
+            self.stage = Stage.CLEAR if gone else Stage.BLOCKED
+
+    def change_own(self) -> None:
+        """Take an event of the own node."""
+        self.stage = Stage.UNKNOWN
+
+    def change_ahead(self, connection: object, *, deleted: bool) -> None:
+        """Take an event of the node ahead."""
+        if self.stage is not Stage.CLEAR:
+            first = self.stage is Stage.BLOCKED and deleted and connection is self._connection
+            self.stage = Stage.CLEAR if first else Stage.UNKNOWN
+
+
+def is_detached(name: str) -> bool:
+    """Return whether a `DetachedLock` may have made a node: of those of other programs, half look like that."""
+    return name[:3] == "_c_" and name[_MARKED : _MARKED + 1] in _DETACHED
