@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._arguments.locklike import LockLike as LockLike
     from ._connect import Client as Client
     from ._connect import connect as connect
+    from ._engine.contention import Contention as Contention
     from ._engine.inspection import ClientReport as ClientReport
     from ._engine.inspection import HoldReport as HoldReport
     from ._engine.inspection import Inspection as Inspection
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ._errors import ZkConcurrentError as ZkConcurrentError
     from ._events import Acquired as Acquired
     from ._events import Cancelled as Cancelled
+    from ._events import Contended as Contended
     from ._events import DeadlockVictim as DeadlockVictim
     from ._events import Failed as Failed
     from ._events import HoldLimit as HoldLimit
@@ -98,11 +100,12 @@ else:
         "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
         "_arguments.locklike": "LockLike",
         "_connect": "Client connect",
+        "_engine.contention": "Contention",
         "_engine.inspection": "ClientReport HoldReport Inspection OwnerReport WaitReport dump_on_signal inspect",
         "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
         "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
         "_engine.queue_listener": "QueueListener",
-        "_events": "Acquired Cancelled DeadlockVictim Failed HoldLimit LockEvent Lost Recovered Released "
+        "_events": "Acquired Cancelled Contended DeadlockVictim Failed HoldLimit LockEvent Lost Recovered Released "
         "Suspect TimedOut Waiting WouldBlock",
         "_namespace": "Namespace add_listener namespace",
         "_synchronized": "synchronized",

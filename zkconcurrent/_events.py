@@ -166,6 +166,13 @@ class Failed(LockEvent):
 
 
 @dataclass(slots=True)
+class Contended(LockEvent):
+    """Somebody waits behind the hold. This is told once, and only of a hold whose `contended` was asked for."""
+
+    __module__ = "zkconcurrent"
+
+
+@dataclass(slots=True)
 class Released(LockEvent):
     """The hold was given up: by a release, a condition's wait, the end of its task, or an interrupted acquire.
 

@@ -64,6 +64,16 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_an_exit_just_after_the_client_was_stopped": "is about the session",
         "test_a_standard_condition_whose_lock_is_lost": STANDARD,
     },
+    "test_contention": {
+        "test_a_fork": "forks where the loop's thread is not",
+        "test_interrupts": SIGNALS,
+        "test_a_hold_that_is_put_back": HALFWAY,
+    },
+    "test_revocation": {
+        "test_an_on_revoke_that_fails": "has the helper's thread call on_revoke",
+        "test_a_holder_is_asked": BY_LOOP.replace("on_lost", "on_revoke"),
+        "test_a_request_before_the_watch": BY_LOOP.replace("on_lost", "on_revoke"),
+    },
     "test_event": {
         "test_the_old_name": "asyncio's event has no isSet()",
     },
@@ -213,7 +223,15 @@ FILES = {
         for name in zkconcurrent.__all__
         if isinstance(getattr(on_tasks, name, None), type)
     ),
-    *("test_cancel_waits", "test_hold", "test_locks", "test_losses", "test_resize"),
+    *(
+        "test_cancel_waits",
+        "test_hold",
+        "test_locks",
+        "test_losses",
+        "test_resize",
+        "test_contention",
+        "test_revocation",
+    ),
 }
 MODULES = [
     import_module(f"tests.integration.{name}") for name in sorted(FILES) if (INTEGRATION / f"{name}.py").exists()

@@ -19,8 +19,9 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import queued
 from tests.helpers.contenders import waits as asleep
-from tests.helpers.count import answered
+from tests.helpers.count import Count, answered
 from tests.helpers.lock_types import AnyLock, Kind, against, every, reentrant, unfair, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -41,6 +42,7 @@ from zkconcurrent import (
     ReadWriteLock,
     RLock,
     Semaphore,
+    WaitCancelledError,
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
@@ -130,6 +132,63 @@ def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str, even
     assert second.requests == {"connect": 1}
     assert not second.pings  # kazoo has them left out while ours flow
     lock.release()
+
+
+def test_a_lock_that_may_be_revoked(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """To acquire it takes one read more, which nobody waits for; to ask, a read and a write for each holder."""
+    asked = threading.Event()
+    lock, other = Lock(counted, zk_path, on_revoke=lambda _: asked.set()), Lock(zk, zk_path)
+
+    def sent(count: Count) -> Counter[str]:
+        # A read of the holder's node may follow a heartbeat, and then counts as one.
+        names = Counter(each.name for each in count.trace if each.kind == "request" and "/_c_" in each.path)
+        return count.requests - Counter(getData=names["getData"]) + Counter(getData=names["getData"])
+
+    warm(lock)
+    with proxy.counting() as acquiring:
+        lock.acquire()
+        eventually(lambda: any(each.kind == "answer" and each.name == "getData" for each in acquiring.trace))
+    assert sent(acquiring) == {"create2": 1, "getChildren": 1, "getData": 1}
+    with proxy.counting() as told:
+        other.revoke()
+        assert asked.wait(20)
+    assert sent(told) == {"getData": 1}
+    asked.clear()
+    with proxy.counting() as asking:
+        lock.revoke()
+        assert asked.wait(20)
+    assert sent(asking) == {"sync": 1, "getChildren": 1, "getData": 2, "setData": 1}
+    lock.release()
+
+
+def test_contention(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The first question lists; an arrival lists and reads; another one behind it costs nothing, nor does an answer."""
+    lock, other = Lock(counted, zk_path), Lock(zk, zk_path)
+    with lock:
+        with proxy.counting() as asking:
+            assert not lock.contended.wait(0.1)
+            assert not lock.contended.is_set()
+        assert asking.requests == {"getChildren": 1}
+        with proxy.counting() as arrival:
+            waits = [in_thread(other.acquire, timeout=20)]
+            assert lock.contended.wait(20)
+            eventually(queued(zk, zk_path, 2))
+            eventually(lambda: arrival.requests["getData"])
+            waits.append(in_thread(other.acquire, timeout=20))
+            eventually(queued(zk, zk_path, 3))
+        assert arrival.requests == {"getChildren": 1, "getData": 1}
+        with proxy.counting() as left:
+            other.cancel_waits()
+            eventually(lambda: not lock.contended.is_set())
+        assert left.requests["getChildren"] <= 3
+        assert left.requests["getData"] <= 2
+    for each in waits:
+        with pytest.raises(WaitCancelledError):
+            each.result(20)
 
 
 @reentrant

@@ -19,6 +19,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -38,6 +39,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
 import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
@@ -165,6 +167,7 @@ public final class CuratorPeer {
         private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
         private final Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
         private final Map<String, InterProcessReadWriteLock> pairs = new ConcurrentHashMap<>();
+        private final Map<InterProcessLock, AtomicInteger> revoked = new ConcurrentHashMap<>();
         private final Map<String, InterProcessSemaphoreV2> semaphores = new ConcurrentHashMap<>();
         private final Map<String, Deque<Lease>> leases = new ConcurrentHashMap<>();
         private final Map<String, Object> queues = new ConcurrentHashMap<>();
@@ -480,6 +483,16 @@ public final class CuratorPeer {
                     return String.valueOf(((InterProcessMutex) lock).isOwnedByCurrentThread());
                 case "participants":
                     return nodes(((InterProcessMutex) lock).getParticipantNodes());
+                case "makeRevocable": // before it is acquired
+                    revoked.put(lock, new AtomicInteger());
+                    ((InterProcessMutex) lock).makeRevocable(each -> revoked.get(lock).incrementAndGet());
+                    return "";
+                case "revoked": // how often a holder was asked to let go
+                    return String.valueOf(revoked.get(lock));
+                case "revoke": // the first in the queue
+                    String first = ((InterProcessMutex) lock).getParticipantNodes().iterator().next();
+                    Revoker.attemptRevoke(curator, first);
+                    return first;
                 case "increment":
                     return increment(lock::acquire, lock::release, command);
                 default:

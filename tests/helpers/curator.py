@@ -7,9 +7,10 @@ with Java threads that come into being when they are named. Commands, each answe
 - `<kind>.acquire path [milliseconds]`: "true" or "false"; `<kind>.release path`; `<kind>.held path`: by any thread;
   `<kind>.increment path file cycles`: add one to the number in the file, holding the lock; how often.
   The kinds: `mutex` (InterProcessMutex), `read` and `write` (of one InterProcessReadWriteLock for each path), and
-  `semaphoreMutex` (InterProcessSemaphoreMutex). Those but the last have `owned`: by the thread that asks, and
-  `participants`: the paths of the nodes in the queue, with tabs between. One more kind is `multi`
-  (InterProcessMultiLock): its path is the paths of its mutexes, with commas between.
+  `semaphoreMutex` (InterProcessSemaphoreMutex). Those but the last have `owned`: by the thread that asks;
+  `participants`: the paths of the nodes in the queue, with tabs between; `makeRevocable path`, before it is acquired;
+  `revoked path`: how often the holder was asked; and `revoke path`: asks the first in the queue (Revoker). One more
+  kind is `multi` (InterProcessMultiLock): its path is the paths of its mutexes, with commas between.
 - `queue.put path item`, `queue.putMulti path items` (with commas between), `queue.consume path failures`: take items,
   of which the first so many fail; `queue.taken path`: those taken, with tabs between (DistributedQueue with a lock
   path). `priorityQueue` has the same, and `priorityQueue.put path priority item` (DistributedPriorityQueue);

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from zkconcurrent import (
     Acquired,
     Cancelled,
+    Contended,
     DeadlockVictim,
     Failed,
     HoldLimit,
@@ -74,7 +75,7 @@ class Owner:
             if event.token in self.limited:
                 return "is told twice"
             self.limited.add(event.token)
-        else:
+        elif not isinstance(event, Contended):
             return "is no event"
         return None
 

@@ -101,9 +101,10 @@ class OnTasks:
     _twin: Callable[..., Any]
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        if callable(told := options.get("on_lost")):
-            ref = weakref.ref(self)
-            options["on_lost"] = lambda _: threading.Thread(target=told, args=(ref(),)).start()
+        ref = weakref.ref(self)
+        for name in ("on_lost", "on_revoke"):
+            if callable(told := options.get(name)):
+                options[name] = lambda _, told=told: threading.Thread(target=told, args=(ref(),)).start()
         options = {name: unwrapped(value) for name, value in options.items()}
         self._made = type(self)._twin(*map(unwrapped, args), **options)
 
@@ -114,8 +115,8 @@ class OnTasks:
         if name in READS:
             return call(getattr(made, READS[name]))
         value = call(lambda: getattr(made, ASKS.get(name, name)))
-        if isinstance(value, aio.Lost):
-            return LostOnTasks(value)
+        if isinstance(value, aio.Lost | aio.Contention):
+            return EventOnTasks(value)
         if type(value) is tuple:
             return tuple(map(wrapped, value))
         if not callable(value):
@@ -177,19 +178,22 @@ class HoldOnTasks:
         return call(lambda: made.__aexit__(*error))
 
 
-class LostOnTasks:
-    """The interface of a `threading.Event`, to a `Lost`."""
+class EventOnTasks:
+    """The interface of a `threading.Event`, to a `Lost` or a `Contention`."""
 
-    def __init__(self, lost: aio.Lost) -> None:
-        self.is_set = lost.is_set
-        self._lost = lost
+    def __init__(self, event: aio.Lost | aio.Contention) -> None:
+        self.is_set = event.is_set
+        self._event = event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._event, name)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the loss."""
+        """Wait for it."""
 
         async def wait() -> bool:
             try:
-                return await asyncio.wait_for(self._lost.wait(), timeout)
+                return await asyncio.wait_for(self._event.wait(), timeout)
             except asyncio.TimeoutError:  # on Python 3.10 it is no TimeoutError
                 return False
 

@@ -42,7 +42,7 @@ def is_like(lock: object) -> bool:
 
 def locks(zk: zkconcurrent.Client) -> None:
     """Use all that can be held."""
-    lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", fair=False, on_lost=told)
+    lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", fair=False, on_lost=told, on_revoke=told)
     rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_suspect=warned, hold_limit=30)
     pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(
         zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose"
@@ -77,6 +77,10 @@ def locks(zk: zkconcurrent.Client) -> None:
         with any_held.hold(2.5), any_held.hold(timeout=None, blocking=False) as nothing:
             assert nothing is None
         count: int = any_held.hold_count() + any_held.cancel_waits()
+    for own in (lock, rlock, read, write):
+        contended: zkconcurrent.Contention = own.contended
+        waited_for: bool = contended.is_set() or contended.wait(2.5) or contended.over
+        asked: int = own.revoke()
     for one in (lock, rlock, read, write, semaphore, bounded):
         token: int = one.fencing_token
         lost: threading.Event = one.lost
@@ -374,7 +378,9 @@ def listens(zk: zkconcurrent.Client) -> None:
                 pass
             case zkconcurrent.HoldLimit(held=seconds):
                 pass
-            case zkconcurrent.Waiting() | zkconcurrent.WouldBlock() | zkconcurrent.Recovered():
+            case (
+                zkconcurrent.Waiting() | zkconcurrent.WouldBlock() | zkconcurrent.Contended() | zkconcurrent.Recovered()
+            ):
                 pass
             case _:
                 pass

@@ -26,7 +26,7 @@ async def warned(lock: object, left: float) -> None:
 
 async def locks(zk: zkconcurrent.Client) -> None:
     """Use all that can be held."""
-    lock: aio.Lock = aio.Lock(zk, "/app/lock", fair=False, on_lost=told)
+    lock: aio.Lock = aio.Lock(zk, "/app/lock", fair=False, on_lost=told, on_revoke=told)
     rlock: aio.RLock = aio.RLock(zk, "/app/rlock", on_lost=told_later, on_suspect=warned)
     pair: aio.ReadWriteLock = aio.ReadWriteLock(zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose")
     read: aio.ReadLock = pair.read_lock
@@ -47,6 +47,10 @@ async def locks(zk: zkconcurrent.Client) -> None:
         lost_most: tuple[aio.Lost, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
     last: float = lock.remaining() + several.remaining() + most.remaining()
     condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
+    for own in (lock, rlock, read, write):
+        contended: aio.Contention = own.contended
+        waited_for: bool = contended.is_set() or await contended.wait() or contended.over
+        asked: int = await own.revoke()
     for each in (lock, rlock, read, write, semaphore, bounded):
         acquired: bool = await each.acquire(timeout=2.5) and await each.acquire(blocking=False)
         held: bool = each.locked() or await each.fetch_locked()

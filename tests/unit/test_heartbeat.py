@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError, ThrottledOpError
 
 from zkconcurrent._engine.heartbeat import Heartbeat
 from zkconcurrent._engine.registry import Registry
 from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.ticket import REVOKED, State, Ticket
 
 TIMEOUT = 6.0
 LOOK = TIMEOUT / 9 + 0.01  # the keeper's pause
@@ -44,7 +46,7 @@ class Line:
         self.cut = True
 
 
-def beating(line: Line) -> Heartbeat:
+def beating(line: Line, asked: Callable[[Ticket], None] = id) -> Heartbeat:
     """Return the heartbeat of a session that waits for something."""
     lease = Lease(1)
     lease.opened(0.0, TIMEOUT)
@@ -54,7 +56,7 @@ def beating(line: Line) -> Heartbeat:
     session = SimpleNamespace(
         link=line, registry=registry, timeout=TIMEOUT, post=None, warn_later=lambda *_: None, wake_keeper=int
     )
-    return Heartbeat(session, print)  # type: ignore[arg-type]
+    return Heartbeat(session, print, asked)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -149,3 +151,43 @@ def test_under_a_new_leader(error: Exception | None, times: int, deleted: list[s
         heartbeat.beat(1000 + look * TIMEOUT)
     assert server.listed == ["/left"] * times
     assert server.deleted == deleted
+
+
+class HoldersNode(Server):
+    """A link to a server that shows the node of a hold, as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.shows: list[Exception | tuple[bytes, int]] = []
+
+    def get(self, _node: str, reply: Any, _watcher: Any) -> None:
+        """Answer."""
+        shown = self.shows.pop(0)
+        if isinstance(shown, Exception):
+            reply.set_exception(shown)
+        else:
+            reply.set((shown[0], SimpleNamespace(version=shown[1])))
+
+
+def test_a_holder_that_is_asked_to_let_go() -> None:
+    """Each version with Curator's bytes is one request; a read that a busy server refused is made at the next beat."""
+    server, told = HoldersNode(), []
+    heartbeat = beating(server, told.append)
+    heartbeat._client.post = lambda act: act()  # type: ignore[method-assign]
+    (ticket,) = heartbeat._client.registry.tickets.values()
+    ticket.queued_as(f"{ticket.prefix}lock-0000000001", 1)
+    ticket.become(State.HELD)
+    for shown, times in (
+        (ThrottledOpError(), 0),
+        ((REVOKED, 1), 1),
+        ((REVOKED, 1), 1),
+        ((b"other data", 2), 1),
+        ((REVOKED, 3), 2),
+    ):
+        server.shows.append(shown)
+        heartbeat._watch_holds()
+        assert told == [ticket] * times
+        assert not server.shows
+        if not isinstance(shown, Exception):
+            # The next connection, or an event, has it read again.
+            ticket.watched = False

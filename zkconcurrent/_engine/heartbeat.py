@@ -8,8 +8,9 @@ long one; and while a waiter or a new hold needs the connection's first proof, a
 
 In between, a holder sends a `sync` each `Lease.beat`, which costs no transaction: it finds a dead link, and is the
 older request that a later proof needs. The first of these after a grant also sets a watch on the node of the hold. So
-the client learns at once that an operator has deleted the node. Without nodes, the heartbeat is a `sync`, as often as
-the proofs of waiters, in place of kazoo's ping. So the first hold finds a request old enough to prove its lease.
+the client learns at once that an operator has deleted the node, or that somebody asks the holder to let go; if the lock
+has `on_revoke`, that watch is set at the grant. Without nodes, the heartbeat is a `sync`, as often as the proofs of
+waiters, in place of kazoo's ping. So the first hold finds a request old enough to prove its lease.
 
 A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
 the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
@@ -30,7 +31,7 @@ from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._kazoo.watches import Watcher
 from .._protocol.lease import LONGEST_SPACING
 from .._protocol.operations import ConnectionLost
-from .._protocol.ticket import State, Ticket
+from .._protocol.ticket import REVOKED, State, Ticket
 from .client_state import ClientState
 
 LATE_CREATE_WATCH = 10  # session timeouts
@@ -50,11 +51,13 @@ class Heartbeat:
     Args:
         client: the session.
         watcher: the one watcher of all its watches.
+        asked: called with the ticket of a hold, once for each time that somebody asks its holder to let go.
     """
 
-    def __init__(self, client: ClientState, watcher: Watcher) -> None:
+    def __init__(self, client: ClientState, watcher: Watcher, asked: Callable[[Ticket], None]) -> None:
         self._client = client
         self._watcher = watcher
+        self._asked = asked
         self._unanswered: set[HandledReply] = set()
         # The number of the oldest request without a reply, as the keeper last saw it; None if there was none.
         self._next: int | None = None
@@ -212,22 +215,38 @@ class Heartbeat:
 
     def _watch_holds(self) -> None:
         """Watch the nodes of holds that are not watched on this connection, some at a time."""
-        link, held = self._client.link, (each for each in self._client.registry.known() if each.state is State.HELD)
-        connection = link.connection
+        held = (each for each in self._client.registry.known() if each.state is State.HELD)
+        connection = self._client.link.connection
         for ticket in [*islice((each for each in held if each.watched is not connection), NODES_PER_MULTI)]:
-            ticket.watched = connection
-            # This read is behind a `sync` or a write. It leaves no watch on a node that is not there.
-            reply = HandledReply(partial(self._watch_set, ticket), post=self._client.post)
-            link.get(ticket.node, reply, self._watcher)
+            self.watch_hold(ticket)
+
+    def watch_hold(self, ticket: Ticket) -> None:
+        """Watch the node of a hold; the read shows whether its holder is to let go."""
+        link = self._client.link
+        ticket.watched = link.connection
+        # This read is behind a `sync` or a write. It leaves no watch on a node that is not there.
+        reply = HandledReply(partial(self._watch_set, ticket), post=self._client.post)
+        link.get(ticket.node, reply, self._watcher)
 
     def _watch_set(self, ticket: Ticket, reply: HandledReply) -> None:
         if isinstance(reply.error, kazoo_errors.NoNodeError):
             self.note_deleted(ticket)
+        elif isinstance(reply.error, kazoo_errors.ThrottledOpError):
+            # The next beat reads it.
+            ticket.watched = False
+        elif reply.error is None and reply.value[0] == REVOKED:
+            self._note_revocation(ticket, reply.value[1].version)
 
     def note_deleted(self, ticket: Ticket) -> None:
         """Note that a ticket's node is gone: if that is a hold, and not released, a proof shows what is missing."""
         if ticket.state is State.HELD:
             self.hurry()
+
+    def _note_revocation(self, ticket: Ticket, version: int) -> None:
+        """Pass a request to let go on to the holder; a new connection reads it again, which is not another one."""
+        if ticket.state is State.HELD and ticket.asked_at != version:
+            ticket.asked_at = version
+            self._asked(ticket)
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
         """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""

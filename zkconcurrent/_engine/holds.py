@@ -45,9 +45,10 @@ class Hold:
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
+        contention: whether others wait behind it; None until somebody asks.
     """
 
-    __slots__ = ("claimant", "depth", "location", "loss", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "contention", "depth", "location", "loss", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path: str = path
@@ -57,6 +58,8 @@ class Hold:
         self.depth: int = depth
         self.loss: Loss = loss
         self.claimant: int | None = None
+        # The layers above make this `Contention`.
+        self.contention: Any = None
         self.location: Location | None = None
 
     @property
@@ -95,6 +98,13 @@ class Possession(NamedTuple):
     token: int
     owner: int | None
     held_for: float
+
+
+class Revocable(Protocol):
+    """A lock whose user wants to know when somebody asks the holder to let go."""
+
+    def _start_on_revoke(self) -> None:
+        """Call `on_revoke` on a thread of its own; errors as `LossObserver._start_on_lost`."""
 
 
 class Keeping(Protocol):
@@ -154,6 +164,7 @@ class PathState:
         lock: the path of a condition's lock.
         first_look: this client's first look at the path, if the primitive needs one.
         observers: the objects to tell of losses, by role.
+        revocable: the objects to tell that somebody asks the holder to let go, by role.
         keeping: the objects that keep something here which is no hold of a lock.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         notes: how often calls that change that value, or wait for it, have noted it.
@@ -182,6 +193,7 @@ class PathState:
         # One entry for each block of a task that was thrown away.
         self._blocks: deque[int] = deque()
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
+        self.revocable: defaultdict[str, weakref.WeakSet[Revocable]] = defaultdict(weakref.WeakSet)
         make_event = session.link.user_event
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         self._observer = weakref.WeakMethod(self.tell_lost)
@@ -237,6 +249,8 @@ class PathState:
                 hold.location = self.location
             self._keep(hold)
             self.next_loss.pop(role, None)
+            if self.revocable.get(role):
+                self.session.heartbeat.watch_hold(ticket)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
@@ -332,6 +346,8 @@ class PathState:
         """Forget a hold that was released or settled."""
         with self.session.lock:
             holds = self.holds[hold.role]
+            if (contention := hold.contention) is not None:
+                contention.end()
             holds_of(hold.owner).pop(hold.ticket.prefix, None)
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
@@ -352,6 +368,13 @@ class PathState:
         hold = next((hold for hold in all_holds(self.holds) if hold.ticket is ticket), None)
         if hold is not None:
             self._tell(hold)
+
+    def tell_asked(self, ticket: Ticket) -> None:
+        """Report that somebody asks the holder to let go, on threads of their own; with the session's lock held."""
+        for hold in all_holds(self.holds):
+            if hold.ticket is ticket:
+                for each in self.revocable[hold.role]:
+                    self.session.keeper.start_soon(each._start_on_revoke)
 
     def check_given_up(self, hold: Hold) -> None:
         """Report a hold that, by the server's reply to its release, this client could not give up.
@@ -376,6 +399,8 @@ class PathState:
         with self.session.lock:
             # R3: an interrupt may have struck an earlier call of this in its middle.
             hold.loss.tell()
+            if (contention := hold.contention) is not None:
+                contention.end()
             if not hold.loss.reported:
                 if self.handoff is not None:
                     self.handoff.wake_next()

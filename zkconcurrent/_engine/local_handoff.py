@@ -91,6 +91,9 @@ class LocalHandoff:
                 if call not in self._waiting:
                     check_not_interrupted(call)
                     self._waiting.add(call)
+                    for hold in self._holds.values():
+                        if (contention := hold.contention) is not None:
+                            contention.note()
             left = None if deadline is None else deadline - session.now()
             if left is not None and left <= 0:
                 return False
@@ -110,6 +113,11 @@ class LocalHandoff:
     def _is_asking(self) -> bool:
         call = None if self._asking is None else self._asking()
         return call is not None and not call.finished
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a thread of this process waits for its turn, without a node."""
+        return self._next_waiter() is not None
 
     def _next_waiter(self) -> Call | None:
         for call in self._waiting:

@@ -117,7 +117,7 @@ class Session(ClientState):
         self.listener = Listener(self, self._begin, self._ended, self._own_changed, self.directory)
         self.deletes = Deletes(self)
         self.watches = Watches(self, self.listener.on_event)
-        self.heartbeat = Heartbeat(self, self.listener.on_event)
+        self.heartbeat = Heartbeat(self, self.listener.on_event, self._tell_asked)
         self.keeper = Keeper(self, self.do_due_work)
         self.long_waits = LongWaits(self, self.keeper)
         self.teller = Teller(self, self.keeper)
@@ -260,6 +260,9 @@ class Session(ClientState):
             ticket.note_change()
         if deleted:
             self.heartbeat.note_deleted(ticket)
+        elif ticket.state is State.HELD:
+            # Somebody may ask the holder to let go.
+            self.heartbeat.watch_hold(ticket)
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 
@@ -385,6 +388,10 @@ class Session(ClientState):
                 zk_cause=ticket.loss and ticket.loss.cause.value,
                 zk_by=None if ticket.owner is None else label(ticket.owner),
             )
+
+    def _tell_asked(self, ticket: Ticket) -> None:
+        if (state := self.directory.get(ticket.path)) is not None:
+            state.tell_asked(ticket)
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.

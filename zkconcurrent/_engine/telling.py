@@ -36,6 +36,7 @@ from .._errors import DeadlockError, LockLostError, LossCause, WaitCancelledErro
 from .._events import (
     Acquired,
     Cancelled,
+    Contended,
     DeadlockVictim,
     Failed,
     HoldLimit,
@@ -267,6 +268,13 @@ class Story:
         """Record that the hold has lasted longer than its limit."""
         if self._acquired is not None:
             self._record("limit", HoldLimit, held=held)
+
+    def contend(self) -> bool:
+        """Record that somebody waits behind the hold, once; return whether this is new."""
+        new = self._acquired is not None and not {"contended", "end"} & set(self._parts)
+        if new:
+            self._record("contended", Contended)
+        return new
 
     @property
     def in_doubt(self) -> bool:

@@ -161,6 +161,12 @@ def in_the_way(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
     return [name for name in ahead if alone or rule.alone in name]
 
 
+def behind(me: str, queue: Sequence[str], rule: Rule) -> list[str]:
+    """Return the nodes behind `me` that it excludes, in the order of their turns."""
+    line, mine, alone = line_up(queue, rule), rule.key(me), rule.alone in me
+    return [name for name in line if rule.key(name) > mine and (alone or rule.alone in name)]
+
+
 def holders(queue: Sequence[str], rule: Rule) -> list[str]:
     """Return the nodes that hold, in any role, in the order of their turns."""
     line = line_up(queue, rule)

@@ -24,6 +24,8 @@ from .way import MARKED_DIGIT, Way
 
 HOLDS = b'"holds": '
 """How the data of a node name the holds of its owner. In a text of JSON, such as a path, the quotes are escaped."""
+REVOKED = b"__REVOKE__"
+"""The data that ask a holder to let go, in place of its own; Curator's `Revoker` writes them."""
 MARK = 8 << 44
 """Marks a ticket's number if the data of its node tell of holds, so that a listing alone shows which to read."""
 
@@ -96,6 +98,7 @@ class Ticket:
         proving: it waits for its lease to be proved.
         doubted: how far its lease was proved when that wait began; infinite before.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
+        asked_at: the version of the node's data by which somebody has last asked its holder to let go.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         granted: when it became a hold, by the lease's clock.
@@ -124,6 +127,7 @@ class Ticket:
     proving = False
     doubted: float = math.inf
     unreadable = False
+    asked_at = 0
     deletes = 0
     refusal: Exception | None = None
     granted: float = 0.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from .._protocol.rules import MUTEX
-from .base.lock_base import LockBase, PlainLock
+from .base.revocable import RevocableLock
 
 
-class Lock(PlainLock):
+class Lock(RevocableLock):
     """A lock that one thread of one process holds at a time. Any thread of that process may release it.
 
     Layout:
@@ -31,6 +31,8 @@ class Lock(PlainLock):
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
         on_suspect: called with the lock, and for how many seconds it surely lasts, on a thread of its own, each time
             that `suspect` becomes True.
+        on_revoke: called with the lock, on a thread of its own, once for each time that somebody asks the holder to let
+            go: by `revoke()`, or by Curator's `Revoker`.
         hold_limit: for how many seconds a hold should last at most; None does not limit it. The first level of a hold
             counts, and each hold anew: also after a condition's wait, or a hand-over between threads.
         on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while
@@ -100,4 +102,4 @@ class Lock(PlainLock):
     # `_thread.lock` has kept these names since Python 1.
     acquire_lock = acquire
     release_lock = release
-    locked_lock: Final = LockBase.locked
+    locked_lock: Final = RevocableLock.locked

@@ -8,12 +8,12 @@ from .._protocol.rules import MUTEX
 from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
-from .base.lock_base import LockBase, PlainLock
 from .base.lock_core import ReentrantCore
 from .base.primitive import check_timeout, not_held
+from .base.revocable import RevocableLock
 
 
-class RLock(PlainLock):
+class RLock(RevocableLock):
     """A lock that its holder may acquire again. It becomes free after one release for each acquire.
 
     Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
@@ -33,7 +33,7 @@ class RLock(PlainLock):
         path: the lock's path; missing nodes are created as containers.
         fair: as for `Lock`.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
-        on_suspect, hold_limit, on_hold_limit: as for `Lock`. The first level of a hold counts for the limit.
+        on_suspect, on_revoke, hold_limit, on_hold_limit: as for `Lock`. The first level of a hold counts for the limit.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
@@ -125,7 +125,7 @@ class RLock(PlainLock):
         call, steps = self._lock_core.begin_acquire(True, self._deadline(True, -1), restores=depth)
         self._await(call, steps)
 
-    _recursion_count = LockBase.hold_count
+    _recursion_count = RevocableLock.hold_count
 
     def _describe(self, hold: Hold | None) -> str:
         owner, depth = (0, 0) if hold is None else (ident(hold.owner), hold.depth)

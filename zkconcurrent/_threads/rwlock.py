@@ -60,6 +60,8 @@ class ReadWriteLock(PickledByPath):
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
         on_suspect: called so, and with the seconds for which the hold surely lasts, each time that one becomes suspect.
+        on_revoke: called so, once for each time that somebody asks a holder to let go: by `revoke()`, or by Curator's
+            `Revoker`.
         hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
 
     Raises:
@@ -78,12 +80,13 @@ class ReadWriteLock(PickledByPath):
         *,
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
+        on_revoke: OnLost | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
-        self._on_lost, self._on_suspect = on_lost, on_suspect
+        self._on_lost, self._on_suspect, self._on_revoke = on_lost, on_suspect, on_revoke
         self._hold_limit, self._on_hold_limit = hold_limit, on_hold_limit
-        callbacks: Any = {"on_lost": on_lost, "on_suspect": on_suspect}
+        callbacks: Any = {"on_lost": on_lost, "on_suspect": on_suspect, "on_revoke": on_revoke}
         self._read_lock = ReadLock(client, path, **callbacks, hold_limit=hold_limit, on_hold_limit=on_hold_limit)
         self._write_lock = WriteLock(client, path, **callbacks, hold_limit=hold_limit, on_hold_limit=on_hold_limit)
 

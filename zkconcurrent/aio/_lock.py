@@ -7,14 +7,14 @@ from collections.abc import Callable
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import lock as _lock
+from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import AnyTask, of_tasks
-from ._twin import LockBase
 
 _Core = of_tasks(_lock.Lock, AnyTask)
 
 
-class Lock(LockBase):
+class Lock(RevocableLock):
     """`asyncio.Lock` for every process that opens the same path.
 
     One task holds it at a time. Any task of that process may release it. Layout, invariant and cost are those of
@@ -27,6 +27,7 @@ class Lock(LockBase):
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
         on_suspect: called with the lock, and for how many seconds it surely lasts, on that loop, each time that
             `suspect` becomes True; may be async.
+        on_revoke: the same, with the lock alone, once for each time that somebody asks the holder to let go.
         hold_limit, on_hold_limit: as for `zkconcurrent.Lock`.
 
     Raises:
@@ -47,10 +48,11 @@ class Lock(LockBase):
         fair: bool = True,
         on_lost: Callable[[Lock], object] | None = None,
         on_suspect: Callable[[Lock, float], object] | None = None,
+        on_revoke: Callable[[Lock], object] | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
-        callbacks = on_loop(self, on_lost, on_suspect)
+        callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
         super().__init__(
             _Core(client, path, fair=fair, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
         )

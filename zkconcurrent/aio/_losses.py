@@ -184,9 +184,9 @@ class _OnLoop:
             loop.call_soon_threadsafe(_call, self._callback, there, None if left is None else core)
 
 
-def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None) -> dict[str, Any]:
+def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None, **others: OnLost | None) -> dict[str, Any]:
     """Return the callbacks for the core of a lock of tasks, as the arguments of its constructor."""
-    callbacks = {"on_lost": on_lost, "on_suspect": on_suspect}
+    callbacks = {"on_lost": on_lost, "on_suspect": on_suspect, **others}
     return {name: _OnLoop(lock, each) if callable(each) else each for name, each in callbacks.items()}
 
 

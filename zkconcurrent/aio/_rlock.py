@@ -7,14 +7,14 @@ from collections.abc import Callable
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rlock as _rlock
+from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import of_tasks
-from ._twin import LockBase
 
 _Core = of_tasks(_rlock.RLock)
 
 
-class RLock(LockBase):
+class RLock(RevocableLock):
     """A lock that one task of one process holds at a time, and may acquire again.
 
     Otherwise it is a `Lock`, but only the task that acquired it may release it.
@@ -28,10 +28,11 @@ class RLock(LockBase):
         fair: bool = True,
         on_lost: Callable[[RLock], object] | None = None,
         on_suspect: Callable[[RLock, float], object] | None = None,
+        on_revoke: Callable[[RLock], object] | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
-        callbacks = on_loop(self, on_lost, on_suspect)
+        callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
         super().__init__(
             _Core(client, path, fair=fair, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
         )

@@ -8,19 +8,20 @@ from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
 from .._threads.base.primitive import OnLost, OnSuspect
+from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import Tasks, of_tasks
-from ._twin import LockBase, PrimitiveTwin
+from ._twin import PrimitiveTwin
 
 _ReadLockCore = of_tasks(_rwlock.ReadLock)
 _WriteLockCore = of_tasks(_rwlock.WriteLock)
 
 
-class ReadLock(LockBase):
+class ReadLock(RevocableLock):
     """The lock of a `ReadWriteLock` that any number of tasks, threads and processes may hold together."""
 
 
-class WriteLock(LockBase):
+class WriteLock(RevocableLock):
     """The lock of a `ReadWriteLock` that one task of one process holds alone."""
 
 
@@ -40,7 +41,7 @@ class ReadWriteLock(PrimitiveTwin):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
-        on_suspect, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
+        on_suspect, on_revoke, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
     """
 
     def __init__(
@@ -50,13 +51,18 @@ class ReadWriteLock(PrimitiveTwin):
         *,
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
+        on_revoke: OnLost | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
         limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
-        reads = _ReadLockCore(client, path, **limit, **on_loop(self._read_lock, on_lost, on_suspect))
-        writes = _WriteLockCore(client, path, **limit, **on_loop(self._write_lock, on_lost, on_suspect))
+        reads = _ReadLockCore(
+            client, path, **limit, **on_loop(self._read_lock, on_lost, on_suspect, on_revoke=on_revoke)
+        )
+        writes = _WriteLockCore(
+            client, path, **limit, **on_loop(self._write_lock, on_lost, on_suspect, on_revoke=on_revoke)
+        )
         ReadLock.__init__(self._read_lock, reads)
         WriteLock.__init__(self._write_lock, writes)
         super().__init__(_ReadWriteLockCore(reads, writes))

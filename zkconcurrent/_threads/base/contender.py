@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from ..._protocol.operations import MALFORMED, Node
+from ..._protocol.ticket import REVOKED
 from ..._runtime.public import public
 
 
@@ -32,6 +33,8 @@ class Contender(NamedTuple):
         holds: what its thread held when it queued, as far as no other thread can release it: the full paths, with the
             unique part of each node's name.
         more: how many such holds `holds` leaves out.
+        revoked: somebody has asked it to let go. The request has taken the place of the node's data, so the other
+            fields that are read from these are None.
     """
 
     host: str | None
@@ -47,6 +50,7 @@ class Contender(NamedTuple):
     timeout: float | None = None
     holds: tuple[tuple[str, str], ...] = ()
     more: int = 0
+    revoked: bool = False
 
     def whole_name(self) -> str:
         """Return the words by which messages name it."""
@@ -67,7 +71,8 @@ class Contender(NamedTuple):
             timeout, more = _typed(said.get("timeout"), float, int), _typed(said.get("more"), int)
             holds = tuple((str(path), str(node)) for path, node in said.get("holds", ()))
         except MALFORMED:
-            host, pid, thread, owner = node.data.decode("utf-8", "replace") or None, None, None, None
+            host = None if node.data == REVOKED else node.data.decode("utf-8", "replace") or None
+            pid, thread, owner = None, None, None
             by, timeout, holds, more = None, None, (), 0
         held = read(name, node)
         token = node.czxid if held is None else held.token
@@ -86,6 +91,7 @@ class Contender(NamedTuple):
             timeout,
             holds,
             max(0, more or 0),
+            node.data == REVOKED,
         )
 
 

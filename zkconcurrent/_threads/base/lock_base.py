@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -175,28 +176,35 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         fair: bool = True,
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
+        on_revoke: OnLost | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
-        check_callbacks(on_lost=on_lost, on_suspect=on_suspect)
+        check_callbacks(on_lost=on_lost, on_suspect=on_suspect, on_revoke=on_revoke)
         limit = Limit.of(hold_limit, on_hold_limit)
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
-        self._fair, self._on_lost, self._on_suspect = fair, on_lost, on_suspect
+        self._fair, self._on_lost, self._on_suspect, self._on_revoke = fair, on_lost, on_suspect, on_revoke
         self._hold_limit, self._on_hold_limit, self._lock_core.limit = hold_limit, on_hold_limit, limit
         self._watch([self._session])
-        if on_lost is None and fair:
+        if on_lost is None and fair and on_revoke is None:
             return
         with self._session.lock:
             # The session's lock guards the set of observers, as the report of a loss iterates over it.
             if on_lost is not None:
                 self._path_state.observers[self._rule.role].add(self)
+            if on_revoke is not None:
+                self._path_state.revocable[self._rule.role].add(self)
             if not fair and self._path_state.handoff is None:
                 self._path_state.handoff = LocalHandoff(self._session, self._lock_core.holds)
 
     def _new_core(self) -> LockCore:
         return self._core_type(self._path_state, self._rule, self._identity)
+
+    def _start_on_revoke(self) -> None:
+        if self._on_revoke is not None:
+            self._start("on_revoke", partial(self._on_revoke, self))
 
     # -- threading's interface -----------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ class PickledByPath(Named):
             arguments[each] = getattr(found, f"_{each}", getattr(found, each, _UNKNOWN))
             if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
                 raise self._not_pickled(f"its argument {each!r} is not kept as self._{each}; ")
-        for callback in ("on_lost", "on_suspect"):
+        for callback in ("on_lost", "on_suspect", "on_revoke"):
             if arguments.get(callback) is not None:
                 raise self._not_pickled(f"it has {callback}, which is called in this process; ")
         takes = [each for each, value in arguments.items() if value is found.client]
@@ -285,7 +285,7 @@ def kind_of(value: object) -> str:
 
 
 def check_callbacks(**callbacks: object) -> None:
-    """Refuse an `on_lost` or `on_suspect` that can't be called.
+    """Refuse an `on_lost`, or another callback, that can't be called.
 
     Raises:
         TypeError: one is neither None nor callable.

@@ -1,0 +1,78 @@
+"""`on_revoke=` and `lock.contended` of tasks: on the loop, and a cancelled wait leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect
+from zkconcurrent import aio
+
+pytestmark = pytest.mark.parametrize(
+    "make",
+    [aio.Lock, aio.RLock, lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock],
+    ids=["Lock", "RLock", "write_lock"],
+)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_on_revoke_runs_in_the_loop(make: Any, is_async: bool, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """It is called on the loop that acquired, once for each request, and may be async and release the lock."""
+    other_client = connect()
+
+    async def main() -> None:
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+        def on_revoke(lock: Any) -> None:
+            assert asyncio.get_running_loop() is loop
+            told.put_nowait(lock)
+
+        async def later(lock: Any) -> None:
+            await asyncio.sleep(0)
+            on_revoke(lock)
+
+        lock = make(zk, zk_path, on_revoke=later if is_async else on_revoke)
+        other = make(other_client, zk_path)
+        await lock.acquire()
+        for _ in range(2):
+            assert await other.revoke() == 1
+            assert await asyncio.wait_for(told.get(), 20) is lock
+        waits = asyncio.create_task(use(other))
+        assert await asyncio.wait_for(lock.contended.wait(), 20)
+        assert lock.contended.is_set()
+        lock.release()
+        await asyncio.wait_for(waits, 20)
+        assert await other.revoke() == 0
+        assert told.empty()
+
+    asyncio.run(main())
+
+
+async def use(lock: Any) -> None:
+    """Hold the lock for a moment."""
+    async with lock:
+        pass
+
+
+def test_a_wait_that_is_cancelled(make: Any, zk: KazooClient, zk_path: str) -> None:
+    """It leaves nothing behind; another one ends as the hold does."""
+
+    async def main() -> None:
+        lock = make(zk, zk_path)
+        async with lock:
+            contended = lock.contended
+            waits = [asyncio.create_task(contended.wait()) for _ in range(3)]
+            await asyncio.sleep(0)
+            for each in waits[:2]:
+                each.cancel()
+            await asyncio.wait(waits[:2])
+            assert len(contended._of_hold._wakes) == 1
+            assert not contended.over
+        assert not await asyncio.wait_for(waits[2], 20)
+        assert contended.over
+        assert not contended._of_hold._wakes
+
+    asyncio.run(main())
