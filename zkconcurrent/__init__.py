@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ._engine.inspection import inspect as inspect
     from ._engine.queue_listener import QueueListener as QueueListener
     from ._errors import ClientError as ClientError
+    from ._errors import DeadlockEdge as DeadlockEdge
     from ._errors import DeadlockError as DeadlockError
     from ._errors import ForeignNodeError as ForeignNodeError
     from ._errors import LockLostError as LockLostError
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ._events import Acquired as Acquired
     from ._events import Cancelled as Cancelled
     from ._events import Contended as Contended
+    from ._events import DeadlockFound as DeadlockFound
     from ._events import DeadlockVictim as DeadlockVictim
     from ._events import Failed as Failed
     from ._events import HoldLimit as HoldLimit
@@ -102,11 +104,11 @@ else:
         "_connect": "Client connect",
         "_engine.contention": "Contention",
         "_engine.inspection": "ClientReport HoldReport Inspection OwnerReport WaitReport dump_on_signal inspect",
-        "_errors": "ClientError DeadlockError ForeignNodeError LockLostError LossCause OutcomeUnknownError "
-        "RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
+        "_errors": "ClientError DeadlockEdge DeadlockError ForeignNodeError LockLostError LossCause "
+        "OutcomeUnknownError RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
         "_engine.queue_listener": "QueueListener",
-        "_events": "Acquired Cancelled Contended DeadlockVictim Failed HoldLimit LockEvent Lost Recovered Released "
-        "Suspect TimedOut Waiting WouldBlock",
+        "_events": "Acquired Cancelled Contended DeadlockFound DeadlockVictim Failed HoldLimit LockEvent Lost "
+        "Recovered Released Suspect TimedOut Waiting WouldBlock",
         "_namespace": "Namespace add_listener namespace",
         "_synchronized": "synchronized",
         "_threads.atomic": "AtomicInteger AtomicLong",

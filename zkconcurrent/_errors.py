@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 
 class ZkConcurrentError(Exception):
@@ -71,8 +72,44 @@ class LockLostError(ZkConcurrentError, RuntimeError):
         self.token = token
 
 
+class DeadlockEdge(NamedTuple):
+    """One edge of a deadlock: a thread or task that waits, and what it waits for.
+
+    Attributes:
+        path: the full path of the queue in which it waits.
+        waiter: the name of the node with which it waits.
+        blocker: the name of the node that it waits for, which the next edge's thread has; the last edge's, the first's.
+        host: its host,
+        pid: its process id, and
+        thread: its name, as its node tells.
+        age: for how many seconds it has waited.
+        hard: the blocker holds; otherwise it waits itself, ahead of this one.
+    """
+
+    path: str
+    waiter: str
+    blocker: str
+    host: str | None
+    pid: int | None
+    thread: str | None
+    age: float
+    hard: bool
+
+
+DeadlockEdge.__module__ = "zkconcurrent"
+
+
 class DeadlockError(ZkConcurrentError, RuntimeError):
-    """The call would wait for a hold that only the caller can end, so it would wait for ever; nothing has changed."""
+    """The call would wait for a hold that only the caller can end, so it would wait for ever; nothing has changed.
+
+    Attributes:
+        cycle: who waits for whom, from the caller on, if others are part of it; empty if the caller would wait for
+            itself.
+    """
+
+    def __init__(self, path: str, message: str, cycle: tuple[DeadlockEdge, ...] = ()) -> None:
+        super().__init__(path, message)
+        self.cycle = cycle
 
 
 class ClientError(ZkConcurrentError, RuntimeError):

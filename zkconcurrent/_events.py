@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ._errors import LossCause
+from ._errors import DeadlockEdge, LossCause
 
 if TYPE_CHECKING:
     from ._kazoo.link import KazooClient
@@ -133,6 +133,19 @@ class Cancelled(LockEvent):
     __module__ = "zkconcurrent"
 
     waited: float
+
+
+@dataclass(slots=True)
+class DeadlockFound(LockEvent):
+    """The acquire waits in a deadlock, and would find out first of all its members.
+
+    Attributes:
+        cycle: who waits for whom, from this acquire on.
+    """
+
+    __module__ = "zkconcurrent"
+
+    cycle: tuple[DeadlockEdge, ...]
 
 
 @dataclass(slots=True)

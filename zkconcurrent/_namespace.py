@@ -35,6 +35,7 @@ from ._threads import (
 )
 from ._threads import dict as _dict
 from ._threads import set as _set
+from ._threads.base.lock_core import OnDeadlock, check_on_deadlock
 from ._threads.base.primitive import OnLost, OnSuspect, PickledByPath
 
 if TYPE_CHECKING:
@@ -51,11 +52,13 @@ class BasePath(PickledByPath):
 
     _package = "zkconcurrent"
 
-    def __init__(self, client: KazooClient, path: str) -> None:
+    def __init__(self, client: KazooClient, path: str, on_deadlock: OnDeadlock = "warn") -> None:
+        check_on_deadlock(on_deadlock)
         # This raises TypeError if it is not a client.
         Session.of(client)
         self._client = client
         self._path = base(path)
+        self._on_deadlock: OnDeadlock = on_deadlock
         self._local: LocalRoot | None = None
 
     @property
@@ -84,12 +87,15 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     kind: Any = get_origin(make) or make
 
     def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if ends:
+            kwargs.setdefault("on_deadlock", self._on_deadlock)
         return make(self.client, self._at(name), *args, **kwargs)
 
     call.__module__, call.__name__ = kind.__module__, kind.__name__
     call.__qualname__ = f"Namespace.{kind.__name__}"
     call.__doc__ = f"Return the `{kind.__name__}` with that name."
     given = list(signature(kind).parameters.values())[2:]
+    ends = any(each.name == "on_deadlock" for each in given)
     first = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("self", "name")]
     call.__annotations__ = {"name": str, "return": kind}
     call.__signature__ = Signature([*first, *given], return_annotation=kind)  # type: ignore[attr-defined]
@@ -133,7 +139,9 @@ class Namespace(BasePath):
 
 
 @public
-def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
+def namespace(
+    client: KazooClient | Literal["local"], path: str = "/", *, on_deadlock: OnDeadlock = "warn"
+) -> Namespace:
     """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
 
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
@@ -152,6 +160,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
         path: the base path of all names. No name can leave it.
+        on_deadlock: that of its locks, unless given to one: see `Lock`.
 
     Raises:
         TypeError: the client is neither.
@@ -162,7 +171,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     Source:
         The module `threading`.
     """
-    return opened(Namespace, client, path)
+    return opened(Namespace, client, path, on_deadlock)
 
 
 @public
@@ -197,7 +206,10 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
 
 
 def opened(
-    kind: Callable[[KazooClient, str], NamespaceT], client: KazooClient | Literal["local"], path: str
+    kind: Callable[[KazooClient, str, OnDeadlock], NamespaceT],
+    client: KazooClient | Literal["local"],
+    path: str,
+    on_deadlock: OnDeadlock,
 ) -> NamespaceT:
     """Return a namespace of a client, or of this process's own.
 
@@ -205,7 +217,7 @@ def opened(
         ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
     """
     if not isinstance(client, str):
-        return kind(client, path)
+        return kind(client, path, on_deadlock)
     if client != "local":
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
     path = base(path)
@@ -213,7 +225,7 @@ def opened(
     from ._connect import LocalRoot
 
     root = LocalRoot()
-    made = kind(root.open(), root.path if path == "/" else root.path + path)
+    made = kind(root.open(), root.path if path == "/" else root.path + path, on_deadlock)
     made._local = root
     return made
 

@@ -280,7 +280,7 @@ def test_in_a_signal_handler(
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)  # type: ignore[arg-type]
 
     try:
-        with Lock(zk, zk_path):
+        with held_elsewhere(Lock(zk, zk_path)):
             waiting, interrupting = in_thread(mine.acquire), in_thread(interrupt)
             with pytest.raises(WaitCancelledError):
                 mine.acquire()
@@ -339,7 +339,7 @@ def test_during_the_clean_up_of_an_interrupt(
         lock._session.is_discarded = is_discarded  # type: ignore[method-assign]
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
 
-    with Lock(zk, zk_path):
+    with held_elsewhere(Lock(zk, zk_path)):
         interrupting = in_thread(interrupt)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire()

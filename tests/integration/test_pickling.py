@@ -86,6 +86,8 @@ MAKE: dict[str, Callable[[Client, str], Any]] = {
     "Named": lambda zk, path: Named(zk, path, "so"),
     "PriorityQueue": lambda zk, path: PriorityQueue(zk, path, 7, codec=JSON, priority=len, floats=True),
     "Queue": lambda zk, path: Queue(zk, path, 7, codec=JSON, max_attempts=3),
+    "RLock": lambda zk, path: RLock(zk, path, on_deadlock="raise"),
+    "ReadWriteLock": lambda zk, path: ReadWriteLock(zk, path, on_deadlock="raise"),
     "Semaphore": lambda zk, path: Semaphore(zk, path, None),
     "Set": lambda zk, path: Set(zk, path, ephemeral=True),
     "SharedValue": lambda zk, path: SharedValue(zk, path, [1], codec=JSON),

@@ -17,7 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
-from tests.helpers.contenders import queued
+from tests.helpers.contenders import held_elsewhere, queued
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     ClientError,
@@ -508,7 +508,7 @@ def test_in_a_handler_on_top_of_another_acquire(
 
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        with Lock(connect(), locks[1].path):
+        with held_elsewhere(Lock(connect(), locks[1].path)):
             interrupting = in_thread(interrupt)
             with pytest.raises(KeyboardInterrupt):
                 below(locks).acquire()

@@ -21,7 +21,7 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    bug("a wait that is ended is not woken", "_threads.base.cancel:cancel_waits", "call.wake()", "pass"),
+    bug("a wait that is ended is not woken", "_runtime.waiting:end_early", "call.wake()", "pass"),
     bug(
         "the steps of a wait that is ended do not clean up",
         "_runtime.waiting:_send_or_end",

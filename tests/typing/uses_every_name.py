@@ -43,7 +43,7 @@ def is_like(lock: object) -> bool:
 def locks(zk: zkconcurrent.Client) -> None:
     """Use all that can be held."""
     lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", fair=False, on_lost=told, on_revoke=told)
-    rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_suspect=warned, hold_limit=30)
+    rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_suspect=warned, on_deadlock="raise")
     pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(
         zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose"
     )
@@ -372,6 +372,8 @@ def listens(zk: zkconcurrent.Client) -> None:
                 why: zkconcurrent.LossCause | None = cause
             case zkconcurrent.TimedOut(waited=seconds) | zkconcurrent.Cancelled(waited=seconds):
                 pass
+            case zkconcurrent.DeadlockFound(cycle=cycle):
+                edges: tuple[zkconcurrent.DeadlockEdge, ...] = cycle
             case zkconcurrent.Failed(error=error) | zkconcurrent.DeadlockVictim(error=error):
                 raised: BaseException = error
             case zkconcurrent.Released(held=seconds) | zkconcurrent.Suspect(remaining=seconds):

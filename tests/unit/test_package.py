@@ -76,6 +76,7 @@ def test_tasks_have_the_names_of_threads() -> None:
         "ShutDown",
         "VersionedValue",
         "LossCause",
+        "DeadlockEdge",
         "inspect",
         "dump_on_signal",
         "Inspection",

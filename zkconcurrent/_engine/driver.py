@@ -32,6 +32,7 @@ from .._protocol.ticket import State, Ticket
 from .._runtime.identity import of_caller
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
+from .deadlocks import WaitCheck
 from .keeper import STUCK_AFTER
 from .long_waits import LongWait
 from .operations import POLICIES
@@ -73,6 +74,8 @@ class Call:
         refused: the container that the servers have refused to make.
         story: what listeners are told of the acquire that it makes; None if nobody listens.
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
+        check: of a wait whose owner holds something, when it is searched for a deadlock.
+        for_block: what it acquires only its owner ends: a block acquires it.
         of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
         on_top: a signal handler or a finalizer makes this call, on top of a frame that has the session's lock.
@@ -93,6 +96,8 @@ class Call:
     refused: str | None = None
     story: Story | None = None
     long_wait: LongWait | None = None
+    check: WaitCheck | None = None
+    for_block = False
     of_library = False
     waiter: tuple[int, float] | None = None
     _leaves_clean_up = False

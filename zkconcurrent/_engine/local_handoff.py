@@ -26,6 +26,7 @@ from .._protocol.ticket import Ticket
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
+from .deadlocks import AFTER
 from .driver import Call
 from .holds import Hold
 from .session import Session
@@ -61,24 +62,35 @@ class LocalHandoff:
         session.handoffs.add(self)
 
     def run(
-        self, call: Call, recipe: Callable[[], Recipe[Ticket | None]], deadline: float | None, wait: bool
+        self,
+        call: Call,
+        recipe: Callable[[], Recipe[Ticket | None]],
+        deadline: float | None,
+        wait: bool,
+        *,
+        shown: bool,
     ) -> Steps[Ticket | None]:
         """Enter and take the kept ticket, or else run the recipe; None if the deadline passed before.
 
         Afterwards the caller must `leave`, or abandon the call, with or without a ticket. With `wait` False it enters
-        only if the hand-off is open.
+        only if the hand-off is open. With `shown`, a long wait must show in ZooKeeper's queue, as others could be part
+        of a deadlock with it: the call then queues beside those that take turns.
         """
         self._session.check_usable(call.path)
         began = self._session.now()
-        if not (yield from self._enter(call, deadline, wait)):
-            return None
+        alone_at = began + AFTER if shown else math.inf
+        if not (yield from self._enter(call, min(math.inf if deadline is None else deadline, alone_at), wait)):
+            if not wait or (deadline is not None and deadline <= alone_at):
+                return None
+            self._waiting.discard(call)
+            return (yield from call.run(recipe(), deadline, began))
         ticket = self._take_kept(call)
         if ticket is None:
             ticket = yield from call.run(recipe(), deadline, began)
             self._turn_began, self._handovers = self._session.now(), 0
         return ticket
 
-    def _enter(self, call: Call, deadline: float | None, wait: bool) -> Steps[bool]:
+    def _enter(self, call: Call, until: float, wait: bool) -> Steps[bool]:
         session = self._session
         while True:
             with session.lock:
@@ -94,12 +106,12 @@ class LocalHandoff:
                     for hold in self._holds.values():
                         if (contention := hold.contention) is not None:
                             contention.note()
-            left = None if deadline is None else deadline - session.now()
-            if left is not None and left <= 0:
+            left = until - session.now()
+            if left <= 0:
                 return False
             if call.story is not None:
                 call.story.wait()
-            yield left
+            yield None if left == math.inf else left
 
     def _is_open(self) -> bool:
         if self._is_asking():

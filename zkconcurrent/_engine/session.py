@@ -34,6 +34,7 @@ from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
 from .._runtime.process_exit import end_with_process
 from .client_state import ClientState
+from .deadlocks import Deadlocks
 from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .hold_limits import HoldLimits
@@ -90,6 +91,7 @@ class Session(ClientState):
         heartbeat: the heartbeat.
         keeper: the keeper.
         long_waits: the waits that the log tells of.
+        deadlocks: the searches for deadlocks.
         teller: tells listeners of acquires and holds.
         hold_limits: the limits of holds.
         handoffs: the hand-offs of the unfair locks.
@@ -120,6 +122,7 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self, self.listener.on_event, self._tell_asked)
         self.keeper = Keeper(self, self.do_due_work)
         self.long_waits = LongWaits(self, self.keeper)
+        self.deadlocks = Deadlocks(self, self.keeper)
         self.teller = Teller(self, self.keeper)
         self.hold_limits = HoldLimits(self, self.teller)
         # When the keeper is to take its next turn; later, if this process was paused.
@@ -441,6 +444,7 @@ class Session(ClientState):
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now, self.hold_limits.due - now))
         self.long_waits.look()
+        pause = self.deadlocks.look(pause)
         self.teller.look(suspect=self._suspect)
         self._tell_wary(changed=self._suspect is not suspect)
         self.next_turn = now + pause

@@ -32,11 +32,12 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, TypeAlias
 
-from .._errors import DeadlockError, LockLostError, LossCause, WaitCancelledError
+from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
 from .._events import (
     Acquired,
     Cancelled,
     Contended,
+    DeadlockFound,
     DeadlockVictim,
     Failed,
     HoldLimit,
@@ -275,6 +276,12 @@ class Story:
         if new:
             self._record("contended", Contended)
         return new
+
+    def find(self, cycle: tuple[DeadlockEdge, ...]) -> None:
+        """Record that the acquire is a part of a deadlock, and have it told; on any thread."""
+        self._record(object(), DeadlockFound, cycle=cycle)
+        self._teller.untold.append(self)
+        self._client.wake_keeper()
 
     @property
     def in_doubt(self) -> bool:

@@ -35,6 +35,16 @@ DETACHED = 4 << 44
 PREFIX_LENGTH = len("_c_") + 36 + len("-")  # a UUID between Curator's marks
 
 
+def unique(name: str) -> str:
+    """Return the unique part of a node's name, as the data of other nodes name it: the 32 digits of its UUID."""
+    return name[3 : PREFIX_LENGTH - 1].replace("-", "")
+
+
+def is_marked(name: str) -> bool:
+    """Return whether a node's name says that its data tell of holds; a stranger's name may say it by chance."""
+    return name[PREFIX_LENGTH - 13 : PREFIX_LENGTH - 12] in {*"89abcdef"}
+
+
 class State(enum.Enum):
     """The stage of a ticket's life."""
 

@@ -16,7 +16,7 @@ gone when it is read is looked for once more, by its number.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .._errors import RefusedError
@@ -24,7 +24,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, blockers, in_the_way
 from .._protocol.ticket import HOLDS, Ticket
-from .lock import check, join, list_queue
+from .lock import Look, check, join, list_queue
 
 
 class Detached(NamedTuple):
@@ -120,7 +120,7 @@ def acquire(
     mine: str | None,
     *,
     queued: bytes,
-    look: Callable[[Sequence[str]], None] | None,
+    look: Look | None,
 ) -> Recipe[Detached | None]:
     """Join the queue under `path`, wait for our turn, and leave a node that no session ends; or find the owner's.
 
@@ -143,6 +143,7 @@ def acquire(
     while True:
         ticket: Ticket = yield op.NewTicket(path, HOLDS in queued, detached=True)
         listing = op.Children(path, ticket)
+        looked = look is None
         try:
             names = yield from join(ticket, MUTEX, queued)
             while ahead := blockers(ticket.name, names, MUTEX):
@@ -150,9 +151,9 @@ def acquire(
                 if held is not None or not wait:
                     yield op.Discard(ticket)
                     return held
-                if look is not None:
-                    look(in_the_way(ticket.name, names, MUTEX))
-                    look = None
+                if not looked and look is not None:
+                    look(ticket, in_the_way(ticket.name, names, MUTEX))
+                    looked = True
                 names = ()  # as in `lock.acquire`
                 found = yield op.WaitGone(ticket, ahead[0], (listing,))
                 (names,) = found or [(yield listing)]

@@ -17,7 +17,7 @@ the same session lists at once, behind the delete, without waiting for the event
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
@@ -26,13 +26,16 @@ from .._protocol.ticket import Ticket
 from .._protocol.way import Way
 from .nodes import FirstLook, missing
 
+Look: TypeAlias = Callable[["Ticket | None", Sequence[str]], None]
+"""Looks at what an acquire would wait for: see `acquire`."""
+
 
 def acquire(
     path: str,
     rule: Rule,
     data: bytes,
     first: FirstLook | None = None,
-    look: Callable[[Sequence[str]], None] | None = None,
+    look: Look | None = None,
     *,
     marked: bool = False,
 ) -> Recipe[Ticket]:
@@ -43,7 +46,8 @@ def acquire(
         rule: how it decides.
         data: the content of our node.
         first: the look at the path of the primitive to which the queue belongs, if that lies above it.
-        look: called once we have queued behind others, with the nodes ahead that exclude us; it may refuse to wait.
+        look: called once each node of ours has queued behind others, with the ticket, and the nodes ahead that exclude
+            it; it may refuse to wait.
         marked: the data tell of its owner's holds.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
@@ -51,6 +55,7 @@ def acquire(
     while True:
         ticket: Ticket = yield op.NewTicket(path, marked)
         listing = op.Children(path, ticket)
+        looked = look is None
         try:
             names = yield from join(ticket, rule, data, first=first)
             assert ticket.name is not None
@@ -63,9 +68,9 @@ def acquire(
                     yield op.ProveLease(ticket)
                     names = yield listing
                 else:
-                    if look is not None:
-                        look(in_the_way(ticket.name, names, rule))
-                        look = None
+                    if not looked and look is not None:
+                        look(ticket, in_the_way(ticket.name, names, rule))
+                        looked = True
                     way = Way.of(ticket.name, names, rule, ticket.session, ticket.listed_on)
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
@@ -86,14 +91,14 @@ def try_acquire(
     rule: Rule,
     data: bytes,
     first: FirstLook | None = None,
-    look: Callable[[Sequence[str]], None] | None = None,
+    look: Look | None = None,
 ) -> Recipe[Ticket | None]:
-    """Acquire without waiting; None if another contender is in the way. `look` is called with those that are."""
+    """Acquire without waiting; None if another contender is in the way. `look` is called with those, and no ticket."""
     _, names = yield op.Sync(path), op.Children(path)
     check_queue(path, names, rule)
     if blockers(None, names, rule):
         if look is not None:
-            look(in_the_way(None, names, rule))
+            look(None, in_the_way(None, names, rule))
         return None
     ticket: Ticket = yield op.NewTicket(path)
     try:

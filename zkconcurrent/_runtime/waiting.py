@@ -136,6 +136,16 @@ def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | 
         del error
 
 
+def end_early(call: Resumable, why: WhyEnd) -> bool:
+    """Have a call end by an error, unless something else has ended it; return whether this did. On any thread."""
+    # R4: another thread, or an interrupt, may end the wait at the same moment.
+    ended = vars(call).setdefault("why_end", why) is why
+    call.wake()
+    # R2: a caller that was interrupted may call again, and must then find the wait.
+    call.waits_for = ()
+    return ended
+
+
 def ends_by_itself(call: Resumable) -> None:
     """Let nothing else end a call that has begun to clean up: it must raise the error that has ended it."""
     call.why_end, call.waits_for = None, ()

@@ -142,7 +142,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         if wait:
             core.begin_wait(call, me, deadline)
         unique = as_detached(str(uuid.uuid4()))
-        recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=core.look(me, deadline))
+        look = core.look(call, me, deadline, queued)
+        recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=look)
         held = yield from call.run(recipe, deadline)
         core.end_wait(call, held is not None)
         if held is None:

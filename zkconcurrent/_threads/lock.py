@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from .._protocol.rules import MUTEX
 from .base.revocable import RevocableLock
@@ -33,6 +33,8 @@ class Lock(RevocableLock):
             that `suspect` becomes True.
         on_revoke: called with the lock, on a thread of its own, once for each time that somebody asks the holder to let
             go: by `revoke()`, or by Curator's `Revoker`.
+        on_deadlock: what becomes of a wait that closes a deadlock, with others of any process: "warn" logs it, "raise"
+            also ends the wait with `DeadlockError`.
         hold_limit: for how many seconds a hold should last at most; None does not limit it. The first level of a hold
             counts, and each hold anew: also after a condition's wait, or a hand-over between threads.
         on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while
@@ -41,7 +43,7 @@ class Lock(RevocableLock):
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
-            `hold_limit` is not above 0, or `on_hold_limit` is neither "warn" nor "lose".
+            `hold_limit` is not above 0, or `on_deadlock` or `on_hold_limit` is none of its words.
 
     Source:
         `threading.Lock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.
@@ -68,10 +70,20 @@ class Lock(RevocableLock):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
+        return self._acquire(blocking, timeout, for_block=False)
+
+    def _acquire_for_block(self, *limits: Any) -> bool:
+        # A program's own class may have an `acquire` of its own.
+        if getattr(self.acquire, "__func__", None) is not Lock.acquire:
+            return self.acquire(*limits)
+        return self._acquire(*limits, for_block=True)
+
+    def _acquire(self, blocking: bool = True, timeout: float = -1, *, for_block: bool) -> bool:
         core = self._lock_core
         if (hold := core.mine()) is not None:
             core.check(hold)
         call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
+        call.for_block = for_block
         return self._await(call, steps)
 
     def release(self, *, wait: bool = True) -> None:

@@ -13,6 +13,7 @@ import itertools
 import threading
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -101,17 +102,29 @@ class MultiLock(CompositeLock):
                 has lost a hold before and has not acknowledged the loss by `release()`.
             ZkConcurrentError: a lock can't be acquired.
         """
+        return self._acquire(blocking, timeout, for_block=False)
+
+    def _acquire_for_block(self, *limits: Any) -> bool:
+        # A program's own class may have an `acquire` of its own.
+        if getattr(self.acquire, "__func__", None) is not MultiLock.acquire:
+            return self.acquire(*limits)
+        return self._acquire(*limits, for_block=True)
+
+    def _acquire(self, blocking: bool = True, timeout: float = -1, *, for_block: bool) -> bool:
         limit = self._deadline(blocking, timeout)
         before = self._levels()
         calls = Calls(self._session, partial(restore, before))
-        return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
+        return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit, for_block))
 
-    def _acquire_all(self, calls: Calls, before: HoldDepths, wait: bool, deadline: float | None) -> Steps[bool]:
+    def _acquire_all(
+        self, calls: Calls, before: HoldDepths, wait: bool, deadline: float | None, for_block: bool
+    ) -> Steps[bool]:
         try:
             for core in self._cores:
                 if core.reenter_or_check():
                     continue
                 call = calls.add(core.call())
+                call.for_block = for_block
                 if wait:
                     calls.waits_for = self, core.queue_key
                 # After the deadline, a free lock is still acquired.

@@ -26,7 +26,7 @@ from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
 from .base.lock_base import core_of
-from .base.lock_core import ReentrantCore
+from .base.lock_core import OnDeadlock, ReentrantCore
 from .base.node_data import node_data
 from .base.primitive import OnLost, OnSuspect, PickledByPath, kind_of
 from .rlock import RLock
@@ -62,11 +62,12 @@ class ReadWriteLock(PickledByPath):
         on_suspect: called so, and with the seconds for which the hold surely lasts, each time that one becomes suspect.
         on_revoke: called so, once for each time that somebody asks a holder to let go: by `revoke()`, or by Curator's
             `Revoker`.
-        hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
+        on_deadlock, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
-        ValueError: the path is invalid, or this client already uses it for another primitive.
+        ValueError: the path is invalid, or this client already uses it for another primitive; or an option
+            is none of its words.
 
     Source:
         java.util.concurrent's `ReentrantReadWriteLock`; ZooKeeper's shared locks recipe; Curator's
@@ -81,14 +82,17 @@ class ReadWriteLock(PickledByPath):
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
         on_revoke: OnLost | None = None,
+        on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
         self._on_lost, self._on_suspect, self._on_revoke = on_lost, on_suspect, on_revoke
         self._hold_limit, self._on_hold_limit = hold_limit, on_hold_limit
-        callbacks: Any = {"on_lost": on_lost, "on_suspect": on_suspect, "on_revoke": on_revoke}
-        self._read_lock = ReadLock(client, path, **callbacks, hold_limit=hold_limit, on_hold_limit=on_hold_limit)
-        self._write_lock = WriteLock(client, path, **callbacks, hold_limit=hold_limit, on_hold_limit=on_hold_limit)
+        self._on_deadlock = on_deadlock
+        called: Any = {"on_lost": on_lost, "on_suspect": on_suspect, "on_revoke": on_revoke}
+        options: Any = {"on_deadlock": on_deadlock, "hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        self._read_lock = ReadLock(client, path, **called, **options)
+        self._write_lock = WriteLock(client, path, **called, **options)
 
     @property
     def read_lock(self) -> ReadLock:
@@ -131,10 +135,10 @@ class ReadCore(ReentrantCore):
             self.check(writing)
         return False
 
-    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
+    def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
         writing = self.path_state.own(WRITE.role, owner)
         if writing is None:
-            return super().recipe(wait, owner, deadline)
+            return super().recipe(call, wait, owner, deadline)
         self.check(writing)
         return downgrade(writing.ticket, READ, node_data(owner))
 

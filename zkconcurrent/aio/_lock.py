@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import lock as _lock
+from .._threads.base.lock_core import OnDeadlock
 from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import AnyTask, of_tasks
@@ -28,11 +30,12 @@ class Lock(RevocableLock):
         on_suspect: called with the lock, and for how many seconds it surely lasts, on that loop, each time that
             `suspect` becomes True; may be async.
         on_revoke: the same, with the lock alone, once for each time that somebody asks the holder to let go.
-        hold_limit, on_hold_limit: as for `zkconcurrent.Lock`.
+        on_deadlock, hold_limit, on_hold_limit: as for `zkconcurrent.Lock`.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
-        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
+            an option is none of its words.
 
     Source:
         `asyncio.Lock`.
@@ -49,10 +52,10 @@ class Lock(RevocableLock):
         on_lost: Callable[[Lock], object] | None = None,
         on_suspect: Callable[[Lock, float], object] | None = None,
         on_revoke: Callable[[Lock], object] | None = None,
+        on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
         callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
-        super().__init__(
-            _Core(client, path, fair=fair, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
-        )
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        super().__init__(_Core(client, path, fair=fair, on_deadlock=on_deadlock, **limit, **callbacks))

@@ -137,7 +137,7 @@ class Holding:
         if hasattr(self._task, "cancelling"):  # since Python 3.11
             self._before = self._task.cancelling()
         check_depth(DEPTH_OF_END + 1)
-        if not await self._lock.acquire(blocking=self._blocking, timeout=self._timeout):
+        if not await self._lock._acquire_for_block(blocking=self._blocking, timeout=self._timeout):
             raise not_acquired(self._lock, self._timeout if self._blocking else 0)
         if self._cancel_on_loss:
             self._listener = self._lock.lost._listen(self._cancel, follows=True)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from .._kazoo.link import KazooClient
 from .._namespace import BasePath, check_names, named, opened
 from .._runtime.public import public
+from .._threads.base.lock_core import OnDeadlock
 from .._threads.base.primitive import OnLost, OnSuspect
 from . import (
     _atomic,
@@ -67,7 +68,9 @@ class Namespace(BasePath):
 
 
 @public
-def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
+def namespace(
+    client: KazooClient | Literal["local"], path: str = "/", *, on_deadlock: OnDeadlock = "warn"
+) -> Namespace:
     """Return an object with the names of `asyncio`, for ZooKeeper or for this process alone.
 
     After `tasks = aio.namespace(zk, "/app")`, `tasks.Lock("cart")` is the `aio.Lock` at `/app/cart`, and so on, as with
@@ -79,6 +82,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
         path: the base path of all names. No name can leave it.
+        on_deadlock: that of its locks, unless given to one: see `Lock`.
 
     Raises:
         TypeError: the client is neither.
@@ -89,4 +93,4 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     Source:
         The module `asyncio`.
     """
-    return opened(Namespace, client, path)
+    return opened(Namespace, client, path, on_deadlock)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rlock as _rlock
+from .._threads.base.lock_core import OnDeadlock
 from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import of_tasks
@@ -29,10 +31,10 @@ class RLock(RevocableLock):
         on_lost: Callable[[RLock], object] | None = None,
         on_suspect: Callable[[RLock, float], object] | None = None,
         on_revoke: Callable[[RLock], object] | None = None,
+        on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
         callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
-        super().__init__(
-            _Core(client, path, fair=fair, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
-        )
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        super().__init__(_Core(client, path, fair=fair, on_deadlock=on_deadlock, **limit, **callbacks))

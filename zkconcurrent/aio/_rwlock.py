@@ -7,6 +7,7 @@ from typing import Any
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
+from .._threads.base.lock_core import OnDeadlock
 from .._threads.base.primitive import OnLost, OnSuspect
 from ._contention import RevocableLock
 from ._losses import on_loop
@@ -41,7 +42,7 @@ class ReadWriteLock(PrimitiveTwin):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
-        on_suspect, on_revoke, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
+        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
     """
 
     def __init__(
@@ -52,17 +53,15 @@ class ReadWriteLock(PrimitiveTwin):
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
         on_revoke: OnLost | None = None,
+        on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
-        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
-        reads = _ReadLockCore(
-            client, path, **limit, **on_loop(self._read_lock, on_lost, on_suspect, on_revoke=on_revoke)
-        )
-        writes = _WriteLockCore(
-            client, path, **limit, **on_loop(self._write_lock, on_lost, on_suspect, on_revoke=on_revoke)
-        )
+        options: Any = {"on_deadlock": on_deadlock, "hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        called: Any = {"on_lost": on_lost, "on_suspect": on_suspect, "on_revoke": on_revoke}
+        reads = _ReadLockCore(client, path, **options, **on_loop(self._read_lock, **called))
+        writes = _WriteLockCore(client, path, **options, **on_loop(self._write_lock, **called))
         ReadLock.__init__(self._read_lock, reads)
         WriteLock.__init__(self._write_lock, writes)
         super().__init__(_ReadWriteLockCore(reads, writes))

@@ -185,8 +185,18 @@ class Acquirable(Twin, ABC):
                 f"this task does nothing but acquire(): it would own {self!r} and end. Await acquire(timeout=...) "
                 "in the task that uses the lock"
             )
+        return await self._acquired(self._core.acquire(blocking, -1 if timeout is None else timeout))
+
+    async def _acquire_for_block(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Acquire as `acquire` does, for a block: its own task releases, at its end."""
+        # A semaphore, or a program's own class, has an `acquire` of its own.
+        if getattr(self.acquire, "__func__", None) is not Acquirable.acquire:
+            return await self.acquire(blocking=blocking, timeout=timeout)
+        limits = () if timeout is None else (timeout,)
+        return await self._acquired(self._core._acquire_for_block(blocking, *limits))
+
+    async def _acquired(self, acquired: bool | Pending[bool]) -> bool:
         self._loop = asyncio.get_running_loop()
-        acquired = self._core.acquire(blocking, -1 if timeout is None else timeout)
         if isinstance(acquired, Pending):
             acquired = await acquired
             for core in self._lock_cores():
@@ -203,7 +213,7 @@ class Acquirable(Twin, ABC):
 
     async def __aenter__(self) -> None:
         check_depth(DEPTH_OF_END)
-        if not await self.acquire():
+        if not await self._acquire_for_block():
             raise not_held(self)
 
     async def __aexit__(

@@ -11,7 +11,7 @@ from functools import partial
 
 from ..._engine.driver import Call
 from ..._errors import WaitCancelledError
-from ..._runtime.waiting import Resumable
+from ..._runtime.waiting import Resumable, end_early
 
 _WHY = "cancel_waits() has ended this wait: nothing is held, and no node is left"
 
@@ -28,10 +28,5 @@ def cancel_waits(calls: Iterable[Call], target: object) -> int:
     """
     ended = 0
     for call in waits(calls, target):
-        why = partial(WaitCancelledError, call.path, _WHY)
-        # R4: another thread, or an interrupt, may end the wait at the same moment.
-        ended += vars(call).setdefault("why_end", why) is why
-        call.wake()
-        # R2: a caller that was interrupted may call again, and must then find the wait.
-        call.waits_for = ()
+        ended += end_early(call, partial(WaitCancelledError, call.path, _WHY))
     return ended

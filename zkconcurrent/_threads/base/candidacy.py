@@ -237,7 +237,7 @@ class LeaderCore(LockCore):
     def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Do nothing: a candidate waits as long as another leads."""
 
-    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:  # noqa: ARG002
+    def recipe(self, call: Call, wait: bool, *_: object) -> Recipe[Ticket | None]:  # noqa: ARG002
         return (acquire if wait else try_acquire)(self.path, self.rule, self.data)
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..._protocol.operations import MALFORMED, Node
+from ..._protocol.operations import Node
 from ..._protocol.ticket import REVOKED
+from ..._protocol.told import Told
 from ..._runtime.public import public
 
 
@@ -54,9 +54,7 @@ class Contender(NamedTuple):
 
     def whole_name(self) -> str:
         """Return the words by which messages name it."""
-        if self.pid is None:
-            return repr(self.host or self.node)
-        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}"
+        return Told(self.host, self.pid, self.thread).whole_name(self.node)
 
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
@@ -64,37 +62,21 @@ class Contender(NamedTuple):
         # Programs that ask for no contender never import this module.
         from ..._recipes.detached import read
 
-        try:
-            said = json.loads(node.data)
-            host, pid, thread = _typed(said["host"], str), _typed(said["pid"], int), _typed(said["thread"], str)
-            owner, by = (_typed(said.get(key), str) for key in ("owner", "by"))
-            timeout, more = _typed(said.get("timeout"), float, int), _typed(said.get("more"), int)
-            holds = tuple((str(path), str(node)) for path, node in said.get("holds", ()))
-        except MALFORMED:
-            host = None if node.data == REVOKED else node.data.decode("utf-8", "replace") or None
-            pid, thread, owner = None, None, None
-            by, timeout, holds, more = None, None, (), 0
+        told = Told.by_data(node.data)
         held = read(name, node)
-        token = node.czxid if held is None else held.token
-        since = datetime.fromtimestamp(node.ctime, timezone.utc)
         return cls(
-            host,
-            pid,
-            thread,
+            told.host,
+            told.pid,
+            told.thread,
             node.session,
-            since,
+            datetime.fromtimestamp(node.ctime, timezone.utc),
             f"{path}/{name}",
-            token,
+            node.czxid if held is None else held.token,
             position,
-            owner,
-            by,
-            timeout,
-            holds,
-            max(0, more or 0),
+            told.owner,
+            told.by,
+            told.timeout,
+            told.holds,
+            told.more,
             node.data == REVOKED,
         )
-
-
-def _typed(said: object, *kinds: type) -> Any:
-    """Return what a node's data say, if it is of one of these types; else None: any program may have written it."""
-    return said if type(said) in kinds else None

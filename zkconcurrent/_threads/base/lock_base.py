@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
@@ -19,7 +19,7 @@ from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
 from .callbacks import Callbacks
 from .contender import Contender
-from .lock_core import LockCore, QueueCore
+from .lock_core import LockCore, OnDeadlock, QueueCore, check_on_deadlock
 from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, check_callbacks, kind_of, not_held, reports_loss
 
 
@@ -70,8 +70,12 @@ class Acquirable(BlockingCalls, ABC):
     def hold_count(self) -> int:
         """Return how many acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
 
+    def _acquire_for_block(self, *limits: Any) -> bool:
+        """Acquire as `acquire` does, for a block: its own thread or task releases, at its end."""
+        return self.acquire(*limits)
+
     def __enter__(self) -> bool:
-        if not self.acquire():
+        if not self._acquire_for_block():
             raise not_held(self)
         return True
 
@@ -116,7 +120,8 @@ class Holding:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
         # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
         check_depth(5)
-        if not (lock.acquire(blocking) if timeout is None else lock.acquire(blocking, timeout)):
+        acquire = lock._acquire_for_block
+        if not (acquire(blocking) if timeout is None else acquire(blocking, timeout)):
             raise not_acquired(lock, timeout if blocking else 0)
 
     def __exit__(
@@ -177,16 +182,19 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
         on_revoke: OnLost | None = None,
+        on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
     ) -> None:
         check_callbacks(on_lost=on_lost, on_suspect=on_suspect, on_revoke=on_revoke)
+        check_on_deadlock(on_deadlock)
         limit = Limit.of(hold_limit, on_hold_limit)
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
         self._fair, self._on_lost, self._on_suspect, self._on_revoke = fair, on_lost, on_suspect, on_revoke
         self._hold_limit, self._on_hold_limit, self._lock_core.limit = hold_limit, on_hold_limit, limit
+        self._on_deadlock = self._lock_core.on_deadlock = on_deadlock
         self._watch([self._session])
         if on_lost is None and fair and on_revoke is None:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from ..._engine.driver import Call
 from ..._engine.hold_limits import Limit
@@ -24,7 +24,7 @@ from ..._errors import LockLostError, ZkConcurrentError
 from ..._protocol.operations import Get, NoNode, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import HOLDS, State, Ticket
-from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
+from ..._recipes.lock import Look, acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
 from ..._runtime.identity import Task, ended, holds_of, label, name, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
@@ -58,8 +58,19 @@ def _told(
     return acquired
 
 
+OnDeadlock: TypeAlias = Literal["warn", "raise"]
 Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
 """The holders, and the waiters."""
+
+
+def check_on_deadlock(on_deadlock: object) -> None:
+    """Refuse what is no answer to a deadlock.
+
+    Raises:
+        ValueError: it is neither "warn" nor "raise".
+    """
+    if on_deadlock not in get_args(OnDeadlock):
+        raise ValueError(f"on_deadlock must be 'warn' or 'raise', not {on_deadlock!r}")
 
 
 class QueueCore:
@@ -163,9 +174,16 @@ class QueueCore:
             return len(names), None
         return len(names), self._present(Contender.of(self.path, first, node))
 
-    def look(self, owner: int, deadline: float | None) -> Callable[[Sequence[str]], None] | None:
-        """Return the look at the nodes ahead of a waiter, if its owner has holds for which it could wait."""
-        return partial(refuse_own_hold, self.path, owner, deadline) if holds_of(owner) else None
+    def look(self, call: Call, owner: int, deadline: float | None, data: bytes = b"") -> Look | None:
+        """Return the look at the nodes ahead of a waiter, whose node has these data, if its owner has any holds."""
+        return partial(self._look, call, owner, deadline, data) if holds_of(owner) else None
+
+    def _look(
+        self, call: Call, owner: int, deadline: float | None, data: bytes, ticket: Ticket | None, ahead: Sequence[str]
+    ) -> None:
+        refuse_own_hold(self.path, owner, deadline, ahead)
+        if ticket is not None and HOLDS in data:
+            self.session.deadlocks.begin(call, ticket, data, owner)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -202,12 +220,14 @@ class LockCore(QueueCore):
         holds: the holds in the lock's role, by owner.
         first_look: the first look at the path, for a condition's own lock.
         not_held: `threading`'s words for the error of a release without a hold.
-        owned: only the owner of a hold can end it.
+        owned: only the owner of a hold can end it, also one that no block has acquired.
+        on_deadlock: what a deadlock across processes does to a wait.
         limit: for how long its holds may last; None for ever.
     """
 
     not_held = "release unlocked lock"
     owned = False
+    on_deadlock: OnDeadlock = "warn"
     limit: Limit | None = None
     first_look: FirstLook | None = None
 
@@ -357,7 +377,7 @@ class LockCore(QueueCore):
         """Acquire as `acquire_steps` does, but tell no listener."""
         if wait:
             self.begin_wait(call, owner, deadline)
-        recipe = partial(self.recipe, wait, owner, None if repeated else deadline)
+        recipe = partial(self.recipe, call, wait, owner, None if repeated else deadline)
         handoff = self.path_state.handoff
         if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
             # The owner holds the lock through another client. Before the hand-off opens, it may wait for itself, behind
@@ -366,9 +386,9 @@ class LockCore(QueueCore):
         if handoff is None:
             ticket = yield from call.run(recipe(), deadline)
         else:
-            ticket = yield from handoff.run(call, recipe, deadline, wait)
+            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=bool(owned_by(owner)))
         if ticket is not None:
-            self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned)
+            self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
             if self.limit is not None:
                 self.session.hold_limits.begin(self.limit, [ticket])
         if handoff is not None:
@@ -379,14 +399,15 @@ class LockCore(QueueCore):
         self.log_acquired(ticket)
         return True
 
-    def recipe(self, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
+    def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
-        look = self.look(owner, deadline)
         if not wait:
-            return try_acquire(
-                self.path, self.rule, node_data(owner), self.first_look, look if deadline is None else None
-            )
-        data = waiter_data(owner, self.path_state, deadline)
+            look = self.look(call, owner, deadline) if deadline is None else None
+            return try_acquire(self.path, self.rule, node_data(owner), self.first_look, look)
+        # The wait of a condition, which must hold the lock again, can't be ended.
+        ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
+        data = waiter_data(owner, self.path_state, deadline, ends=ends)
+        look = self.look(call, owner, deadline, data)
         return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:

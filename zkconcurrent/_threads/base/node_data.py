@@ -13,7 +13,7 @@ import time
 from functools import lru_cache
 
 from ..._engine.holds import PathState, owned_by
-from ..._protocol.ticket import HOLDS
+from ..._protocol.ticket import HOLDS, unique
 from ..._runtime.identity import label, name
 
 HOST = socket.gethostname()
@@ -30,10 +30,13 @@ def node_data(owner: int) -> bytes:
     return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60], owner), time.time())
 
 
-def waiter_data(owner: int, path_state: PathState, deadline: float | None, more: bytes = b"") -> bytes:
+def waiter_data(
+    owner: int, path_state: PathState, deadline: float | None, more: bytes = b"", *, ends: bool = False
+) -> bytes:
     """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
     * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name;
+    * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
     * `more`: how many are left out, as they are too many or on other servers;
     * `timeout`: for how many seconds it waits at most.
     """
@@ -52,12 +55,14 @@ def waiter_data(owner: int, path_state: PathState, deadline: float | None, more:
         told: list[str] = []
         for each in owned:
             assert each.location is not None
-            pair = json.dumps([each.location[0], each.ticket.prefix[3:-1].replace("-", "")])
+            pair = json.dumps([each.location[0], unique(each.ticket.prefix)])
             if each.location[1] == servers and len(told) < MOST_HOLDS and len(pair) + 2 <= room:
                 room -= len(pair) + 2
                 told.append(pair)
         if told:
             said.append(b"%b[%b]" % (HOLDS, ", ".join(told).encode()))
+            if ends:
+                said.append(b'"ends": 1')
         if len(told) < len(owned):
             said.append(b'"more": %d' % (len(owned) - len(told)))
     return b'%b, "time": %.6f}' % (b", ".join(said), time.time())

@@ -1,4 +1,4 @@
-"""A wait for oneself: a thread or task waits for a hold that it has through another client, and that only it can end.
+"""A wait for oneself: a thread or task waits for a hold that only it can end, such as one of another client.
 
 Through one client a re-entrant lock lets its owner in again. Each client has a session of its own, so to ZooKeeper two
 clients of one thread are two contenders. The listing that an acquire reads anyway shows who is ahead, so this costs no
@@ -16,8 +16,8 @@ from ..._runtime.identity import label, name
 
 log = logging.getLogger("zkconcurrent.deadlocks")
 WAITS_FOR_ITSELF = (
-    "%r holds %r through another client, and would wait for itself: a re-entrant lock is re-entrant for one client; "
-    "use the same one"
+    "%r holds %r, and would wait for itself: a Lock is not re-entrant, and an RLock only through one client; use an "
+    "RLock, and the same client"
 )
 
 

@@ -1,0 +1,519 @@
+"""Deadlocks on a real ZooKeeper, of processes, threads and tasks: one victim, soon, and the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import pickle
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import children, queued
+from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    Condition,
+    DeadlockError,
+    DeadlockFound,
+    DeadlockVictim,
+    Lock,
+    LockEvent,
+    MultiLock,
+    ReadWriteLock,
+    RLock,
+    Waiting,
+    add_listener,
+    aio,
+)
+from zkconcurrent._engine import deadlocks
+from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
+
+# Two seconds, and what a busy machine takes.
+SOON = 5.0
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that take part in a deadlock."""
+    with parties("tests.integration.deadlock_party", zookeeper.hosts, zk_path, 4.0) as start:
+        yield start
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return what returns the warnings of deadlocks."""
+    name = "zkconcurrent.deadlocks"
+    return lambda: [each.getMessage() for each in caplog.records if each.name == name and each.levelno > logging.DEBUG]
+
+
+def started(parties: Sequence[subprocess.Popen[str]], *steps: int) -> None:
+    """Wait until each process has taken its first steps: one, unless given."""
+    for party, count in zip(parties, steps or [1] * len(parties), strict=True):
+        for _ in range(count):
+            assert line_from(party)
+
+
+def close(
+    parties: Sequence[subprocess.Popen[str]], zk: KazooClient, eventually: Eventually, paths: Sequence[str]
+) -> None:
+    """Have each process take its last step, one after the other, each once the one before waits at its path."""
+    for party, path in zip(parties, paths, strict=True):
+        before = len(children(zk, path))
+        tell(party)
+        eventually(queued(zk, path, before + 1))
+
+
+def outcomes(parties: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    """Return what the processes say came of their last steps."""
+    return [json.loads(line_from(party)) for party in parties]
+
+
+# -- of processes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2, 3, pytest.param(8, marks=pytest.mark.long)])
+def test_a_ring_has_one_victim(size: int, spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """The last to wait gets the error, soon, with who waits for whom; all others go on."""
+    ring = [spawn("threads", "raise", f"l{n}", f"l{(n + 1) % size}") for n in range(size)]
+    started(ring)
+    close(ring, zk, eventually, [f"{zk_path}/{(n + 1) % size}" for n in range(size)])
+    ends = outcomes(ring)
+    assert [end["outcome"] for end in ends] == ["got"] * (size - 1) + ["victim"]
+    assert ends[-1]["waited"] < SOON
+    assert [path for path, _, _ in ends[-1]["cycle"]] == [f"{zk_path}/{n % size}" for n in range(size)]
+    assert [pid for _, pid, _ in ends[-1]["cycle"]] == [ring[n - 1].pid for n in range(size)]
+    assert [end["warned"] for end in ends] == [0] * (size - 1) + [1]
+
+
+def test_a_reader_behind_a_waiting_writer(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A soft edge: the reader waits for a writer that holds nothing, and waits for another reader."""
+    reads, writes, waits = (spawn("threads", "raise", *steps) for steps in (("rp", "l0"), ("wp",), ("l0", "rp")))
+    started([reads, waits])
+    close([writes, waits, reads], zk, eventually, [f"{zk_path}/p", f"{zk_path}/p", f"{zk_path}/0"])
+    first, *others = outcomes([reads, writes, waits])
+    assert (first["outcome"], {other["outcome"] for other in others}) == ("victim", {"got"})
+    assert [hard for _, _, hard in first["cycle"]] == [True, False, True]
+
+
+def test_readers_that_write_elsewhere(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Each of two processes reads what the other one wants to write."""
+    pair = [spawn("threads", "raise", "ra", "wb"), spawn("threads", "raise", "rb", "wa")]
+    started(pair)
+    close(pair, zk, eventually, [f"{zk_path}/b", f"{zk_path}/a"])
+    assert [end["outcome"] for end in outcomes(pair)] == ["got", "victim"]
+
+
+def test_a_member_that_is_killed(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Its node counts until its session ends; whatever comes first, the others go on, with one victim at most."""
+    ring = [spawn("threads", "raise", f"l{n}", f"l{(n + 1) % 3}") for n in range(3)]
+    started(ring)
+    close(ring, zk, eventually, [f"{zk_path}/{(n + 1) % 3}" for n in range(3)])
+    ring[1].kill()
+    ends = outcomes([ring[0], ring[2]])
+    assert [end["outcome"] for end in ends] in (["got", "got"], ["got", "victim"])
+
+
+def test_a_task_is_a_member(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A task and a thread wait for each other; the task closes the ring, and gets the error."""
+    pair = [spawn("threads", "raise", "l0", "l1"), spawn("tasks", "raise", "l1", "l0")]
+    started(pair)
+    close(pair, zk, eventually, [f"{zk_path}/1", f"{zk_path}/0"])
+    assert [end["outcome"] for end in outcomes(pair)] == ["got", "victim"]
+
+
+def test_one_that_is_only_warned(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """The youngest can't be ended; the other one is the victim, at its next search."""
+    pair = [spawn("threads", "raise", "l0", "l1"), spawn("threads", "warn", "l1", "l0")]
+    started(pair)
+    close(pair, zk, eventually, [f"{zk_path}/1", f"{zk_path}/0"])
+    ends = outcomes(pair)
+    assert [end["outcome"] for end in ends] == ["victim", "got"]
+    assert ends[0]["warned"] == 1
+
+
+# -- of the threads and tasks of this process --------------------------------------------------------------------------
+
+
+def crossed(
+    in_thread: InThread, eventually: Eventually, zk: KazooClient, first: Sequence[Any], second: Sequence[Any]
+) -> list[Future[None]]:
+    """Have two threads hold one of two locks each, then acquire the other's; the second closes the ring."""
+    held, closed = threading.Barrier(2), threading.Event()
+
+    def run(locks: Sequence[Any], *, closes: bool) -> None:
+        with locks[0]:
+            held.wait(20)
+            if closes:
+                closed.wait(20)
+            with locks[1]:
+                pass
+
+    running = [in_thread(run, first, closes=False), in_thread(run, second, closes=True)]
+    eventually(queued(zk, first[1].path, 2))
+    closed.set()
+    return running
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "RLock": RLock,
+    "Lock": Lock,
+    "RLock(fair=False)": lambda *args, **options: RLock(*args, fair=False, **options),
+    "write lock": lambda *args, **options: ReadWriteLock(*args, **options).write_lock,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_threads_of_two_clients(
+    kind: str,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    warnings: Callable[[], list[str]],
+) -> None:
+    """The one that closes the ring gets the error, and the listeners hear of it; the other one goes on."""
+    told: list[LockEvent] = []
+    other = connect()
+    makes = [
+        [KINDS[kind](client, f"{zk_path}/{name}", on_deadlock="raise") for name in names]
+        for client, names in ((zk, "ab"), (other, "ba"))
+    ]
+    remove = add_listener(told.append, other)
+    try:
+        first, second = crossed(in_thread, eventually, zk, *makes)
+        with pytest.raises(DeadlockError, match="waits for") as caught:
+            second.result(20)
+        first.result(20)
+        eventually(lambda: any(isinstance(each, DeadlockFound) for each in told))
+    finally:
+        remove()
+    assert [edge.path for edge in caught.value.cycle] == [f"{zk_path}/a", f"{zk_path}/b"]
+    assert caught.value.path == f"{zk_path}/a"
+    assert pickle.loads(pickle.dumps(caught.value)).cycle == caught.value.cycle
+    mine = [type(each) for each in told if each.path == f"{zk_path}/a"]
+    assert mine == [Waiting, DeadlockFound, DeadlockVictim]
+    assert len(warnings()) == 1
+    assert children(zk, f"{zk_path}/a") == children(zk, f"{zk_path}/b") == []
+
+
+def test_threads_that_wait_for_their_turn(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Of an unfair lock, a thread that holds something waits in the queue after a while, where it can be seen."""
+    unfair = RLock(zk, f"{zk_path}/a", fair=False, on_deadlock="raise")
+    same = RLock(zk, f"{zk_path}/b", on_deadlock="raise")
+    held, ends = threading.Barrier(2), list[str]()
+
+    def run(*locks: RLock) -> None:
+        try:
+            with locks[0]:
+                held.wait(20)
+                with locks[1]:
+                    ends.append("got")
+        except DeadlockError:
+            ends.append("victim")
+
+    for each in [in_thread(run, unfair, same), in_thread(run, same, unfair)]:
+        each.result(20)
+    assert sorted(ends) == ["got", "victim"]
+
+
+def test_only_a_warning(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    warnings: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By default a deadlock is logged, once, however long it lasts, and the waits go on."""
+    monkeypatch.setattr(deadlocks, "AFTER", 0.3)
+    other = connect()
+    mine = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
+    running = crossed(in_thread, eventually, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
+    eventually(warnings)
+    time.sleep(2)
+    assert len(warnings()) == 1
+    assert "a deadlock of 2 waits: thread" in warnings()[0]
+    assert not any(each.done() for each in running)
+    assert mine[1].cancel_waits() == 1
+    running[1].result(20)
+
+
+def test_a_read_lock_taken_again_through_another_client(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A writer waits for the first read lock, and the second one for the writer."""
+    first, writer, second = (
+        ReadWriteLock(client, zk_path, on_deadlock="raise") for client in (zk, connect(), connect())
+    )
+    with first.read_lock:
+        writing = in_thread(lambda: writer.write_lock.acquire() and writer.write_lock.release())
+        eventually(queued(zk, zk_path, 2))
+        with pytest.raises(DeadlockError) as caught:
+            second.read_lock.acquire()
+        assert [edge.hard for edge in caught.value.cycle] == [False, True]
+    writing.result(20)
+
+
+def test_a_part_of_a_multilock(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A MultiLock that is acquired on top of a lock may close a ring; it gives back what it had acquired."""
+    other = connect()
+    a, b = RLock(other, f"{zk_path}/a"), RLock(other, f"{zk_path}/b")
+    parts = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in ("0", "a")]
+    first, second = crossed(in_thread, eventually, zk, [a, b], [RLock(zk, b.path), _Both(parts)])
+    with pytest.raises(DeadlockError):
+        second.result(20)
+    first.result(20)
+    eventually(lambda: not children(zk, f"{zk_path}/0"))
+
+
+class _Both:
+    """A MultiLock that names a path, for `crossed`."""
+
+    def __init__(self, locks: list[RLock]) -> None:
+        self._both = MultiLock(locks)
+        self.path = locks[-1].path
+
+    def __enter__(self) -> None:
+        self._both.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._both.release()
+
+
+def test_a_condition_can_not_be_ended(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A wait on a condition must have its lock again; the other member is the victim."""
+    other, waits = connect(), threading.Event()
+    lock, outer = (RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in ("lock", "outer"))
+    condition = Condition(zk, f"{zk_path}/condition", lock)
+
+    def wait() -> bool:
+        with outer, condition:
+            waits.set()
+            return condition.wait(20)
+
+    waiting = in_thread(wait)
+    assert waits.wait(20)
+    theirs = RLock(other, lock.path, on_deadlock="raise")
+    with theirs:
+        Condition(other, f"{zk_path}/condition", theirs).notify()
+        eventually(queued(zk, lock.path, 2))
+        with pytest.raises(DeadlockError):
+            RLock(other, outer.path, on_deadlock="raise").acquire()
+    assert waiting.result(20)
+
+
+def test_a_member_that_is_cut_off(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The one that is to find the deadlock can't read for a while: it finds it once it is connected again."""
+    mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
+    theirs = [RLock(connect(proxy.hosts, timeout=20), f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
+    first, second = crossed(in_thread, eventually, zk, mine, theirs)
+    eventually(queued(zk, f"{zk_path}/a", 2))
+    proxy.refuse()
+    proxy.cut()
+    time.sleep(2)
+    assert not second.done()
+    proxy.resume()
+    with pytest.raises(DeadlockError):
+        second.result(20)
+    first.result(20)
+
+
+def test_a_client_with_a_chroot(
+    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The ring is found wherever the chroots of its clients lie."""
+    zk.ensure_path(f"{zk_path}/root")
+    other = connect(f"{zookeeper.hosts}{zk_path}/root")
+    mine = [RLock(zk, f"{zk_path}/root/{name}", on_deadlock="raise") for name in "ab"]
+    first, second = crossed(
+        in_thread, eventually, zk, mine, [RLock(other, f"/{name}", on_deadlock="raise") for name in "ba"]
+    )
+    with pytest.raises(DeadlockError) as caught:
+        second.result(20)
+    first.result(20)
+    assert [edge.path for edge in caught.value.cycle] == [f"{zk_path}/root/{name}" for name in "ab"]
+
+
+def test_in_memory(in_thread: InThread, eventually: Eventually) -> None:
+    """A local namespace has the same, also for two threads of one client; a lock may say otherwise."""
+    names = zkconcurrent.namespace("local", on_deadlock="raise")
+    a, b = names.RLock("a"), names.RLock("b")
+    first, second = crossed(in_thread, eventually, names.client, [a, b], [b, a])
+    with pytest.raises(DeadlockError):
+        second.result(20)
+    first.result(20)
+    assert names.RLock("c", on_deadlock="warn")._lock_core.on_deadlock == "warn"
+    with pytest.raises(ValueError, match="on_deadlock must be 'warn' or 'raise'"):
+        names.Lock("d", on_deadlock="never")  # type: ignore[arg-type]
+
+
+def test_tasks_of_one_loop(zk: KazooClient, zk_path: str) -> None:
+    """Two tasks of one client wait for each other."""
+    names = aio.namespace(zk, zk_path, on_deadlock="raise")
+
+    async def run(held: asyncio.Event, other: asyncio.Event, *locks: str) -> None:
+        async with names.RLock(locks[0]):
+            held.set()
+            await other.wait()
+            async with names.RLock(locks[1]):
+                pass
+
+    async def main() -> list[Any]:
+        events = asyncio.Event(), asyncio.Event()
+        ring = run(*events, "a", "b"), run(*events[::-1], "b", "a")
+        return await asyncio.wait_for(asyncio.gather(*ring, return_exceptions=True), 20)
+
+    ends = asyncio.run(main())
+    assert sorted(type(end).__name__ for end in ends) == ["DeadlockError", "NoneType"]
+
+
+# -- what it costs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_cost(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait that holds nothing costs nothing; another, a listing, then an `exists` while nobody waits for its hold."""
+    monkeypatch.setattr(deadlocks, "AFTER", 0.2)
+    searches, lock = Session.of(zk).deadlocks, RLock(zk, zk_path)
+
+    def gets(timeout: float) -> bool:
+        acquired = lock.acquire(timeout=timeout)
+        if acquired:
+            lock.release()
+        return acquired
+
+    with RLock(connect(), zk_path):
+        bare = in_thread(gets, 1.5)
+        assert not bare.result(20)
+        assert searches.requests == 0
+        sent: list[str] = []
+        for name in ("send_children", "send_get", "send_exists", "send_sync"):
+            send = getattr(deadlocks.full_paths, name)
+            monkeypatch.setattr(
+                deadlocks.full_paths, name, lambda *args, send=send, name=name: (sent.append(name), send(*args))
+            )
+
+        def wait() -> bool:
+            with RLock(zk, f"{zk_path}-held"):
+                return gets(20)
+
+        waiting = in_thread(wait)
+        eventually(lambda: len(sent) >= 3)
+        assert sent[:3] == ["send_children", "send_exists", "send_exists"]
+    assert waiting.result(20)
+
+
+def test_the_rate_is_bounded(
+    connect: Connect,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many wait, a client sends at most so many requests a second, and each search has its turn."""
+    monkeypatch.setattr(deadlocks, "AFTER", 0.5)
+    searches, crowd, lock = Session.of(zk).deadlocks, 30, RLock(zk, zk_path)
+    sent: list[float] = []
+
+    class Sent(deque[float]):
+        def extend(self, times: Iterable[float]) -> None:
+            sent.extend(times := list(times))
+            super().extend(times)
+
+    searches._sent = Sent(maxlen=10)
+    monkeypatch.setattr(deadlocks, "MOST_A_SECOND", 10)
+    with RLock(connect(), zk_path):
+
+        def wait(n: int) -> bool:
+            with RLock(zk, f"{zk_path}-{n}"), lock.hold(timeout=30):
+                return True
+
+        waiting = [in_thread(wait, n) for n in range(crowd)]
+        eventually(lambda: len(sent) >= crowd + 10, patience=30)
+    assert [each.exception(30) for each in waiting] == [None] * crowd
+    for n in range(len(sent) - 10):
+        assert sent[n + 10] - sent[n] >= 0.99
+
+
+def test_no_false_report_under_contention(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    warnings: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Threads that take locks in one order, with timeouts, are searched all the time, and nothing is ever found."""
+    monkeypatch.setattr(deadlocks, "AFTER", 0.02)
+    clients, until = [zk, connect()], time.monotonic() + 5
+
+    def run(n: int) -> int:
+        done = 0
+        while time.monotonic() < until:
+            with ExitStack() as held:
+                for name in "abc"[n % 2 :]:
+                    lock = ReadWriteLock(clients[n % 2], f"{zk_path}/{name}", on_deadlock="raise")
+                    side = lock.read_lock if (n + done) % 3 else lock.write_lock
+                    if not side.acquire(timeout=0.1 + (n % 4) / 10):
+                        break
+                    held.callback(side.release)
+                else:
+                    done += 1
+                time.sleep(0.02)
+        return done
+
+    running = [in_thread(run, n) for n in range(8)]
+    assert sum(each.result(30) for each in running) > 0
+    assert Session.of(zk).deadlocks.requests > 10
+    assert warnings() == []
+
+
+def test_the_end_of_a_client(
+    connect: Connect,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    warnings: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that is stopped in the middle of a search ends it quietly."""
+    monkeypatch.setattr(deadlocks, "AGAIN_AFTER", 1.5)
+    other = connect()
+    mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
+    theirs = [RLock(other, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
+    first, second = crossed(in_thread, eventually, zk, mine, theirs)
+    eventually(lambda: Session.of(other).deadlocks.requests >= 3)
+    other.stop()
+    assert second.exception(20) is not None
+    first.result(20)
+    eventually(lambda: not Session.of(other).deadlocks._works)
+    assert warnings() == []

@@ -1,0 +1,332 @@
+"""Deadlocks across processes: when a wait is searched for one, how the search reads, and what it then does.
+
+Each wait of an owner that holds something is searched once it has lasted for `AFTER` to one and a half of it, and again
+at doubled times, up to once a minute. `_protocol/deadlocks.py` says why that finds every deadlock, and who is its
+victim. A search that has found nobody behind its owner's holds asks the next time only whether these queues have
+changed.
+
+One thread of the library makes the searches of a client, one after the other: at most `MOST_A_SECOND` requests. It
+begins when a search is due, and ends when none is. Whatever keeps it from reading, such as a lost connection or the
+end of the client, ends the search, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from .._errors import DeadlockEdge, DeadlockError
+from .._kazoo import full_paths
+from .._kazoo.replies import Reply, failure, no_wakeup
+from .._protocol import deadlocks
+from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Outcome, Place, Waiter
+from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
+from .._protocol.ticket import State, Ticket
+from .._protocol.told import Told
+from .._runtime.identity import label
+from .._runtime.live_set import LiveSet
+from .._runtime.waiting import Resumable, end_early
+from .client_state import ClientState
+from .keeper import Keeper
+
+log = logging.getLogger("zkconcurrent.deadlocks")
+
+AFTER = 1.0  # seconds
+SELDOM = 60.0  # seconds
+AGAIN_AFTER = 0.25  # seconds
+SHARED_FOR = 1.0  # seconds
+MOST_A_SECOND = 200
+
+
+class WaitCheck:
+    """The searches of one waiting node.
+
+    Attributes:
+        ticket: the node.
+        since: when it was seen to wait, by the clock of deadlines.
+        due: when the next search is due.
+        told: what its data tell.
+        idle: of a search that has found nobody behind the owner's holds, the last change of each queue; else empty.
+        cycle: the deadlock that was told of last.
+    """
+
+    def __init__(self, call: Any, ticket: Ticket, data: bytes, owner: int, now: float) -> None:
+        self._call: Callable[[], Any] = weakref.ref(call)
+        self._data = data
+        self._pause = AFTER
+        self.owner = owner
+        self.ticket = ticket
+        self.since = now
+        self.due = now + AFTER * random.uniform(1, 1.5)
+        self.idle: dict[str, int] = {}
+        self.cycle: tuple[DeadlockEdge, ...] = ()
+
+    @property
+    def told(self) -> Told:
+        """What its data tell. Most waits are over before anybody asks."""
+        return Told.by_data(self._data)
+
+    @property
+    def call(self) -> Any:
+        """The call that waits; None if it is over."""
+        call = self._call()
+        return call if call is not None and not call.finished and self.ticket.state is State.QUEUED else None
+
+    def postpone(self, now: float) -> None:
+        """Set when the next search is due."""
+        self._pause = min(2 * self._pause, SELDOM)
+        self.due = now + self._pause
+
+
+class _GivenUp(Exception):
+    """The search can't go on: the wait is over, or the service is out of reach."""
+
+
+class Deadlocks:
+    """The searches of one client.
+
+    Attributes:
+        requests: how many requests they have sent.
+    """
+
+    def __init__(self, client: ClientState, keeper: Keeper) -> None:
+        self._client = client
+        self._keeper = keeper
+        # A call keeps its check, so both go together.
+        self._checks: LiveSet[WaitCheck] = LiveSet()
+        self._look_at = math.inf
+        # When the keeper takes its next turn, at the latest.
+        self._turn_at = math.inf
+        self._works = False
+        # When the last requests were sent.
+        self._sent: deque[float] = deque(maxlen=MOST_A_SECOND)
+        # Of each queue when it was listed, its names, and its last change: other waits of this process may use it.
+        self._listed: dict[str, tuple[float, Listing, int]] = {}
+        self.requests = 0
+
+    # -- when ----------------------------------------------------------------------------------------------------
+
+    def begin(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
+        """Have the wait of a node searched, whose data tell of holds, if it lasts."""
+        call.check = check = WaitCheck(call, ticket, data, owner, self._client.now())
+        with self._client.lock:
+            self._checks.add(check)
+            self._look_at = min(self._look_at, check.due)
+        if check.due < self._turn_at:
+            self._client.wake_keeper()
+
+    def look(self, pause: float) -> float:
+        """Have the searches made that are due; return in how many seconds to look again, at most after a pause.
+
+        For the keeper, with the session's lock held.
+        """
+        now = self._client.now()
+        pause = min(pause, self._look(now))
+        self._turn_at = now + pause
+        return pause
+
+    def _look(self, now: float) -> float:
+        if self._works:
+            return math.inf
+        if now >= self._look_at:
+            self._look_at = math.inf
+            for check in self._checks:
+                if check.call is None:
+                    self._checks.discard(check)
+                else:
+                    self._look_at = min(self._look_at, check.due)
+            if now >= self._look_at:
+                self._works = True
+                name = f"deadlocks {self._client.link.client.chroot or '/'}"
+                self._keeper.start_soon(partial(self._keeper.spawn, self._work, name))
+                return math.inf
+        return self._look_at - now
+
+    def _work(self) -> None:
+        try:
+            while (due := self._next()) is not None:
+                try:
+                    self._check(due)
+                except _GivenUp:
+                    pass
+                except Exception:
+                    # A log handler of the program may raise, again and again; the other searches are still to be made.
+                    with suppress(Exception):
+                        log.exception("a search for a deadlock has failed [%s]", due.ticket.path)
+                due.postpone(self._client.now())
+                # Otherwise a wait that is over would stay.
+                del due
+        finally:
+            self._works = False
+            self._look_at = -math.inf
+            self._client.wake_keeper()
+
+    def _next(self) -> WaitCheck | None:
+        now = self._client.now()
+        due = [each for each in self._checks if each.due <= now and each.call is not None]
+        return min(due, key=lambda each: each.due, default=None)
+
+    # -- one search ----------------------------------------------------------------------------------------------
+
+    def _check(self, check: WaitCheck) -> None:
+        told, ticket, link = check.told, check.ticket, self._client.link
+        paths = [*dict.fromkeys(path for path, _ in told.holds)]
+        if check.idle:
+            stats = self._ask(check, [(full_paths.send_exists, path) for path in paths])
+            if [getattr(stat, "pzxid", None) for stat in stats] == [check.idle.get(path) for path in paths]:
+                return
+            check.idle = {}
+        assert ticket.name is not None
+        now = self._client.now
+        me = Waiter(
+            Place(link.full(ticket.path), ticket.name), ticket.token, told.holds, told.ends, lambda: now() - check.since
+        )
+        outcome = self._search(check, me)
+        if outcome.unfollowed or not outcome.finished:
+            log.debug(
+                "a search for a deadlock could not follow %d nodes and queues%s [%s]",
+                outcome.unfollowed,
+                "" if outcome.finished else ", and ended early, as it took too many requests",
+                ticket.path,
+            )
+        if outcome.cycle:
+            self._found(check, outcome.cycle, ends=told.ends)
+        elif outcome.idle and outcome.finished:
+            check.idle = {path: self._listed[path][2] for path in paths if path in self._listed}
+
+    def _search(self, check: WaitCheck, me: Waiter) -> Outcome:
+        oldest = self._client.now() - SHARED_FOR
+        self._listed = {path: listed for path, listed in self._listed.items() if listed[0] > oldest}
+        steps = deadlocks.search(me)
+        ask = next(steps)
+        while True:
+            answer = self._answer(check, ask)
+            try:
+                ask = steps.send(answer)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                return outcome
+
+    def _answer(self, check: WaitCheck, ask: Ask) -> Answer:
+        if ask.again:
+            self._sleep(check, AGAIN_AFTER)
+            self._ask(check, [(full_paths.send_sync, ask.paths[0])])
+        unknown = [path for path in ask.paths if ask.again or path not in self._listed]
+        wanted = [(full_paths.send_children, path) for path in unknown]
+        wanted += [(full_paths.send_get, "/".join(place)) for place in ask.nodes]
+        now = self._client.now()
+        found = self._ask(check, wanted)
+        for path, result in zip(unknown, found, strict=False):
+            self._listed[path] = (now, *_listing(result))
+        nodes = [_node(each) for each in found[len(unknown) :]]
+        return [self._listed[path][1] for path in ask.paths], nodes
+
+    # -- its requests --------------------------------------------------------------------------------------------
+
+    def _ask(self, check: WaitCheck, wanted: Sequence[tuple[Callable[[Any, str, Reply], None], str]]) -> list[Any]:
+        """Send requests, many at a time; return the values of the replies, or the failures of those refused.
+
+        Raises:
+            _GivenUp: the wait is over, or the service is out of reach.
+        """
+        results: list[Any] = []
+        client = self._client
+        while len(results) < len(wanted):
+            batch = wanted[len(results) : len(results) + deadlocks.MOST_AT_ONCE]
+            self._await_turn(check, len(batch))
+            event = client.link.sleep_event()
+            replies = [Reply(no_wakeup) for _ in batch]
+            replies[-1].wake = event.set
+            for (send, path), reply in zip(batch, replies, strict=True):
+                send(client.link, path, reply)
+            self.requests += len(batch)
+            until = client.now() + client.longest_reply
+            while not replies[-1].done:
+                if client.now() >= until or self._is_over(check):
+                    raise _GivenUp
+                event.wait(client.longest_reply / 10)
+                event.clear()
+            for reply in replies:
+                failed = None if reply.error is None else failure(reply.error, check.ticket.path)
+                if isinstance(failed, ConnectionLost | SessionExpired) or not reply.done:
+                    raise _GivenUp
+                results.append(reply.value if failed is None else failed)
+        return results
+
+    def _await_turn(self, check: WaitCheck, number: int) -> None:
+        """Wait until so many requests may be sent."""
+        sent, now = self._sent, self._client.now
+        while (
+            len(sent) + number > MOST_A_SECOND
+            and (left := sent[number + len(sent) - MOST_A_SECOND - 1] + 1 - now()) > 0
+        ):
+            self._sleep(check, left)
+        sent.extend([now()] * number)
+
+    def _sleep(self, check: WaitCheck, seconds: float) -> None:
+        self._client.link.sleep_event().wait(seconds)
+        if self._is_over(check):
+            raise _GivenUp
+
+    def _is_over(self, check: WaitCheck) -> bool:
+        client = self._client
+        return client.forked or check.call is None or not client.link.connected
+
+    # -- what it does --------------------------------------------------------------------------------------------
+
+    def _found(self, check: WaitCheck, cycle: tuple[DeadlockEdge, ...], *, ends: bool) -> None:
+        """Tell of a deadlock, once; end the wait, if a deadlock may."""
+        client, ticket, call = self._client, check.ticket, check.call
+        if call is None:
+            return
+        known = {edge.waiter for edge in check.cycle} == {edge.waiter for edge in cycle}
+        check.cycle = cycle
+        text = deadlocks.described(cycle)
+        if not known and call.story is not None:
+            call.story.find(cycle)
+        if ends:
+            why = partial(
+                DeadlockError, call.path, f"a deadlock, which this call has ended by giving up: {text}", cycle
+            )
+            with client.lock:
+                # A change that is being looked at may be the grant.
+                ends = bool(ticket.awaits) and not ticket.changed and _end(call, why)
+            if not ends:
+                return
+        if ends or not known:
+            log.warning(
+                "a deadlock of %d waits%s: %s [%s]",
+                len(cycle),
+                ", of which this one is ended" if ends else "",
+                text,
+                call.path,
+                extra={"zk_path": call.path, "zk_by": label(check.owner)},
+            )
+
+
+def _end(call: Any, why: Callable[[], Exception]) -> bool:
+    whole: Resumable = call.whole
+    return bool(whole.waits_for) and end_early(whole, why)
+
+
+def _listing(result: Any) -> tuple[Listing, int]:
+    """Return the names of a listing, and the queue's last change."""
+    if isinstance(result, Exception):
+        return (() if isinstance(result, NoNode) else None), 0
+    names, stat = result
+    return names, stat.pzxid
+
+
+def _node(result: Any) -> Node | None:
+    """Return a node that was read; None if it is gone."""
+    if isinstance(result, Exception):
+        return None if isinstance(result, NoNode) else UNREADABLE
+    data, stat = result
+    return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner)

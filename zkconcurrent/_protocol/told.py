@@ -1,0 +1,68 @@
+"""What a node's data tell, as its creator wrote them: any program may have written anything.
+
+Every lock's nodes have JSON, which operators read and a search for a deadlock follows; see `node_data`, which writes
+it. A field that is missing, or of another type, is None or empty.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from .operations import MALFORMED
+from .ticket import REVOKED
+
+
+class Told(NamedTuple):
+    """The fields of one node's data.
+
+    Attributes:
+        host: the host's name; of other data than ours, the whole text.
+        pid: the process id; None shows that the data are not ours.
+        thread: the thread's name.
+        owner: the owner's name in a `DetachedLock`.
+        by: the thread or task.
+        timeout: for how many seconds it waits at most.
+        holds: what it held when it queued: full paths, each with the unique part of a node's name.
+        more: how many holds are left out.
+        ends: a deadlock may end its wait.
+    """
+
+    host: str | None = None
+    pid: int | None = None
+    thread: str | None = None
+    owner: str | None = None
+    by: str | None = None
+    timeout: float | None = None
+    holds: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+    ends: bool = False
+
+    @classmethod
+    def by_data(cls, data: bytes) -> Told:
+        """Parse a node's data."""
+        try:
+            said = json.loads(data)
+            return cls(
+                _typed(said["host"], str),
+                _typed(said["pid"], int),
+                _typed(said["thread"], str),
+                _typed(said.get("owner"), str),
+                _typed(said.get("by"), str),
+                _typed(said.get("timeout"), float, int),
+                tuple((str(path), str(node)) for path, node in said.get("holds", ())),
+                max(0, _typed(said.get("more"), int) or 0),
+                said.get("ends") == 1,
+            )
+        except MALFORMED:
+            return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)
+
+    def whole_name(self, otherwise: str) -> str:
+        """Return the words by which messages name the creator."""
+        if self.pid is None:
+            return repr(self.host or otherwise)
+        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}"
+
+
+def _typed(said: object, *kinds: type) -> Any:
+    return said if type(said) in kinds else None
