@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType, TracebackType
@@ -219,6 +220,12 @@ class Client(KazooClient):  # type: ignore[misc]
     ) -> None:
         if self._pid == os.getpid():
             self._end()
+
+    def __del__(self) -> None:
+        # A program that has stopped its client need not close it, too. Else two sockets would be left to the
+        # garbage collector, which warns of each.
+        with suppress(Exception):
+            self.close()
 
     def _end(self) -> None:
         if not self._is_left_to_thread(self._end):

@@ -1,4 +1,4 @@
-"""Fault 296: a wait for the only one ahead tells when that is enough to hold, on a real and a simulated ZooKeeper.
+"""Fault 293: a wait for the only one ahead tells when that is enough to hold, on a real and a simulated ZooKeeper.
 
 `tests/simulation/test_way.py` shows that the rule is right; this shows that the driver tells the rule what happens.
 """
@@ -167,7 +167,7 @@ def test_what_is_a_look(bench: Bench, path: str, strike: Callable[[Scene], None]
 
 
 def test_the_watch_that_another_wait_leaves(bench: Bench, path: str) -> None:
-    """Fault 297: it is the waiter's own watch, too, and so is not removed."""
+    """Fault 294: it is the waiter's own watch, too, and so is not removed."""
     assert not holds(bench, path, removal_is_due)
 
 

@@ -367,7 +367,7 @@ def lagging() -> Iterator[tuple[Callable[[], None], Server, Server]]:
 
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 291: an acquire at a server that lags sees what the holder before had written, by whichever client.
+    """Fault 288: an acquire at a server that lags sees what the holder before had written, by whichever client.
 
     So it does if it has waited, and if the lock was free; a read of another client at that server does not.
     """
@@ -401,7 +401,7 @@ def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventual
 
 
 def test_what_a_thread_of_the_same_client_sees(in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 291: if a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
+    """Fault 288: if a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
     with lagging() as (lag, leader, follower), contextlib.ExitStack() as stack:
         near, far = (stack.enter_context(connected(server.hosts, 30)) for server in (leader, follower))
         near.create("/data", b"0")

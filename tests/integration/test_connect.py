@@ -41,6 +41,17 @@ TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alon
 clean = pytest.mark.usefixtures("nothing_left")
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_stopped_client_that_is_dropped(zookeeper: Server) -> None:
+    """Its sockets are closed when it is garbage collected: no warning tells of one."""
+    client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
+    sockets = client._connection._write_sock._sock, client._connection._read_sock
+    client.stop()
+    del client
+    gc.collect()
+    assert [each.fileno() for each in sockets] == [-1, -1]
+
+
 def test_a_client_that_was_idle(zookeeper: Server, eventually: Eventually) -> None:
     """It has proved all the time that its session lives, so that the first acquire waits for no proof."""
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}/idle?timeout=4") as zk:

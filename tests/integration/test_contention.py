@@ -222,7 +222,7 @@ def test_a_hold_that_is_put_back(zk: KazooClient, connect: Connect, zk_path: str
 def test_a_connection_that_is_lost(
     kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 293: who comes or leaves while the holder is cut off is seen after the reconnect."""
+    """Fault 290: who comes or leaves while the holder is cut off is seen after the reconnect."""
     client, observer = connect(proxy.hosts, timeout=20, **FAST), connect()
     lock, other = kind(client, zk_path), against(kind)(connect(), zk_path)
     lock.acquire()
@@ -248,7 +248,7 @@ def test_a_connection_that_is_lost(
 def test_the_first_listing_is_lost(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 293: a request of the contention whose reply is lost is sent again on the next connection."""
+    """Fault 290: a request of the contention whose reply is lost is sent again on the next connection."""
     client, observer = connect(proxy.hosts, timeout=20, **FAST), connect()
     lock, other = Lock(client, zk_path), Lock(observer, zk_path)
     lock.acquire()

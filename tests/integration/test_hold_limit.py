@@ -110,7 +110,7 @@ def test_a_loss(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Fault 289: "lose" lets others in; the holder hears of it at once, and has the error at its next call."""
+    """Fault 286: "lose" lets others in; the holder hears of it at once, and has the error at its next call."""
     lost: list[object] = []
     lock = KINDS[kind](zk, zk_path, hold_limit=LIMIT, on_hold_limit="lose", on_lost=lost.append)
     other = KINDS[kind](connect(), zk_path)

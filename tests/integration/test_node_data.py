@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import threading
+import uuid
 
 import pytest
 from kazoo.client import KazooClient
@@ -29,6 +30,7 @@ from zkconcurrent import (
     aio,
     inspect,
 )
+from zkconcurrent._protocol.ticket import MARK
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
 from zkconcurrent.testing import Server
 
@@ -133,6 +135,17 @@ def test_a_detached_waiter(
     assert owner is not None
     assert (owner.timeout, owner.holds, owner.owner, marked(owner.node)) == (None, (), wanted.name, False)
     wanted.release()
+
+
+def test_a_detached_hold_is_never_marked(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 277: nor by chance: the name of a detached hold, all of which is random, has no mark."""
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=2**128 - 2**46))
+    lock = DetachedLock(zk, f"{zk_path}/d", owner="me")
+    lock.acquire()
+    owner = lock.owner()
+    assert owner is not None
+    assert int(unique(owner.node)[-12:], 16) & MARK == 0
+    lock.release()
 
 
 def test_past_the_deadline(zk: KazooClient, zk_path: str) -> None:

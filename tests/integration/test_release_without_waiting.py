@@ -86,7 +86,7 @@ def test_levels(kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventuall
 def test_a_node_that_was_gone(
     connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 298: `lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
+    """Fault 295: `lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
     told: list[object] = []
     # So the hold is too young to be watched.
     lock = Lock(connect(timeout=30), zk_path, on_lost=told.append)

@@ -127,7 +127,7 @@ def test_readers_and_writer(connect: Connect, zk_path: str, in_thread: InThread,
 
 
 def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 294: a waiter whose node is overwritten keeps its place, and is told once it holds."""
+    """Fault 291: a waiter whose node is overwritten keeps its place, and is told once it holds."""
     told = Told()
     first, second, third = Lock(connect(), zk_path), Lock(connect(), zk_path, on_revoke=told), Lock(connect(), zk_path)
     first.acquire()
@@ -158,7 +158,7 @@ def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread, 
 def test_exclusion_behind_an_asked_holder(
     kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 294: whoever waits for a node is woken as it is overwritten, looks again, and waits on."""
+    """Fault 291: whoever waits for a node is woken as it is overwritten, looks again, and waits on."""
     lock, other = kind(connect(), zk_path), against(kind)(connect(), zk_path)
     lock.acquire()
     used = in_thread(use, other)
@@ -193,7 +193,7 @@ def test_a_downgrade(zk: KazooClient, connect: Connect, zk_path: str, eventually
 
 
 def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
-    """Fault 292: one call asks once, whether or not the write whose reply is lost was applied."""
+    """Fault 289: one call asks once, whether or not the write whose reply is lost was applied."""
     told = Told()
     lock, other = Lock(connect(), zk_path, on_revoke=told), Lock(connect(proxy.hosts, **FAST), zk_path)
     lock.acquire()
@@ -209,7 +209,7 @@ def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str, even
 
 
 def test_a_holder_that_is_cut_off(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
-    """Fault 292: a request that comes meanwhile is told after the reconnect; one that was told is not told again."""
+    """Fault 289: a request that comes meanwhile is told after the reconnect; one that was told is not told again."""
     told = Told()
     client = connect(proxy.hosts, timeout=20, **FAST)
     lock, other = Lock(client, zk_path, on_revoke=told), Lock(connect(), zk_path)
@@ -279,7 +279,7 @@ def test_an_on_revoke_that_fails(
 def test_a_detached_lock(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 295: it is not asked, as that would overwrite its owner's name; it waits for a holder who was."""
+    """Fault 292: it is not asked, as that would overwrite its owner's name; it waits for a holder who was."""
     held, lock = DetachedLock(connect(), zk_path, "job"), Lock(zk, zk_path)
     held.acquire()
     with pytest.raises(ValueError, match="force_release"):
@@ -298,7 +298,7 @@ def test_a_detached_lock(
 
 
 def test_a_detached_lock_that_curator_asks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 295: Curator overwrites it; others still wait, and the object that acquired it, or an operator, ends it."""
+    """Fault 292: Curator overwrites it; others still wait, and the object that acquired it, or an operator, ends it."""
     lock = Lock(zk, zk_path)
     for forced in (False, True):
         held = DetachedLock(connect(), zk_path, "job")

@@ -54,7 +54,7 @@ TWINS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
-    """Fault 288: `on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
+    """Fault 285: `on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
     told: list[tuple[Any, float]] = []
     threads: set[str] = set()
     go_on = threading.Event()
@@ -127,7 +127,7 @@ def test_a_cut_link_on_tasks(kind: str, zk_path: str, connect: Connect, proxy: P
 
 
 def test_a_frozen_server(zk_path: str, connect: Connect, eventually: Eventually) -> None:
-    """Fault 290: the connection is open, and no reply comes: told once before the loss, with seconds that are true."""
+    """Fault 287: the connection is open, and no reply comes: told once before the loss, with seconds that are true."""
     told: list[tuple[float, float]] = []
     lost: list[float] = []
 

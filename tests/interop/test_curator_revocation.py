@@ -66,7 +66,7 @@ def test_java_asks_us(
 def test_a_java_waiter_is_asked(
     java: CuratorClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 294: a Java waiter keeps its place between two of ours, whose waits also bear the overwritten node."""
+    """Fault 291: a Java waiter keeps its place between two of ours, whose waits also bear the overwritten node."""
     first, last = Lock(connect(), zk_path), Lock(connect(), zk_path)
     java.call("mutex.makeRevocable", zk_path).result(LONG)
     first.acquire()
@@ -87,7 +87,7 @@ def test_a_java_waiter_is_asked(
 def test_a_python_waiter_is_asked(
     connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 294: a waiter here keeps its place between two Java clients; it is told once it holds."""
+    """Fault 291: a waiter here keeps its place between two Java clients; it is told once it holds."""
     ahead, behind = connect_java(), connect_java()
     told: list[object] = []
     lock = Lock(connect(), zk_path, on_revoke=told.append)

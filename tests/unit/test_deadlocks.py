@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.deadlock_model import Options, Program
 from zkconcurrent._protocol import deadlocks
-from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Outcome, Place, Waiter, search
+from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Place, SearchResult, Waiter, search
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.ticket import is_marked, unique
 
@@ -101,7 +101,7 @@ class Tree:
         self.nodes[Place(path, name)] = Node(json.dumps(data).encode(), czxid, 100.0 + czxid, 1)
         return Place(path, name)
 
-    def search(self, place: Place, *, ends: bool = True, waited: float = 2.0) -> Outcome:
+    def search(self, place: Place, *, ends: bool = True, waited: float = 2.0) -> SearchResult:
         """Return what the search of a waiter finds."""
         node = self.nodes[place]
         holds = [(path, mark) for path, mark in json.loads(node.data)["holds"]]
@@ -146,7 +146,7 @@ def test_what_an_ordinary_wait_costs() -> None:
     held = tree.add("/held")
     tree.add("/wanted")
     found = tree.search(tree.add("/wanted", [held]))
-    assert found == Outcome((), True, 0, True, 1)
+    assert found == SearchResult((), True, 0, True, 1)
 
 
 def test_a_long_chain_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,4 +268,4 @@ def test_a_younger_one_for_whose_holds_nobody_waits() -> None:
 def test_its_own_hold() -> None:
     """A wait for a hold of one's own is told of as it begins, and not again here."""
     tree = Tree()
-    assert tree.search(tree.add("/0", [tree.add("/0")])) == Outcome((), True, 0, True, 1)
+    assert tree.search(tree.add("/0", [tree.add("/0")])) == SearchResult((), True, 0, True, 1)

@@ -27,8 +27,9 @@ LAYERS = [
     {"_synchronized"},
     {"_metrics"},
     {"otel", "prometheus"},
-    {"aio"},
+    {"aio", "_command"},
     {"__init__"},
+    {"__main__"},
 ]
 PURE = {"_protocol", "_recipes", "_engine.patience", "_engine.registry"}
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}

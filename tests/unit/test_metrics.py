@@ -101,7 +101,7 @@ def test_no_row_is_twice() -> None:
 def test_ids_are_folded(path: str, name: str) -> None:
     """A hash beside an underscore, or in capitals, is one, too: in pieces it would be a name of its own.
 
-    Fault 285.
+    Fault 284.
     """
     assert LockEvent("Lock", path, "exclusive", 1, "", 0.0, 1).name == name
 

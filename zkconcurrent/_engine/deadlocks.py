@@ -26,7 +26,7 @@ from .._errors import DeadlockEdge, DeadlockError
 from .._kazoo import full_paths
 from .._kazoo.replies import Reply, failure, no_wakeup
 from .._protocol import deadlocks
-from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Outcome, Place, Waiter
+from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, Waiter
 from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._protocol.told import Told
@@ -201,7 +201,7 @@ class Deadlocks:
         elif outcome.idle and outcome.finished:
             check.idle = {path: self._listed[path][2] for path in paths if path in self._listed}
 
-    def _search(self, check: WaitCheck, me: Waiter) -> Outcome:
+    def _search(self, check: WaitCheck, me: Waiter) -> SearchResult:
         oldest = self._client.now() - SHARED_FOR
         self._listed = {path: listed for path, listed in self._listed.items() if listed[0] > oldest}
         steps = deadlocks.search(me)
@@ -211,7 +211,7 @@ class Deadlocks:
             try:
                 ask = steps.send(answer)
             except StopIteration as end:
-                outcome: Outcome = end.value
+                outcome: SearchResult = end.value
                 return outcome
 
     def _answer(self, check: WaitCheck, ask: Ask) -> Answer:

@@ -80,7 +80,7 @@ Answer: TypeAlias = "tuple[Sequence[Listing], Sequence[Node | None]]"
 """What an `Ask` is answered by, in its order; None for a node that is gone."""
 
 
-class Outcome(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search has found.
 
     Attributes:
@@ -168,7 +168,7 @@ class _Found(NamedTuple):
     Attributes:
         chain: of each edge the waiting node, the node that it waits for, and whether that one holds; from mine on, to
             one of my owner's holds. Empty if no such chain is known.
-        idle: see `Outcome`.
+        idle: see `SearchResult`.
         paths: the queues, and
         nodes: the nodes, that have yet to be read.
     """
@@ -254,7 +254,7 @@ def _chain(
     return chain
 
 
-def search(me: Waiter) -> Generator[Ask, Answer, Outcome]:
+def search(me: Waiter) -> Generator[Ask, Answer, SearchResult]:
     """Search for a deadlock of which `me` is a part, and is the one to tell or to end."""
     view, requests = _View(), 0
     while True:
@@ -265,7 +265,7 @@ def search(me: Waiter) -> Generator[Ask, Answer, Outcome]:
         if not wanted:
             break
         if requests + wanted > MOST_REQUESTS:
-            return Outcome((), False, view.unfollowed, False, requests)
+            return SearchResult((), False, view.unfollowed, False, requests)
         requests += wanted
         view.add(ask, (yield ask))
     cycle: tuple[DeadlockEdge, ...] = ()
@@ -275,7 +275,7 @@ def search(me: Waiter) -> Generator[Ask, Answer, Outcome]:
         view.add(again, (yield again))
         cycle, more = yield from _confirm(me, view)
         requests += more
-    return Outcome(cycle, found.idle, view.unfollowed, True, requests)
+    return SearchResult(cycle, found.idle, view.unfollowed, True, requests)
 
 
 def _confirm(me: Waiter, view: _View) -> Generator[Ask, Answer, tuple[tuple[DeadlockEdge, ...], int]]:

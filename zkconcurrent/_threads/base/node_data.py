@@ -23,6 +23,10 @@ MOST_BYTES = 1000
 MOST_HOLDS = 16
 # What the fields besides the holds may take behind the origin.
 _REST = 120
+inherited: list[tuple[str, str]] = []
+"""Holds of other processes that end only after this one: the full path, and the unique part of the node's name.
+
+`zkconcurrent run` has those of the runs around it. They are on the servers of the only client that it has."""
 
 
 def node_data(owner: int) -> bytes:
@@ -42,29 +46,33 @@ def waiter_data(
     """
     origin = _origin(os.getpid(), name(owner)[:60], owner) + more
     owned = owned_by(owner)
-    if deadline is None and not owned:
+    if deadline is None and not owned and not inherited:
         # The most frequent case, and each acquire passes here.
         return b'%b, "time": %.6f}' % (origin, time.time())
     said: list[bytes] = [origin]
     if deadline is not None:
         # A free lock is acquired after the deadline, too.
         said.append(b'"timeout": %.3f' % max(0.0, deadline - path_state.session.now()))
-    if owned:
+    if owned or inherited:
         servers = path_state.location[1]
         room = MOST_BYTES - _REST - len(origin)
-        told: list[str] = []
+        holds = list(inherited)
         for each in owned:
             assert each.location is not None
-            pair = json.dumps([each.location[0], unique(each.ticket.prefix)])
-            if each.location[1] == servers and len(told) < MOST_HOLDS and len(pair) + 2 <= room:
+            if each.location[1] == servers:
+                holds.append((each.location[0], unique(each.ticket.prefix)))
+        told: list[str] = []
+        for hold in holds:
+            pair = json.dumps(hold)
+            if len(told) < MOST_HOLDS and len(pair) + 2 <= room:
                 room -= len(pair) + 2
                 told.append(pair)
         if told:
             said.append(b"%b[%b]" % (HOLDS, ", ".join(told).encode()))
             if ends:
                 said.append(b'"ends": 1')
-        if len(told) < len(owned):
-            said.append(b'"more": %d' % (len(owned) - len(told)))
+        if left := len(inherited) + len(owned) - len(told):
+            said.append(b'"more": %d' % left)
     return b'%b, "time": %.6f}' % (b", ".join(said), time.time())
 
 

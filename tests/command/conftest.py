@@ -1,0 +1,121 @@
+"""`zkconcurrent run` as a process: started by a test, looked at from outside, ended with all that it has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from zkconcurrent._command.processes import descendants
+from zkconcurrent.testing import Server
+
+ROOT = Path(__file__).parents[2]
+SESSION = 6.0
+Run = Callable[..., "subprocess.Popen[str]"]
+
+
+def environment(url: str, **more: str) -> dict[str, str]:
+    """Return the environment in which the command finds the server, and this checkout."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ZKCONCURRENT")}
+    return {**kept, "ZKCONCURRENT_URL": url, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **more}
+
+
+def words(*arguments: object) -> list[str]:
+    """Return the command line of a `run`."""
+    return [sys.executable, "-m", "zkconcurrent", "run", *map(str, arguments)]
+
+
+@pytest.fixture
+def url(zookeeper: Server) -> str:
+    """The URL of the server."""
+    return f"zk://{zookeeper.hosts}?timeout={SESSION:g}"
+
+
+@pytest.fixture
+def start(url: str) -> Iterator[Run]:
+    """Start a program; options are those of `Popen`, and `url`. At its end, all that it has started is ended, too."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*command: str, url: str = url, env: dict[str, str] | None = None, **options: Any) -> Any:
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        process = subprocess.Popen(command, env=environment(url, **(env or {})), **options)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        there = [process.pid, *below(process.pid)]
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            for pid in there:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        process.communicate()
+
+
+@pytest.fixture
+def run(start: Run) -> Run:
+    """Start `zkconcurrent run` with some arguments."""
+
+    def start_run(*arguments: object, **options: Any) -> Any:
+        return start(*words(*arguments), **options)
+
+    return start_run
+
+
+@pytest.fixture
+def shell(start: Run) -> Run:
+    """Start a script of sh, in which `$RUN` is `zkconcurrent run`."""
+
+    def start_shell(script: str, *arguments: object, **options: Any) -> Any:
+        return start("sh", "-c", script, "sh", *map(str, arguments), env={"RUN": " ".join(words())}, **options)
+
+    return start_shell
+
+
+def end_of(process: subprocess.Popen[str], timeout: float = 60) -> tuple[int, str, str]:
+    """Wait for the end of a process; return its exit code, and what it has written."""
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+def status_of(text: str) -> dict[str, Any]:
+    """Return the line of JSON of `--status-fd`, which a test has sent to a file or pipe."""
+    (line,) = [line for line in text.splitlines() if line.startswith('{"schema"')]
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def below(pid: int) -> list[int]:
+    """Return the processes below one, from its child on: of a `run`, first the guard, then the command."""
+    return descendants(pid)
+
+
+def is_there(pid: int) -> bool:
+    """Return whether a process has not ended; one that nobody has waited for has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process: S sleeps, T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def nodes(zk: KazooClient, path: str) -> list[str]:
+    """Return the contenders of a path."""
+    try:
+        return sorted(zk.get_children(path), key=lambda name: name[-10:])
+    except NoNodeError:
+        return []

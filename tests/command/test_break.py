@@ -1,0 +1,124 @@
+"""`zkconcurrent break`: ends the very hold that was named, after a grace, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from contextlib import suppress
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+import zkconcurrent
+from tests.command.conftest import Run, end_of, nodes
+from tests.command.test_look import look
+from tests.conftest import Connect, Eventually, InThread
+
+__all__ = ["look"]
+
+
+def test_a_named_hold(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """The hold with that token ends, the next waiter acquires, and what is printed bounds the tokens to refuse."""
+    lock, other = zkconcurrent.Lock(zk, zk_path), zkconcurrent.Lock(connect(), zk_path)
+    lock.acquire()
+    token = lock.fencing_token
+    waiting = in_thread(lambda: other.acquire() and other.fencing_token)
+    code, out, err = end_of(look("break", "-y", "--holder", token, "--grace", 0.1, zk_path))
+    assert (code, err) == (0, "zkconcurrent: asked the holder to release; waiting for 0.1 s\n")
+    assert out.startswith(f"broken: {zk_path}/_c_")
+    assert out.endswith(f"refuse writes whose token is below {token + 1}\n")
+    assert waiting.result() > token
+    assert lock.lost.wait(30)
+    with pytest.raises(zkconcurrent.LockLostError) as lost:
+        lock.release()
+    assert lost.value.cause is zkconcurrent.LossCause.NODE_DELETED
+    other.release()
+
+
+def test_a_holder_that_releases_when_asked(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A holder that listens, as Curator's revocable locks do, releases within the grace, and nothing is broken."""
+    with zkconcurrent.Lock(connect(), zk_path) as _:
+        (node,) = nodes(zk, zk_path)
+        process = look("break", "-y", "--holder", zk.get(f"{zk_path}/{node}")[1].czxid, "--grace", 1000, zk_path)
+        eventually(lambda: zk.get(f"{zk_path}/{node}")[0] == b"__REVOKE__")
+    code, out, _ = end_of(process)
+    assert (code, out.split(":")[0]) == (0, "released")
+
+
+def test_never_another(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A token of no hold, also a waiter's, breaks nothing: 75; several holders, or none, are not guessed at."""
+    lock = zkconcurrent.ReadWriteLock(zk, zk_path)
+    other = zkconcurrent.ReadWriteLock(connect(), zk_path)
+    with lock.write_lock:
+        (holder,) = nodes(zk, zk_path)
+        waiting = in_thread(lambda: other.write_lock.acquire() and other.write_lock.release())
+        while len(nodes(zk, zk_path)) < 2:
+            pass
+        waiter = next(node for node in nodes(zk, zk_path) if node != holder)
+        for token in (zk.get(f"{zk_path}/{waiter}")[1].czxid, 1):
+            code, out, err = end_of(look("break", "-y", "--holder", token, zk_path))
+            assert (code, out, "has the token" in err) == (75, "", True)
+        assert end_of(look("break", "-y", zk_path))[:2] == (64, "")
+        assert end_of(look("break", "--holder", 1, zk_path))[:2] == (64, "")
+        assert set(nodes(zk, zk_path)) == {holder, waiter}
+    waiting.result()
+    assert end_of(look("break", "-y", "--holder", 1, zk_path))[0] == 66
+    assert end_of(look("break", "-y", "--holder", 1, f"{zk_path}/none"))[0] == 66
+
+
+def test_a_detached_hold(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A detached hold ends by its token."""
+    lock = zkconcurrent.DetachedLock(zk, zk_path, "job-17")
+    lock.acquire()
+    token = lock.fencing_token
+    assert end_of(look("break", "-y", "--holder", token, zk_path))[0] == 0
+    assert not lock.locked()
+    with suppress(zkconcurrent.LockLostError):
+        lock.release()
+
+
+def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """One of several permits ends, and no other."""
+    semaphore = zkconcurrent.Semaphore(zk, zk_path, 3)
+    semaphore.acquire(permits=2)
+    first, second = nodes(zk, f"{zk_path}/leases")
+    token = zk.get(f"{zk_path}/leases/{second}")[1].czxid
+    same = zk.get(f"{zk_path}/leases/{first}")[1].czxid == token
+    assert end_of(look("break", "-y", "--holder", token, zk_path))[0] == 0
+    # Permits that were taken in one request have one token.
+    assert nodes(zk, f"{zk_path}/leases") == [second if same else first]
+    for _ in range(2):
+        with suppress(zkconcurrent.LockLostError):
+            semaphore.release()
+
+
+def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """Without the right to write or delete, nothing is broken: 77."""
+    with zkconcurrent.Lock(zk, zk_path) as _:
+        (node,) = nodes(zk, zk_path)
+        stat = zk.get(f"{zk_path}/{node}")[1]
+        zk.set_acls(f"{zk_path}/{node}", [make_acl("world", "anyone", read=True, admin=True)])
+        code, out, _ = end_of(look("break", "-y", "--holder", stat.czxid, "--grace", 0.1, zk_path))
+        assert (code, out, nodes(zk, zk_path)) == (77, "", [node])
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> None:
+    """At a terminal it shows the holder, says what breaking means, and asks; all but a yes changes nothing."""
+    terminal, end = pty.openpty()
+    lock = zkconcurrent.Lock(zk, zk_path)
+    lock.acquire()
+    process: subprocess.Popen[str] = look("break", "--grace", 0.1, zk_path, stdin=end)
+    os.write(terminal, f"{answer}\n".encode())
+    code, out, _ = end_of(process)
+    for descriptor in (terminal, end):
+        os.close(descriptor)
+    assert f"process {os.getpid()} on host" in out
+    assert "end that process first" in out
+    assert (code, len(nodes(zk, zk_path))) == ((0, 0) if answer == "y" else (75, 1))
+    with suppress(zkconcurrent.LockLostError):
+        lock.release()

@@ -1,0 +1,238 @@
+"""Whatever becomes of the three processes, or of the server: the command ends before the lock can be another's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.command.conftest import SESSION, Run, below, end_of, is_there, nodes, state_of, status_of
+from tests.conftest import Eventually
+from tests.helpers.proxy import Proxy
+
+# A command that leaves a daemon in another session, and another process in its own group, and ignores what it can.
+STUBBORN = "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000 & echo ready; while :; do sleep 0.1; done"
+
+
+def began(process: subprocess.Popen[str]) -> list[int]:
+    """Wait until the command has begun; return all processes: the guard, the command, and what it has started."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return below(process.pid)
+
+
+@pytest.mark.parametrize("killed", ["run", "guard", "command"])
+def test_one_is_killed(run: Run, zk: KazooClient, zk_path: str, killed: str, eventually: Eventually) -> None:
+    """Kill `run` or the guard: all processes end at once. Kill the command: the lock waits for what it left behind."""
+    process = run(zk_path, "--", "sh", "-c", STUBBORN)
+    guard, command, *rest = began(process)
+    assert len(rest) >= 2
+    os.kill({"run": process.pid, "guard": guard, "command": command}[killed], signal.SIGKILL)
+    if killed == "command":
+        assert "has left behind" in process.stderr.readline()  # type: ignore[union-attr]
+        assert len(nodes(zk, zk_path)) == 1
+        for pid in below(process.pid)[1:]:
+            # A `sleep 0.1` ends by itself.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert end_of(process)[0] == 128 + signal.SIGKILL
+    eventually(lambda: not any(map(is_there, [guard, command, *rest])), "all have ended", patience=5)
+    if killed == "guard":
+        code, _, err = end_of(process)
+        assert (code, "the guard was killed" in err) == (128 + signal.SIGKILL, True)
+    if killed != "run":
+        eventually(lambda: not nodes(zk, zk_path), patience=2)
+
+
+LEFT = "setsid sleep 1000 >/dev/null 2>&1 & echo ready"
+
+
+def what_is_left(process: subprocess.Popen[str]) -> int:
+    """Wait until only what the command has left behind is there; return its process id."""
+    assert process.stderr is not None
+    return int(process.stderr.readline().rpartition(": ")[2].split()[0])
+
+
+@pytest.mark.parametrize("killed", ["run", "guard"])
+def test_one_is_killed_after_the_command(run: Run, zk_path: str, killed: str, eventually: Eventually) -> None:
+    """What the command has left behind ends, too, if `run` or the guard is killed after the command's end."""
+    process = run(zk_path, "--", "sh", "-c", LEFT)
+    left = what_is_left(process)
+    os.kill(process.pid if killed == "run" else below(process.pid)[0], signal.SIGKILL)
+    eventually(lambda: not is_there(left), patience=5)
+    assert end_of(process)[0] == (-signal.SIGKILL if killed == "run" else 0)
+
+
+def test_the_lock_is_lost_after_the_command(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """What the command has left behind is ended when the lock is lost: 76."""
+    process = run(zk_path, "--", "sh", "-c", LEFT)
+    left = what_is_left(process)
+    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    assert end_of(process)[0] == 76
+    assert not is_there(left)
+
+
+def test_it_is_lost_before_the_command_begins(start: Run, zk: KazooClient, zk_path: str) -> None:
+    """A lock that is lost between the grant and the start starts nothing: 76."""
+    script = (
+        "import sys; from zkconcurrent._command import holder, main\n"
+        "holder.Holder.lease = lambda self: (0.0, 6.0)\n"
+        "sys.exit(main.main())"
+    )
+    process = start(sys.executable, "-c", script, "run", zk_path, "--", "echo", "ran")
+    code, out, err = end_of(process)
+    assert (code, out, "before the command began" in err, nodes(zk, zk_path)) == (76, "", True, [])
+
+
+def test_run_is_stopped(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """While `run` is stopped, the guard ends the command before the session's end lets another in; then 76."""
+    process = run(zk_path, "--", "sh", "-c", STUBBORN)
+    guard, *others = began(process)
+    lock = zkconcurrent.Lock(zk, zk_path)
+    process.send_signal(signal.SIGSTOP)
+    with lock:
+        assert not any(map(is_there, others))
+    process.send_signal(signal.SIGCONT)
+    code, _, err = end_of(process)
+    assert (code, "lease" in err) == (76, True)
+    assert not is_there(guard)
+
+
+def test_the_guard_is_stopped(run: Run, zk_path: str, eventually: Eventually) -> None:
+    """`run` lets a stopped guard go on at once."""
+    process = run(zk_path, "--", "sh", "-c", "echo ready; cat", stdin=subprocess.PIPE)
+    guard, *_ = began(process)
+    os.kill(guard, signal.SIGSTOP)
+    eventually(lambda: state_of(guard) != "T", patience=5)
+    assert end_of(process) == (0, "", "")
+
+
+def test_the_command_is_stopped(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A command that an operator has stopped keeps the lock for longer than a session; so does `run` go on."""
+    process = run(zk_path, "--", "sh", "-c", "echo ready; sleep 0.1; exit 4")
+    _, command, *_ = began(process)
+    os.kill(command, signal.SIGSTOP)
+    eventually(lambda: state_of(command) == "T")
+    assert not zkconcurrent.Lock(zk, zk_path).acquire(timeout=SESSION + 2)
+    assert state_of(process.pid) != "T"
+    os.kill(command, signal.SIGCONT)
+    assert end_of(process)[0] == 4
+
+
+@pytest.fixture
+def far(proxy: Proxy) -> str:
+    """The URL of the server, over a network that fails on command."""
+    return f"zk://{proxy.hosts}?timeout={SESSION:g}"
+
+
+@pytest.mark.parametrize("on_lost", ["term", "kill"])
+def test_cut_off(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str, on_lost: str) -> None:
+    """Cut off from ZooKeeper, the command gets TERM (or not), then KILL, before another client can hold the lock."""
+    script = "trap 'echo caught' TERM; echo ready; while :; do sleep 0.1; done"
+    process = run("--on-lost", on_lost, zk_path, "--", "sh", "-c", script, url=far)
+    _, command, *_ = began(process)
+    proxy.stall()
+    with zkconcurrent.Lock(zk, zk_path):
+        assert not is_there(command)
+    code, out, err = end_of(process)
+    assert (code, "caught" in out, "ended before the lease" in err) == (76, on_lost == "term", True)
+
+
+def test_cut_off_for_a_moment(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str) -> None:
+    """An outage of a sixth of the session timeout harms nothing."""
+    process = run(zk_path, "--", "sh", "-c", "trap 'echo caught' TERM; echo ready; cat", url=far, stdin=subprocess.PIPE)
+    began(process)
+    proxy.stall()
+    time.sleep(SESSION / 6)
+    proxy.resume()
+    # It goes on for longer than the lease of before.
+    assert not zkconcurrent.Lock(zk, zk_path).acquire(timeout=SESSION)
+    assert end_of(process) == (0, "", "")
+
+
+def test_on_lost_ignore(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """With `--on-lost ignore` the command goes on without the lock; a line says so, and its own code is passed on."""
+    process = run("--on-lost", "ignore", zk_path, "--", "sh", "-c", "echo ready; cat; exit 3", stdin=subprocess.PIPE)
+    began(process)
+    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    with zkconcurrent.Lock(zk, zk_path):
+        pass
+    time.sleep(SESSION / 2)
+    code, out, err = end_of(process)
+    # It was not started a second time.
+    assert (code, out, "node_deleted" in err) == (3, "", True)
+
+
+def test_the_node_is_deleted(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """If an operator deletes the node, the next heartbeat finds that, and the command is ended: 76, with the cause."""
+    read, write = os.pipe()
+    process = run("--status-fd", write, zk_path, "--", "sh", "-c", "echo ready; exec cat", stdin=-1, pass_fds=[write])
+    os.close(write)
+    began(process)
+    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    assert process.wait(timeout=60) == 76
+    with os.fdopen(read) as text:
+        found = status_of(text.read())
+    assert (found["outcome"], found["code"], found["cause"]) == ("lost", 76, "node_deleted")
+
+
+def test_a_loss_that_the_release_finds(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """A node that was gone when the command ended, before a heartbeat could tell, counts as lost as well."""
+    process = run(zk_path, "--", "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE)
+    began(process)
+    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    code, _, err = end_of(process)
+    assert (code, "was lost" in err) == (76, True)
+
+
+def test_a_term_of_the_user_is_not_followed_by_kill(run: Run, zk_path: str) -> None:
+    """A command may take its time after a user's TERM, however short `--kill-after` is."""
+    script = "trap 'sleep 2; echo done; exit 8' TERM; echo ready; while :; do sleep 0.05; done"
+    process = run("--kill-after", 0.1, zk_path, "--", "sh", "-c", script)
+    began(process)
+    process.terminate()
+    assert end_of(process)[:2] == (8, "done\n")
+
+
+def test_out_of_reach_at_the_end(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str) -> None:
+    """If ZooKeeper is out of reach when the command ends, `run` waits for its release for a second, no longer."""
+    process = run(zk_path, "--", "sh", "-c", "echo ready; read line; exit 6", url=far, stdin=subprocess.PIPE)
+    began(process)
+    proxy.stall()
+    at = time.monotonic()
+    assert end_of(process)[0] == 6
+    assert time.monotonic() - at < 10
+    with zkconcurrent.Lock(zk, zk_path):
+        pass
+
+
+def test_as_process_1(start: Run, zk_path: str, zk: KazooClient) -> None:
+    """As number 1 of a container it forwards signals, reaps all orphans, and passes the code on."""
+    from tests.command.conftest import words
+
+    script = "trap 'exit 5' TERM; (sleep 0.1 &); echo ready $PPID; while :; do sleep 0.05; done"
+    process = start("unshare", "-pf", "--mount-proc", *words(zk_path, "--", "sh", "-c", script))
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ready ")
+    runner = below(process.pid)[0]
+    os.kill(runner, signal.SIGTERM)
+    assert end_of(process)[:2] == (5, "")
+    assert nodes(zk, zk_path) == []
+
+
+def test_two_runs_never_overlap(run: Run, zk_path: str, tmp_path: Path) -> None:
+    """Of many runs at once, each kills another one's part now and then, no two commands run at a time."""
+    log = tmp_path / "log"
+    script = f"mkdir {tmp_path}/in || echo overlap; sleep 0.05; rmdir {tmp_path}/in; echo ran >>{log}"
+    several: list[Any] = [run(zk_path, "--", "sh", "-c", script) for _ in range(5)]
+    assert [end_of(each) for each in several] == [(0, "", "")] * 5
+    assert log.read_text() == "ran\n" * 5

@@ -1,0 +1,168 @@
+"""`zkconcurrent ls` and `show`: who holds, who waits, behind whom; for people and as JSON; and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+import zkconcurrent
+from tests.command.conftest import Run, end_of, nodes, words
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
+
+READS = {"getChildren", "getChildren2", "getData", "exists", "ping", "connect", "closeSession"}
+
+
+@pytest.fixture
+def look(start: Run) -> Run:
+    """Start `zkconcurrent` with some arguments."""
+
+    def start_look(*arguments: object, **options: Any) -> Any:
+        return start(sys.executable, "-m", "zkconcurrent", *map(str, arguments), **options)
+
+    return start_look
+
+
+def document(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return the JSON that a command has written."""
+    code, out, err = end_of(process)
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def brief(found: dict[str, Any], base: str) -> list[tuple[str, str, str | None, str]]:
+    """Return path, type, mode and state of each contender."""
+    return [
+        (each["path"].removeprefix(f"{base}/"), each["type"], each["mode"], each["state"])
+        for each in found["contenders"]
+    ]
+
+
+def test_all_kinds(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Each kind of lock, in each mode: held and waited for; other primitives are no locks, and no error."""
+    other = connect()
+    locks = [
+        *(zkconcurrent.Lock(zk, f"{zk_path}/a/lock"), zkconcurrent.ReadWriteLock(zk, f"{zk_path}/b").read_lock),
+        *(zkconcurrent.Semaphore(zk, f"{zk_path}/c", 1), zkconcurrent.DetachedLock(zk, f"{zk_path}/d", "me")),
+    ]
+    waits = [
+        *(zkconcurrent.Lock(other, f"{zk_path}/a/lock"), zkconcurrent.ReadWriteLock(other, f"{zk_path}/b").write_lock),
+        zkconcurrent.Semaphore(other, f"{zk_path}/c", 1),
+    ]
+    zkconcurrent.Queue(zk, f"{zk_path}/queue").put(b"item")
+    zkconcurrent.Event(zk, f"{zk_path}/event").set()
+    for lock in locks:
+        lock.acquire()
+
+    def use(lock: Any) -> None:
+        with lock:
+            pass
+
+    uses = [in_thread(use, lock) for lock in waits]
+    eventually(lambda: all(lock.waiters() for lock in waits))
+    found = document(look("ls", "-r", zk_path, "--json"))
+    assert found["schema"] == "zkconcurrent.ls/1"
+    assert brief(found, zk_path) == [
+        *(("a/lock", "Lock", None, "held"), ("a/lock", "Lock", None, "waits")),
+        *(("b", "ReadWriteLock", "read", "held"), ("b", "ReadWriteLock", "write", "waits")),
+        *(("c", "Semaphore", "permit", "held"), ("c", "Semaphore", "permit", "waits")),
+        ("d", "DetachedLock", None, "held"),
+    ]
+    held, waiting, *_ = found["contenders"]
+    assert (held["host"], held["pid"], held["thread"]) == (socket.gethostname(), os.getpid(), "MainThread")
+    assert held["token"] == str(locks[0].fencing_token)
+    assert int(held["session"], 16) == zk.client_id[0] % 2**64
+    assert waiting["blocker"] == held["node"].rpartition("/")[2]
+    assert 0 <= held["age"] < 600
+    # One level: those of `a/lock` are further down.
+    assert {path for path, *_ in brief(document(look("ls", zk_path, "--json")), zk_path)} == {"b", "c", "d"}
+    for path in ("a/lock", "b", "c", "d"):
+        shown = document(look("show", f"{zk_path}/{path}", "--json"))
+        assert shown["schema"] == "zkconcurrent.show/1"
+        same = [each["node"] for each in found["contenders"] if each["path"] == f"{zk_path}/{path}"]
+        assert [each["node"] for each in shown["contenders"]] == same
+    code, out, _ = end_of(look("ls", "-r", zk_path))
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [each["path"] for each in found["contenders"]]
+    for lock in locks:
+        lock.release()
+    for each in uses:
+        each.result()
+
+
+def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile."""
+    outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
+    with zkconcurrent.RLock(zk, inner):
+        process = run(outer, "--", *words("-w", 1000, inner, "--", "true"))
+        eventually(lambda: len(nodes(zk, inner)) == 2)
+        code, out, err = end_of(look("show", inner))
+    assert (code, err) == (0, "")
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[0] == f"{inner}: Lock"
+    assert lines[1].startswith(f"held by thread 'MainThread' of process {os.getpid()} on host ")
+    assert lines[3].startswith("1. waits by thread 'zkconcurrent run true' of process ")
+    assert any(line.startswith("gives up after ") for line in lines)
+    assert any(line.startswith("behind _c_") for line in lines)
+    assert any(line.startswith(f"holds meanwhile {outer} ") for line in lines)
+    assert end_of(process)[0] == 0
+
+
+def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A missing path is 66, a free lock 0, a path that may not be read 77, no server 69, and a wrong use 64."""
+    assert end_of(look("show", zk_path)) == (66, "", "zkconcurrent: there is no such path\n")
+    assert end_of(look("ls", zk_path))[0] == 66
+    zk.ensure_path(zk_path)
+    assert end_of(look("show", zk_path)) == (0, f"{zk_path} is free: nobody holds it, and nobody waits\n", "")
+    assert end_of(look("ls", zk_path)) == (0, "", "")
+    zk.create(f"{zk_path}/secret", acl=[make_acl("digest", "other:xyz", all=True)])
+    code, out, err = end_of(look("ls", zk_path, "--json"))
+    assert (code, json.loads(out)["contenders"], f"{zk_path}/secret" in err) == (77, [], True)
+    assert end_of(look("show", f"{zk_path}/secret"))[0] == 77
+    assert end_of(look("ls", url="zk://127.0.0.1:1?start_timeout=0.3"))[:2] == (69, "")
+    assert end_of(look("ls", "relative"))[0] == 64
+    assert end_of(look("list"))[0] == 64
+
+
+def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """What a stranger has written into a node can't control the terminal, and can't break the JSON."""
+    text = "evil\x1b[2J\r\n\x07\u202e"
+    name = f"{zk_path}/_c_9e1d9d52-b8a8-4b62-bc3b-000000000001-lock-"
+    zk.create(name, text.encode(), sequence=True, makepath=True)
+    for command in ("ls", "show"):
+        _, out, _ = end_of(look(command, zk_path))
+        assert "evil\\x1b[2J\\r\\n\\x07\\u202e" in out
+        assert not set(out) & set("\x1b\r\x07\u202e")
+    (found,) = document(look("ls", zk_path, "--json"))["contenders"]
+    assert found["host"] == text
+
+
+def test_a_closed_pipe(shell: Run, zk: KazooClient, zk_path: str) -> None:
+    """A reader that has seen enough ends the command quietly, as it does other programs."""
+    for n in range(300):
+        name = f"{zk_path}/{n}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-"
+        zk.create(name, b"x" * 500, sequence=True, makepath=True)
+    process = shell(f"{sys.executable} -m zkconcurrent ls $1 | head -n 1", zk_path)
+    code, out, err = end_of(process)
+    assert (code, out.split()[0], err) == (0, "PATH", "")
+
+
+def test_nothing_is_written(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
+    """The commands only read, also where the chroot is missing: they make no node."""
+    with zkconcurrent.Lock(zk, f"{zk_path}/a"), proxy.counting() as count:
+        assert len(document(look("ls", zk_path, "--json", url=f"zk://{proxy.hosts}"))["contenders"]) == 1
+        assert end_of(look("ls", url=f"zk://{proxy.hosts}{zk_path}/missing"))[0] == 66
+    names = {message.name for message in count.trace if message.kind == "request"}
+    assert names <= READS, names
+    assert zk.exists(f"{zk_path}/missing") is None

@@ -1,0 +1,96 @@
+"""`--once-per`: one start in each period, on all machines together, whatever dies."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+import zkconcurrent
+from tests.command.conftest import SESSION, Run, end_of, nodes
+from tests.conftest import Eventually
+from tests.helpers.proxy import Proxy
+
+HOUR = 3300
+
+
+def mark(zk: KazooClient, path: str) -> bool:
+    """Return whether the mark is there."""
+    return zk.exists(f"{path}.once") is not None
+
+
+def test_of_three_machines_one_runs(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Three machines start the job in the same minute, also while the first one's job takes longer than the period."""
+    with zkconcurrent.Lock(zk, zk_path):
+        three = [run("--once-per", 1, zk_path, "--", "sh", "-c", "echo ran; sleep 1.5") for _ in range(3)]
+        eventually(lambda: len(nodes(zk, zk_path)) == 4)
+    found = sorted(end_of(each) for each in three)
+    assert found == [(0, "", ""), (0, "", ""), (0, "ran\n", "")]
+
+
+def test_the_next_period(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """Once the mark is as old as the period, the job runs again; until then a skip has the code that was asked for."""
+    assert end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran"))[1] == "ran\n"
+    assert end_of(run("--once-per", HOUR, "--skip-code", 9, zk_path, "--", "echo", "ran")) == (9, "", "")
+    assert end_of(run("--once-per", 0, zk_path, "--", "echo", "ran"))[1] == "ran\n"
+    assert nodes(zk, zk_path) == []
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["fails", "killed"])
+def test_at_most_once(run: Run, zk_path: str, killed: bool) -> None:
+    """Without --until-success a job that fails, or whose machine dies, is not made up for."""
+    process = run("--once-per", HOUR, zk_path, "--", "sh", "-c", "echo ready; read line; exit 3", stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    if killed:
+        process.kill()
+    assert end_of(process)[0] == (-signal.SIGKILL if killed else 3)
+    assert end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran")) == (0, "", "")
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["fails", "killed"])
+def test_until_success(run: Run, zk: KazooClient, zk_path: str, killed: bool) -> None:
+    """With --until-success the job runs again until one run has ended with 0."""
+    options = ["--once-per", HOUR, "--until-success", zk_path, "--"]
+    process = run(*options, "sh", "-c", "echo ready; read line; exit 3", stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    if killed:
+        process.kill()
+    assert end_of(process)[0] == (-signal.SIGKILL if killed else 3)
+    assert not mark(zk, zk_path)
+    assert end_of(run(*options, "echo", "ran")) == (0, "ran\n", "")
+    assert mark(zk, zk_path)
+    assert end_of(run(*options, "echo", "ran")) == (0, "", "")
+
+
+@pytest.mark.parametrize("lost", ["lose_answer", "lose_request"])
+def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, lost: str) -> None:
+    """If the connection drops as the mark is written, it is written once, and the job runs once."""
+    far = f"zk://{proxy.hosts}?timeout={SESSION:g}"
+    # So that the lock's node is made by a request of its own.
+    with zkconcurrent.Lock(zk, zk_path):
+        pass
+    fault = getattr(proxy, lost)("multi")
+    process = run("--once-per", HOUR, zk_path, "--", "echo", "ran", url=far)
+    fault.wait()
+    assert end_of(process) == (0, "ran\n", "")
+    _, stat = zk.get(f"{zk_path}.once")
+    assert stat.version == 0
+    assert end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran")) == (0, "", "")
+
+
+def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """A success after the lock was lost does not count: 76, and no mark."""
+    options = ["--once-per", HOUR, "--until-success", zk_path, "--"]
+    process = run(*options, "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    assert process.communicate("\n")[1] != ""
+    assert process.returncode == 76
+    with pytest.raises(NoNodeError):
+        zk.get(f"{zk_path}.once")

@@ -1,0 +1,371 @@
+"""`zkconcurrent run`: what it locks, for how long, what the command is given, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+import zkconcurrent
+from tests.command.conftest import Run, below, end_of, is_there, nodes, status_of, words
+from tests.conftest import Eventually
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "exit 255"], 255),
+        (["sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM),
+        (["no-such-command"], 127),
+        (["/etc/passwd"], 126),
+    ],
+    ids=lambda value: str(value),
+)
+def test_the_code_is_that_of_the_command(
+    run: Run, zk: KazooClient, zk_path: str, command: list[str], code: int, eventually: Eventually
+) -> None:
+    """A command's exit code is passed on, nothing else is written, and the lock is free again."""
+    ended, out, err = end_of(run(zk_path, "--", *command))
+    assert (ended, out) == (code, "")
+    assert (err == "") == (code not in (126, 127))
+    eventually(lambda: not nodes(zk, zk_path), patience=2)
+
+
+def test_a_command_that_ends_by_an_interrupt(run: Run, zk_path: str) -> None:
+    """If SIGINT ended the command, `run` dies of it, too, so that a shell ends its loop."""
+    assert end_of(run(zk_path, "--", "sh", "-c", "kill -INT $$"))[0] == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["/p", "true"], "write `--`"),
+        (["/p", "--"], "write `--`"),
+        (["--", "true"], "PATH"),
+        (["p", "--", "true"], "path must start with '/'"),
+        (["-F", "/p", "--", "true"], "needs a living process"),
+        (["-n", "-w", "1", "/p", "--", "true"], "not allowed with"),
+        (["-w", "soon", "/p", "--", "true"], "number of seconds"),
+        (["/p", "/p", "--", "true"], "twice"),
+        (["--permits", "2", "/p", "/q", "--", "true"], "one path"),
+        (["--once-per", "9", "-s", "/p", "--", "true"], "alone"),
+        (["--until-success", "/p", "--", "true"], "--once-per"),
+        (["--status-fd", "77", "/p", "--", "true"], "--status-fd 77"),
+        (["--url", "http://h", "/p", "--", "true"], "the URL's scheme"),
+        (["--url", "memory:", "/p", "--", "true"], "one process"),
+        (["--url-file", "/no/such", "/p", "--", "true"], "No such file"),
+    ],
+)
+def test_a_wrong_use(run: Run, arguments: list[str], says: str) -> None:
+    """A wrong command line ends with 64, a message that begins with the program's name, and no command."""
+    code, out, err = end_of(run(*arguments))
+    assert (code, out) == (64, "")
+    assert err.startswith("zkconcurrent: ")
+    assert says in err
+
+
+def test_without_a_server(run: Run, zk_path: str) -> None:
+    """Without a URL it is a wrong use; with -w and no server it ends in time, with 69."""
+    assert end_of(run(zk_path, "--", "true", url=""))[0] == 64
+    code, _, err = end_of(run("-w", 0.5, zk_path, "--", "true", url="zk://127.0.0.1:1"))
+    assert (code, err) == (69, "zkconcurrent: ZooKeeper did not answer in time\n")
+
+
+def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: str, tmp_path: Path) -> None:
+    """It is warned of; in a file it is not."""
+    hosts = zookeeper.hosts  # type: ignore[attr-defined]
+    with_password = f"zk://user:secret@{hosts}?acl=open"
+    code, _, err = end_of(run("--url", with_password, zk_path, "--", "true"))
+    assert (code, "shows in `ps`" in err, "secret" in err) == (0, True, False)
+    file = tmp_path / "url"
+    file.write_text(f"{with_password}\n")
+    assert end_of(run("--url-file", file, zk_path, "--", "true")) == (0, "", "")
+
+
+def test_the_command_s_own(run: Run, zk_path: str) -> None:
+    """Standard input and output are the command's, and so are other descriptors; the environment tells of the hold."""
+    read, write = os.pipe()
+    command = "cat; echo more >/dev/fd/$0; echo oops >&2; echo $ZKCONCURRENT_PATH $ZKCONCURRENT_TOKEN"
+    process = run(zk_path, "--", "sh", "-c", command, str(write), stdin=subprocess.PIPE, pass_fds=[write])
+    os.close(write)
+    out, err = process.communicate("some text\n", timeout=60)
+    first, _, last = out.partition("\n")
+    assert (first, err) == ("some text", "oops\n")
+    assert last.split()[0] == zk_path
+    assert int(last.split()[1]) > 0
+    with os.fdopen(read) as rest:
+        assert rest.read() == "more\n"
+
+
+def test_it_excludes_a_lock(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """`run` and `Lock` exclude each other, in order; the node names the host, the process, and the command."""
+    with zkconcurrent.Lock(zk, zk_path) as _:
+        waiting = run(zk_path, "--", "echo", "ran")
+        (waiter,) = eventually(lambda: zkconcurrent.Lock(zk, zk_path).waiters())
+        assert waiter.pid == waiting.pid
+        assert waiter.thread == "zkconcurrent run echo"
+        assert waiting.poll() is None
+    assert end_of(waiting) == (0, "ran\n", "")
+
+
+def test_not_in_time(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """With -n, or after -w, the code is 75, or what -E says, silently; the command does not run; no node is left."""
+    lock = zkconcurrent.Lock(zk, zk_path)
+    with lock:
+        tries = [
+            run("-n", zk_path, "--", "echo"),
+            run("-w", 0.2, zk_path, "--", "echo"),
+            run("-w", 0, zk_path, "--", "echo"),
+            run("-n", "-E", 1, zk_path, "--", "echo"),
+        ]
+        # A busy machine may not even be connected in time.
+        for each, codes in zip(tries, ([75], [75, 69], [75, 69], [1]), strict=True):
+            code, out, _ = end_of(each)
+            assert (code in codes, out) == (True, "")
+        eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
+
+
+def test_readers_and_writers(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """-s are the readers and -x the writers of a ReadWriteLock."""
+    pair = zkconcurrent.ReadWriteLock(zk, zk_path)
+    with pair.read_lock:
+        assert end_of(run("-n", "-s", zk_path, "--", "true"))[0] == 0
+        assert end_of(run("-n", "-x", zk_path, "--", "true"))[0] == 75
+    with pair.write_lock:
+        assert end_of(run("-n", "-s", zk_path, "--", "true"))[0] == 75
+    assert end_of(run("-n", "-x", zk_path, "--", "true"))[0] == 0
+
+
+def test_permits(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """--permits takes one of as many; another number is refused with 78, and so is another kind, both ways."""
+    semaphore = zkconcurrent.Semaphore(zk, zk_path, 2)
+    with semaphore:
+        assert end_of(run("-n", "--permits", 2, zk_path, "--", "true"))[0] == 0
+        with semaphore:
+            assert end_of(run("-n", "--permits", 2, zk_path, "--", "true"))[0] == 75
+        code, _, err = end_of(run("--permits", 3, zk_path, "--", "true"))
+        assert (code, "value=2" in err) == (78, True)
+        assert end_of(run(zk_path, "--", "echo"))[:2] == (78, "")
+    other = f"{zk_path}-lock"
+    with zkconcurrent.Lock(zk, other):
+        for kind in ("-s", "-x"):
+            code, out, err = end_of(run(kind, other, "--", "echo"))
+            assert (code, out, "another path" in err) == (78, "", True)
+
+
+def test_several_paths(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Several paths are held together, or none."""
+    paths = [f"{zk_path}/{name}" for name in "ab"]
+    process = run(*paths, "--", "sh", "-c", "echo $ZKCONCURRENT_PATH; echo $ZKCONCURRENT_TOKEN; cat", stdin=-1)
+    assert process.stdout is not None
+    assert process.stdout.readline().split() == paths
+    assert len(process.stdout.readline().split()) == 2
+    assert [len(nodes(zk, path)) for path in paths] == [1, 1]
+    assert end_of(run("-n", paths[1], "--", "true"))[0] == 75
+    process.communicate(timeout=60)
+    eventually(lambda: not any(nodes(zk, path) for path in paths), patience=2)
+
+
+def test_refused(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """What ZooKeeper refuses ends with 77."""
+    zk.create(zk_path, acl=[make_acl("digest", "other:xyz", all=True)], makepath=True)
+    assert end_of(run(f"{zk_path}/a", "--", "echo"))[:2] == (77, "")
+
+
+# -- nested runs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_is_held_further_out(run: Run, zk_path: str) -> None:
+    """A run inside a run may not take the same path, at any depth, in any mode: it would wait for itself."""
+    inner = words(f"{zk_path}/b", "--", *words("-s", f"{zk_path}/a", "--", "echo"))
+    code, out, err = end_of(run(f"{zk_path}/a", "--", *inner))
+    assert (code, out) == (64, "")
+    assert "a `run` around this one" in err
+
+
+def test_a_wait_inside_tells_what_is_held_outside(
+    run: Run, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """The node of a nested run that waits names the nodes of the runs around it, so that a deadlock can be seen."""
+    outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
+    with zkconcurrent.Lock(zk, inner):
+        process = run(outer, "--", *words(inner, "--", "true"))
+        (waiter,) = eventually(lambda: zkconcurrent.Lock(zk, inner).waiters())
+        (held,) = nodes(zk, outer)
+        assert waiter.holds == ((outer, held[3:39].replace("-", "")),)
+        # The name is marked, so that a listing alone shows whose data tell something.
+        assert waiter.node.rpartition("/")[2][27] == "8"
+    assert end_of(process)[0] == 0
+
+
+def test_the_variable_of_a_run_that_is_over(run: Run, zk_path: str) -> None:
+    """What a run with -o has left behind may take the path again: nothing holds it; odd values are ignored."""
+    code, out, _ = end_of(run(zk_path, "--", "sh", "-c", "echo $ZKCONCURRENT_HELD"))
+    assert code == 0
+    for value in (out.strip(), "[]", "odd", '[["/a"]]', json.dumps({"a": 1})):
+        assert end_of(run(zk_path, "--", "true", env={"ZKCONCURRENT_HELD": value}))[0] == 0
+
+
+# -- what the command leaves behind ------------------------------------------------------------------------------------
+
+
+def test_the_lock_is_held_for_what_is_left(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """A daemon that left the session and the group of the command holds the lock on; a message says for whom."""
+    process = run(zk_path, "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & exit 3")
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    assert "(sleep)" in told
+    pid = int(told.rpartition(": ")[2].split()[0])
+    assert len(nodes(zk, zk_path)) == 1
+    os.kill(pid, signal.SIGKILL)
+    assert end_of(process) == (3, "", "")
+    assert nodes(zk, zk_path) == []
+
+
+def test_a_signal_reaches_what_is_left(run: Run, zk_path: str) -> None:
+    """Once the command has ended, a signal goes to what it has left behind, so that the run can be ended."""
+    process = run(zk_path, "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &")
+    assert process.stderr is not None
+    assert "(sleep)" in process.stderr.readline()
+    process.terminate()
+    assert end_of(process) == (0, "", "")
+
+
+def test_close(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """With -o the lock is released when the command ends, and what it has left behind goes on."""
+    process = run("-o", zk_path, "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
+    code, out, err = end_of(process)
+    assert (code, err, nodes(zk, zk_path)) == (0, "", [])
+    assert is_there(int(out))
+    os.kill(int(out), signal.SIGKILL)
+
+
+# -- signals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
+def test_a_signal_while_it_waits(
+    run: Run, zk: KazooClient, zk_path: str, number: signal.Signals, eventually: Eventually
+) -> None:
+    """The signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
+    with zkconcurrent.Lock(zk, zk_path):
+        process = run(zk_path, "--", "echo", "ran")
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        process.send_signal(number)
+        assert end_of(process) == (-number, "", "")
+        eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
+
+
+def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """If the signal and the grant come together, the signal counts: no command starts."""
+    with zkconcurrent.Lock(zk, zk_path):
+        process = run(zk_path, "--", "echo", "ran")
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        process.send_signal(signal.SIGSTOP)
+        process.terminate()
+    process.send_signal(signal.SIGCONT)
+    assert end_of(process) == (-signal.SIGTERM, "", "")
+    eventually(lambda: not nodes(zk, zk_path), patience=2)
+
+
+def test_a_signal_before_zookeeper_answers(run: Run, zk_path: str, eventually: Eventually) -> None:
+    """While there is no connection, a signal ends the run within two seconds."""
+    process = run(zk_path, "--", "echo", url="zk://127.0.0.1:1")
+    eventually(lambda: below(process.pid), "the guard")
+    process.terminate()
+    code, out, _ = end_of(process, timeout=10)
+    assert (code, out) == (-signal.SIGTERM, "")
+
+
+def test_a_signal_while_the_command_runs(run: Run, zk_path: str) -> None:
+    """Each signal goes to the command once, and never ends the run before the command ends."""
+    program = (
+        "import signal, sys\n"
+        "def note(number, frame):\n"
+        "    print(number, flush=True)\n"
+        "numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,\n"
+        "    signal.SIGWINCH, signal.SIGALRM, signal.SIGRTMIN]\n"
+        "for each in numbers: signal.signal(each, note)\n"
+        "print('ready', flush=True)\n"
+        "while sys.stdin.readline(): pass\n"
+        "sys.exit(5)\n"
+    )
+    from sys import executable
+
+    process = run(zk_path, "--", executable, "-c", program, stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    numbers = [
+        *(signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+        *(signal.SIGWINCH, signal.SIGALRM, signal.SIGRTMIN),
+    ]
+    for number in numbers:
+        process.send_signal(number)
+        assert int(process.stdout.readline()) == number
+    assert end_of(process)[:2] == (5, "")
+
+
+def test_a_signal_that_was_ignored(shell: Run, zk_path: str) -> None:
+    """As under nohup: what is ignored at the start stays so for the command, which else ignores nothing."""
+    found = []
+    for trap in ("", "trap '' HUP;"):
+        process = shell(f"{trap} exec $RUN $1 -- grep -h Sig[IB] /proc/self/status", zk_path)
+        found.append([int(line.split()[1], 16) for line in end_of(process)[1].splitlines()])
+    assert found == [[0, 0], [0, 1 << signal.SIGHUP - 1]]
+
+
+def test_a_hangup_under_nohup(shell: Run, zk_path: str) -> None:
+    """A signal that is ignored ends neither the run nor the command."""
+    process = shell("trap '' HUP; exec $RUN $1 -- sh -c 'echo ready; read line; echo $line'", zk_path, stdin=-1)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate("done\n", timeout=60)[0] == "done\n"
+    assert process.returncode == 0
+
+
+def test_no_signal_goes_to_the_caller(shell: Run, zk_path: str) -> None:
+    """Neither a signal to the run nor the end of the command reaches another process of the caller's group."""
+    process = shell(
+        "trap 'echo caught' HUP INT QUIT TERM USR1\n"
+        "$RUN $1 -- sh -c 'trap \"exit 9\" TERM; echo $PPID; while :; do sleep 0.05; done' &\n"
+        "wait $!; echo $?",
+        zk_path,
+        start_new_session=True,
+    )
+    guard = int(process.stdout.readline())
+    runner = int(Path(f"/proc/{guard}/stat").read_text().rpartition(")")[2].split()[1])
+    assert os.getpgid(runner) == process.pid
+    os.kill(runner, signal.SIGTERM)
+    assert end_of(process)[:2] == (0, "9\n")
+
+
+def test_the_status(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """--status-fd gets a line of JSON, which tells our codes from the command's; the command has no such descriptor."""
+
+    def status(*arguments: object) -> dict[str, object]:
+        read, write = os.pipe()
+        process = run("--status-fd", write, *arguments, pass_fds=[write])
+        os.close(write)
+        with os.fdopen(read) as text:
+            found = status_of(text.read())
+        assert found["code"] == end_of(process)[0] % 256 or process.returncode < 0
+        return found
+
+    ended = status(zk_path, "--", "sh", "-c", "exit 75")
+    assert (ended["outcome"], ended["code"], ended["signal"], ended["cause"]) == ("exited", 75, None, None)
+    assert isinstance(ended["waited"], float)
+    assert isinstance(ended["held"], float)
+    assert int(ended["tokens"][zk_path]) > 0  # type: ignore[index]
+    killed = status(zk_path, "--", "sh", "-c", "kill -KILL $$")
+    assert (killed["outcome"], killed["code"], killed["signal"]) == ("signalled", 137, 9)
+    with zkconcurrent.Lock(zk, zk_path):
+        missed = status("-n", zk_path, "--", "true")
+    assert (missed["outcome"], missed["code"], missed["held"], missed["tokens"]) == ("not_acquired", 75, None, {})

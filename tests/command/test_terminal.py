@@ -1,0 +1,286 @@
+"""`zkconcurrent run` at a terminal: the command has the terminal as if it were alone, and the shell its jobs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.command.conftest import Run, below, environment, is_there, nodes, state_of, words
+from tests.conftest import Eventually
+
+PROMPT = "PROMPT> "
+
+
+class Terminal:
+    """A bash with job control in a pseudo-terminal, and what it shows."""
+
+    def __init__(self, url: str) -> None:
+        self.pid, self.descriptor = pty.fork()
+        if not self.pid:
+            # Without readline, what is typed is shown once, as the terminal echoes it.
+            variables = environment(url, PS1=PROMPT, RUN=" ".join(words()), LESS="", TERM="dumb")
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], variables)
+        self.text = ""
+        self.expect(re.escape(PROMPT))
+
+    def type(self, text: str) -> None:
+        """Type something."""
+        os.write(self.descriptor, text.encode())
+
+    def expect(self, pattern: str, patience: float = 30) -> re.Match[str]:
+        """Wait until the terminal shows something; what was shown before it is over."""
+        # Other programs may have written the beginning of the line.
+        pattern = re.sub(r"^\^", r"(?:^|> |\\^C)", pattern)
+        until = time.monotonic() + patience
+        while not (found := re.search(pattern, self.text, re.MULTILINE)):
+            left = until - time.monotonic()
+            ready, _, _ = select.select([self.descriptor], [], [], max(0, left))
+            assert ready, f"no {pattern!r} in {self.text!r}"
+            self.text += os.read(self.descriptor, 65536).decode(errors="replace").replace("\r", "")
+        self.text = self.text[found.end() :]
+        return found
+
+    def run(self, line: str) -> None:
+        """Type a line that runs something."""
+        self.type(f"{line}\n")
+        # What the terminal echoes is no output.
+        self.expect(re.escape(line[-40:]) + "\n")
+
+    def code(self) -> int:
+        """Return the exit code of the last command, after its end."""
+        self.type("echo code=$?\n")
+        self.expect(r"echo code=\$\?\n")
+        return int(self.expect(r"^code=(\d+)$")[1])
+
+    def close(self) -> None:
+        """End the shell and all that it has started."""
+        there = [self.pid, *below(self.pid)]
+        for number in (signal.SIGCONT, signal.SIGKILL):
+            for pid in there:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        os.close(self.descriptor)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def terminal(url: str) -> Iterator[Terminal]:
+    """A shell at a terminal."""
+    terminal = Terminal(url)
+    yield terminal
+    terminal.close()
+
+
+def test_the_command_reads_the_terminal(terminal: Terminal, zk_path: str) -> None:
+    """The command reads what is typed; afterwards the shell does; the code is passed on."""
+    terminal.run(f"$RUN {zk_path} -- bash -c 'read -p name: name; echo hello $name; exit 3'")
+    terminal.expect("name:")
+    terminal.type("Ada\n")
+    terminal.expect("^hello Ada$")
+    assert terminal.code() == 3
+
+
+def test_an_interrupt(terminal: Terminal, zk_path: str) -> None:
+    """Ctrl-C ends the command, and a shell's loop with it; one that the command handles ends nothing."""
+    terminal.run(f"for n in 1 2 3; do $RUN {zk_path} -- sh -c 'echo ready $0; exec sleep 1000' $n; done")
+    terminal.expect("^ready 1$")
+    terminal.type("\x03")
+    terminal.expect(re.escape(PROMPT))
+    assert terminal.code() == 130
+    script = 'trap "echo caught; exit 4" INT; echo ready; while :; do sleep 0.1; done'
+    terminal.run(f"$RUN {zk_path} -- bash -c '{script}'")
+    terminal.expect("^ready$")
+    terminal.type("\x03")
+    # Once: not by us, too.
+    assert "caught" not in terminal.expect("^caught\n((?:.|\n)*)" + re.escape(PROMPT))[1]
+    assert terminal.code() == 4
+
+
+def test_an_interrupt_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Ctrl-C ends the wait for the lock, and no node is left."""
+    with zkconcurrent.Lock(zk, zk_path):
+        terminal.run(f"$RUN {zk_path} -- echo ran")
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        terminal.type("\x03")
+        terminal.expect(re.escape(PROMPT))
+        assert terminal.code() == 130
+        eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
+
+
+def test_a_quit(terminal: Terminal, zk_path: str) -> None:
+    """Ctrl-backslash ends the command by SIGQUIT: 131."""
+    terminal.run(f"$RUN {zk_path} -- sh -c 'ulimit -c 0; echo ready; exec sleep 1000'")
+    terminal.expect("^ready$")
+    terminal.type("\x1c")
+    terminal.expect(re.escape(PROMPT))
+    assert terminal.code() == 131
+
+
+def test_a_stop(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
+    """Ctrl-Z stops the job; `fg` lets it go on, with the terminal, while the lock is held."""
+    terminal.run(f"$RUN {zk_path} -- bash -c 'echo ready $PPID; while read line; do echo got $line; done; exit 5'")
+    guard = int(terminal.expect(r"^ready (\d+)$")[1])
+    for word in ("one", "two"):
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.expect(re.escape(PROMPT))
+        assert all(state_of(pid) == "T" for pid in below(guard))
+        assert len(nodes(zk, zk_path)) == 1
+        terminal.run("fg")
+        terminal.type(f"{word}\n")
+        terminal.expect(f"^got {word}$")
+    terminal.type("\x04")
+    terminal.expect(re.escape(PROMPT))
+    assert terminal.code() == 5
+
+
+def test_a_stop_in_a_script(terminal: Terminal, zk_path: str, tmp_path: os.PathLike[str]) -> None:
+    """Ctrl-Z in a script stops the script as well, as if the command were in its group."""
+    script = os.path.join(tmp_path, "script")
+    with open(script, "w") as file:
+        file.write(f"$RUN {zk_path} -- bash -c 'echo ready; read line; echo got $line'\necho after $?\n")
+    terminal.run(f"sh {script}")
+    terminal.expect("^ready$")
+    terminal.type("\x1a")
+    terminal.expect("Stopped")
+    terminal.expect(re.escape(PROMPT))
+    terminal.run("fg")
+    terminal.type("word\n")
+    terminal.expect("^got word$")
+    terminal.expect("^after 0$")
+
+
+def test_a_stop_that_outlasts_the_lease(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
+    """A job that is stopped for too long loses the lock, and the command never goes on: 76 after `fg`."""
+    terminal.run(f"$RUN {zk_path} -- bash -c 'echo ready; read line; echo got $line'")
+    terminal.expect("^ready$")
+    terminal.type("\x1a")
+    terminal.expect(re.escape(PROMPT))
+    with zkconcurrent.Lock(zk, zk_path):
+        terminal.run("fg")
+        terminal.expect("lost|lease")
+        terminal.expect(re.escape(PROMPT))
+    assert terminal.code() == 76
+
+
+def test_a_stop_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Ctrl-Z stops a run that waits; `fg` lets it wait on."""
+    with zkconcurrent.Lock(zk, zk_path):
+        terminal.run(f"$RUN {zk_path} -- echo ran")
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.expect(re.escape(PROMPT))
+        terminal.run("fg")
+    terminal.expect("^ran$")
+    assert terminal.code() == 0
+
+
+def test_in_the_background(terminal: Terminal, zk_path: str) -> None:
+    """In the background the command runs; if it reads the terminal, the job is stopped, and `fg` lends it that."""
+    terminal.run(f"$RUN {zk_path} -- bash -c 'echo ready; read line; echo got $line' &")
+    terminal.expect("^ready$")
+    deadline = time.monotonic() + 30
+    while True:
+        terminal.run("jobs")
+        if "Stopped" in terminal.expect(r"(.*)\n" + re.escape(PROMPT))[1]:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    terminal.run("fg")
+    terminal.type("word\n")
+    terminal.expect("^got word$")
+    assert terminal.code() == 0
+
+
+@pytest.mark.parametrize("pager", ["head -n 1", "less"])
+def test_in_a_pipeline(terminal: Terminal, zk: KazooClient, zk_path: str, pager: str, eventually: Eventually) -> None:
+    """A pager keeps the terminal; when it ends, the command ends by SIGPIPE, and the lock is free."""
+    terminal.run(f"$RUN {zk_path} -- yes line of text | {pager}")
+    if pager == "less":
+        terminal.expect("RETURN")
+        terminal.type("\n")
+    terminal.expect("line of text$")
+    if pager == "less":
+        assert len(nodes(zk, zk_path)) == 1
+        terminal.type("q")
+    terminal.expect(re.escape(PROMPT))
+    terminal.run("echo ${PIPESTATUS[0]}")
+    eventually(lambda: not nodes(zk, zk_path), patience=5)
+
+
+def test_an_interrupt_in_a_pipeline(terminal: Terminal, zk_path: str) -> None:
+    """Ctrl-C reaches the command of a pipeline once, though the terminal's group is the caller's."""
+    script = "trap 'echo caught; exit 1' INT; echo ready; while :; do sleep 0.1; done"
+    terminal.run(f"$RUN {zk_path} -- bash -c \"{script}\" | (trap '' INT; cat)")
+    terminal.expect("^ready$")
+    terminal.type("\x03")
+    assert "caught" not in terminal.expect("^caught\n((?:.|\n)*)" + re.escape(PROMPT))[1]
+
+
+@pytest.mark.parametrize("killed", ["run", "guard", "command"])
+def test_a_kill_leaves_the_terminal_to_the_shell(
+    terminal: Terminal, zk_path: str, killed: str, eventually: Eventually
+) -> None:
+    """Whichever process is killed: the job is over, nothing is left, and the shell reads the terminal again."""
+    terminal.run(f"set -m; $RUN {zk_path} -- bash -c 'echo ready $$ $PPID; read line'")
+    command, guard = map(int, terminal.expect(r"^ready (\d+) (\d+)$").groups())
+    (runner,) = [pid for pid in below(terminal.pid) if guard in below(pid)]
+    os.kill({"run": runner, "guard": guard, "command": command}[killed], signal.SIGKILL)
+    terminal.expect(re.escape(PROMPT))
+    # Until it is killed, its read that has begun would take what is typed.
+    eventually(lambda: not is_there(command), patience=5)
+    assert terminal.code() == 137
+
+
+def test_kill_minus_9_of_the_job(terminal: Terminal, zk_path: str, eventually: Eventually) -> None:
+    """`kill -9 %1` kills the caller's group; the guard is in none of the shell's, so it ends the command."""
+    terminal.run(f"$RUN {zk_path} -- bash -c 'echo ready $$; exec sleep 1000' &")
+    command = int(terminal.expect(r"^ready (\d+)$")[1])
+    terminal.run("kill -9 %1")
+    eventually(lambda: not os.path.exists(f"/proc/{command}"), patience=5)
+
+
+@pytest.mark.parametrize("tool", ["flock", "run"])
+def test_beside_flock(shell: Run, zk_path: str, tmp_path: os.PathLike[str], tool: str) -> None:
+    """What flock does, `run` does: codes, -n, -w, -E, what is left behind, and -o."""
+    target = os.path.join(tmp_path, "lock") if tool == "flock" else zk_path
+    script = """
+        tool() { if [ $1 = flock ]; then shift; flock "$@"; else shift; $RUN "$@"; fi }
+        dash() { if [ $1 = flock ]; then echo; else echo --; fi }
+        t=$1 p=$2 d=$(dash $1)
+        tool $t $p $d sh -c 'exit 7'; echo code $?
+        tool $t $p $d sh -c 'kill -TERM $$' 2>/dev/null; echo term $?
+        tool $t -E 9 -n $p $d sh -c 'echo in'; echo free $?
+        tool $t $p $d sh -c 'echo begun; read line; echo end' <$3 >$4 &
+        read line <$4
+        tool $t -E 9 -n $p $d sh -c 'echo in'; echo taken $?
+        tool $t -E 9 -w 3 $p $d sh -c 'echo in'; echo late $?
+        echo go >$3; wait
+        tool $t -o $p $d sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!' >$5; echo left $?
+        tool $t -n $p $d true; echo free $?
+        kill -9 $(cat $5)
+    """
+    pipes = [os.path.join(tmp_path, name) for name in ("in", "out", "pid")]
+    for each in pipes[:2]:
+        os.mkfifo(each)
+    process = shell(script, tool, target, *pipes)
+    # Both ends stay open, so that no reader or writer waits for the other to open.
+    ends = [os.open(each, os.O_RDWR) for each in pipes[:2]]
+    out, err = process.communicate(timeout=120)
+    for each in ends:
+        os.close(each)
+    assert out.split("\n") == [
+        *("code 7", "term 143", "in", "free 0", "taken 9", "late 9", "left 0", "free 0", ""),
+    ]
+    assert err == ""

@@ -1,0 +1,199 @@
+"""The command line: what it may say, and the exit code 64 for all else."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from .._arguments.paths import check_path
+from .._url import parse as parse_url
+from .outcome import USAGE, CommandError, say
+
+URL = "ZKCONCURRENT_URL"
+_SERVER = f"The server is the URL in ${URL}, such as zk://host1,host2:2182/app?timeout=30."
+_RUN = f"""\
+Run a command while holding a lock. {_SERVER}
+
+The exit code is that of the command, or 128 + n if signal n ended it; 75 if the lock was not got in time, 76 if it was
+lost before the command ended, 69 if ZooKeeper is out of reach, 77 if it refuses, 78 if the path is of another kind or
+has another number of permits, 64 for a wrong use, 126 and 127 if the command can't be executed, or found."""
+
+_LS = f"List who holds and who waits, at a path and below it. {_SERVER}"
+_SHOW = f"Show who holds a path, who waits for it and behind whom, and what they hold meanwhile. {_SERVER}"
+
+_BREAK = f"End one hold: ask its holder to release, wait, then delete its node. {_SERVER}"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(USAGE, "usage", f"{message}; see `{self.prog} --help`")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    whole = _Parser(prog="zkconcurrent", description="Locks of a ZooKeeper: hold one, see who holds it.")
+    commands = whole.add_subparsers(dest="do", metavar="COMMAND", required=True)
+    server = _Parser(add_help=False)
+    given = server.add_mutually_exclusive_group()
+    given.add_argument("--url", metavar="URL", help="the server; a password in it shows in `ps`")
+    given.add_argument("--url-file", metavar="FILE", help="a file that has the server's URL in its first line")
+    run = commands.add_parser("run", parents=[server], help="run a command under a lock", allow_abbrev=False)
+    run.description, run.formatter_class = _RUN, argparse.RawDescriptionHelpFormatter
+    _add_run(run)
+    ls = commands.add_parser("ls", parents=[server], help="list who holds and who waits", description=_LS)
+    ls.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
+    ls.add_argument("-r", "--recursive", action="store_true", help="all paths below, not only the next")
+    show = commands.add_parser("show", parents=[server], help="show one lock, with its queue", description=_SHOW)
+    show.add_argument("path", metavar="PATH")
+    for looks in (ls, show):
+        looks.add_argument("--json", action="store_true", help="as one document of JSON")
+    ends = commands.add_parser("break", parents=[server], help="end a hold that will not end", description=_BREAK)
+    ends.add_argument("path", metavar="PATH")
+    ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, as `show` tells it")
+    ends.add_argument(
+        "--grace", type=_seconds, default=10.0, metavar="SEC", help="how long to wait once it was asked to release: 10"
+    )
+    ends.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    return whole
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.usage = "zkconcurrent run [options] PATH... -- COMMAND [ARGUMENT...]"
+    kind = run.add_mutually_exclusive_group()
+    kind.add_argument("-s", "--shared", action="store_true", help="the read lock of a ReadWriteLock")
+    kind.add_argument("-x", "--exclusive", action="store_true", help="the write lock of a ReadWriteLock")
+    kind.add_argument("--permits", type=_count, metavar="N", help="one of N permits of a semaphore; all must say N")
+    wait = run.add_mutually_exclusive_group()
+    wait.add_argument("-n", "--nonblock", action="store_true", help="do not wait for the lock")
+    wait.add_argument("-w", "--wait", "--timeout", type=_seconds, metavar="SEC", help="wait at most so long, from now")
+    run.add_argument("-E", "--conflict-exit-code", type=_code, metavar="CODE", help="instead of 75")
+    run.add_argument(
+        "-o", "--close", action="store_true", help="release when the command ends, though it left processes behind"
+    )
+    run.add_argument("--on-lost", choices=("term", "kill", "ignore"), default="term", help="end the command (term)")
+    run.add_argument(
+        "--kill-after", type=_seconds, default=5.0, metavar="SEC", help="from TERM to KILL: 5, at most timeout / 4"
+    )
+    run.add_argument(
+        "--once-per", type=_seconds, metavar="SEC", help="skip if the last start is younger than that, on any machine"
+    )
+    run.add_argument("--until-success", action="store_true", help="with --once-per, only a run with exit code 0 counts")
+    run.add_argument("--skip-code", type=_code, default=0, metavar="CODE", help="the exit code of a skip: 0")
+    run.add_argument(
+        "--status-fd", type=_count, metavar="FD", help="write there a line of JSON, which tells how it ended"
+    )
+    # `flock -F`: refused with the reason.
+    run.add_argument("-F", "--no-fork", action="store_true", help=argparse.SUPPRESS)
+    run.add_argument("paths", nargs="+", metavar="PATH", help="what to lock; all of several")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return what the command line says; of `run` also the `command`.
+
+    Raises:
+        CommandError: it is wrong.
+        SystemExit: it asked for help.
+    """
+    words = list(argv)
+    command: list[str] = []
+    if words[:1] == ["run"] and "--" in words:
+        at = words.index("--")
+        words, command = words[:at], words[at + 1 :]
+    found = parser().parse_args(words)
+    if found.do == "run":
+        found.command = command
+        _check_run(found)
+    elif found.path != "/":
+        _check_path(found.path)
+    return found
+
+
+def _check_run(found: argparse.Namespace) -> None:
+    if found.no_fork:
+        _refuse("-F can't be: the hold needs a living process, so `run` stays beside the command")
+    # As with `flock`.
+    found.nonblock = found.nonblock or found.wait == 0
+    if not found.command:
+        _refuse("write `--` and the command behind the paths: zkconcurrent run PATH -- COMMAND")
+    for path in found.paths:
+        _check_path(path)
+    if len(set(found.paths)) < len(found.paths):
+        _refuse("a path is given twice")
+    if found.permits is not None and len(found.paths) > 1:
+        _refuse("--permits takes one path")
+    if found.once_per is not None and (found.shared or found.permits is not None):
+        _refuse("--once-per needs a lock that one holds alone, so neither -s nor --permits")
+    if found.until_success and found.once_per is None:
+        _refuse("--until-success needs --once-per")
+    if found.status_fd is not None:
+        try:
+            os.set_inheritable(found.status_fd, False)
+        except OSError as error:
+            _refuse(f"--status-fd {found.status_fd}: {error.strerror}")
+        if found.status_fd < 3:
+            _refuse("--status-fd must be 3 or more: the command has the others")
+
+
+def _check_path(path: str) -> None:
+    try:
+        check_path(path)
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def server_url(found: argparse.Namespace) -> str:
+    """Return the URL of the server.
+
+    Raises:
+        CommandError: none is given, it is wrong, or the file can't be read.
+    """
+    url = os.environ.get(URL, "") if found.url is None else found.url
+    if found.url_file is not None:
+        try:
+            url = Path(found.url_file).read_text().partition("\n")[0].strip()
+        except (OSError, ValueError) as error:
+            _refuse(f"--url-file: {getattr(error, 'strerror', None) or 'it is no text'}: {found.url_file}")
+    if not url:
+        _refuse(f"no server: set ${URL}, or give --url-file or --url")
+    try:
+        settings = parse_url(url)
+    except ValueError as error:
+        _refuse(str(error))
+    if "memory" in settings:
+        _refuse("memory: is a service of one process: nobody else could see the lock")
+    if found.url is not None and settings.keys() & {"auth_data", "sasl_options"}:
+        say(f"the password in --url shows in `ps`: use ${URL} or --url-file")
+    return str(url)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise CommandError(USAGE, "usage", why)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+def _code(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 255:
+        raise ValueError
+    return value
+
+
+# What argparse calls them in its errors.
+_seconds.__name__, _count.__name__, _code.__name__ = "number of seconds", "number", "exit code"

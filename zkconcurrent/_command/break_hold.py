@@ -1,0 +1,107 @@
+"""`break`: ends one hold, which is named, and never whoever happens to be first.
+
+The holder's process does not know at once: it goes on until its next heartbeat, while the next client holds. So the
+command first asks it to release, in Curator's way, which overwrites the data of its node, and waits. Then it deletes
+that very node, by its name, which no other node ever has. What was asked, and what is printed at the end, lets
+resources refuse the late writes: all tokens up to that of the broken hold.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from argparse import Namespace
+
+from .._kazoo.link import Link
+from .._kazoo.replies import kazoo_errors
+from .look import Scan, Standing, sentences
+from .outcome import NOT_ACQUIRED, NOTHING_THERE, USAGE, CommandError, escaped, say
+from .server import link_of
+
+_REVOKE = b"__REVOKE__"
+"""What Curator's `Revoker` writes into the node of a holder, which listens if it was made revocable."""
+_WARNING = "its process goes on until its next heartbeat, and others hold meanwhile: end that process first, if you can"
+
+
+def break_hold(found: Namespace) -> int:
+    """Break a hold; return the exit code."""
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if not at_terminal and not (found.yes and found.holder is not None):
+        raise CommandError(USAGE, "usage", "without a terminal, both -y and --holder are needed")
+    with link_of(found) as link:
+        scan = Scan(link)
+        places = [place for place in scan.places(found.path, 0) if place.path == found.path]
+        place = _holder(found, places)
+        if not found.yes:
+            _ask(place, places)
+        word = "broken" if _end(link, place, found.grace) else "released"
+    token = place.contender.token + 1
+    sys.stdout.write(f"{word}: {escaped(place.contender.node)}; refuse writes whose token is below {token}\n")
+    return 0
+
+
+def _holder(found: Namespace, places: list[Standing]) -> Standing:
+    """Return the hold to break.
+
+    Raises:
+        CommandError: there is none, or not that one, or it is not said which.
+    """
+    held = [place for place in places if place.holds]
+    if not held:
+        raise CommandError(NOTHING_THERE, "nothing_there", f"nobody holds {found.path}")
+    if found.holder is not None:
+        for place in held:
+            if place.contender.token == found.holder:
+                return place
+        tokens = ", ".join(str(place.contender.token) for place in held)
+        raise CommandError(
+            NOT_ACQUIRED, "changed", f"no hold of {found.path} has the token {found.holder}: it is held with {tokens}"
+        )
+    if len(held) > 1:
+        raise CommandError(USAGE, "usage", f"{found.path} has {len(held)} holders: say --holder TOKEN; see `show`")
+    return held[0]
+
+
+def _ask(place: Standing, places: list[Standing]) -> None:
+    """Ask whether to break a hold.
+
+    Raises:
+        CommandError: the answer is no.
+    """
+    waiting = sum(not each.holds for each in places)
+    lines = [*sentences([place]), f"  {waiting} wait", f"  {_WARNING}"]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write("Break this hold? [y/N] ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError(NOT_ACQUIRED, "declined", "nothing was broken")
+
+
+def _end(link: Link, place: Standing, grace: float) -> bool:
+    """End a hold; return False if its holder has released it before."""
+    client, contender = link.client, place.contender
+    if not contender.session:
+        # A detached hold: only what its owner, or an operator, calls ends it, and no process hears of it.
+        from .._threads.detached import DetachedLock
+
+        try:
+            return DetachedLock(client, place.path, contender.owner or "-").force_release(contender.token)
+        except ValueError:
+            # It has ended, and a session holds now.
+            return False
+    if place.kind != "Semaphore":
+        gone = threading.Event()
+        try:
+            client.set(contender.node, _REVOKE)
+            there = client.exists(contender.node, watch=lambda _: gone.set())
+        except kazoo_errors.NoNodeError:
+            there = None
+        if there is None:
+            return False
+        say(f"asked the holder to release; waiting for {grace:g} s")
+        gone.wait(grace)
+    try:
+        client.delete(contender.node)
+    except kazoo_errors.NoNodeError:
+        return False
+    return True

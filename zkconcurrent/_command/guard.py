@@ -1,0 +1,337 @@
+"""The guard: a process between `run` and its command, which ends the command in time, whatever becomes of `run`.
+
+It is forked before there is any thread or connection, has a process group of its own, takes no signal, and knows three
+things: the end of the lease, what `run` tells it over a socket, and which of its children have ended. So
+
+* if `run` is stopped, hangs or is cut off, the guard ends the command before the lease ends, by its own clock;
+* if `run` is killed, the socket ends, and the guard kills the command and all that it has started;
+* if the guard is killed, the kernel kills the command, and `run`, a subreaper too, kills the rest.
+
+The command runs in a third process group. The guard lends it the terminal and takes that back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
+
+from .._runtime.clock import boot_clock
+from .processes import LINUX, adopt_orphans, descendants, end_with_parent, group_lives, kill_all, name_of, signal_all
+
+# Also where no lease runs: the end of a process group shows only when one looks.
+_POLL = 0.5  # seconds
+_GROUP_POLL = 0.05  # seconds
+_LEFT_AFTER = 1.0  # seconds
+_MOST_NAMES = 5
+# Python ignores these at its start, and the command is not to inherit that.
+_OF_PYTHON = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
+
+
+class Orders(NamedTuple):
+    """What the guard does by itself.
+
+    Attributes:
+        command: the command and its arguments.
+        on_lost: "term", "kill" or "ignore": what becomes of the command when the lock is lost.
+        leave_rest: the end of the command itself is the end; what it has left behind goes on.
+        closed: descriptors that the command does not inherit, nor the guard keep.
+    """
+
+    command: list[str]
+    on_lost: str
+    leave_rest: bool
+    closed: tuple[int, ...]
+
+
+class Line:
+    """One end of the socket between `run` and the guard: messages as lines of JSON."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._read = b""
+        self.closed = False
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._end.fileno()
+
+    def send(self, kind: str, *values: object) -> None:
+        """Send a message; the other end may be gone."""
+        with suppress(OSError):
+            self._end.sendall(json.dumps([kind, *values]).encode() + b"\n")
+
+    def receive(self) -> list[list[Any]]:
+        """Return the messages that are there, without waiting; note whether the other end is gone."""
+        while not self.closed:
+            try:
+                data = self._end.recv(65536, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            self.closed = not data
+            self._read += data
+        *lines, self._read = self._read.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Close this end."""
+        self._end.close()
+
+
+def fork_guard(orders: Orders) -> tuple[int, Line]:
+    """Fork the guard; return its process id and the line to it."""
+    # The signals that were ignored or blocked when this program began, as under nohup, are so for the command.
+    ours, its = socket.socketpair()
+    caller = os.getpgrp()
+    pid = os.fork()
+    if pid:
+        its.close()
+        with suppress(OSError):
+            os.setpgid(pid, pid)
+        return pid, Line(ours)
+    status = 70
+    try:
+        ours.close()
+        for descriptor in orders.closed:
+            os.close(descriptor)
+        os.setpgid(0, 0)
+        _Guard(orders, Line(its), caller).serve()
+        status = 0
+    finally:
+        # No handler, buffer or `finally` clause of the parent is to run here.
+        os._exit(status)
+
+
+class _Guard:
+    """The guard's state.
+
+    Attributes:
+        group: the command, and so its process group; 0 before its start.
+        status: the wait status of the command, once it has ended.
+    """
+
+    def __init__(self, orders: Orders, line: Line, caller: int) -> None:
+        self._orders = orders
+        self._line = line
+        self._caller = caller
+        self._lent = False
+        self._stops = 0
+        self.group = 0
+        self.status: int | None = None
+        # When the lease ends, how long the command has after TERM, and how long before the end it must be gone.
+        self._end, self._patience, self._spare = float("inf"), 0.0, 0.0
+        self._kill_at = float("inf")
+        self._doomed = False
+        self._ended_at = float("inf")
+        self._told_left = False
+        self._mask: set[signal.Signals] = set()
+
+    def serve(self) -> None:
+        """Do as told, until all is over."""
+        adopt_orphans()
+        woken, wake = os.pipe()
+        for each in (woken, wake):
+            os.set_blocking(each, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # A stop from the terminal must not stop the clock, and a service manager may signal all processes at once.
+        self._mask = {signal.Signals(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
+        told = self._line.fileno()
+        while not self._is_over():
+            ready, _, _ = select.select([told, woken], [], [], self._pause())
+            if woken in ready:
+                os.read(woken, 4096)
+            for kind, *values in self._line.receive() if told in ready else ():
+                getattr(self, f"_on_{kind}")(*values)
+            if self._line.closed:
+                self._kill()
+                return
+            self._reap()
+            self._look_at_clock()
+        self._line.send("done")
+
+    # -- what `run` tells -----------------------------------------------------------------------------------------
+
+    def _on_lease(self, end: float, patience: float, spare: float) -> None:
+        self._end, self._patience, self._spare = end, patience, spare
+
+    def _on_start(self, environment: dict[str, str], lend: bool) -> None:
+        self._lent = lend
+        # A shell may have changed the environment of this process's image only before it began.
+        environment = {**os.environ, **environment}
+        failed, fail = os.pipe()
+        child = os.fork()
+        if not child:
+            _execute(self._orders.command, environment, lend, fail, self._mask)
+        self.group = child
+        with suppress(OSError):
+            os.setpgid(child, child)
+        os.close(fail)
+        why = os.read(failed, 64)
+        os.close(failed)
+        if why:
+            os.waitpid(child, 0)
+            self._take_terminal_back()
+            self.group, self.status = 0, 0
+            self._line.send("failed", int(why))
+        else:
+            self._line.send("started", child)
+
+    def _on_signal(self, number: int) -> None:
+        if self.status is None:
+            with suppress(OSError):
+                os.killpg(self.group, number)
+        else:
+            signal_all(self._group_left(), number)
+
+    def _on_go_on(self, lend: bool, stops: int) -> None:
+        """Let a command go on that has stopped so often: not one that has stopped once more since `run` looked."""
+        # The stop of a command that goes on again before it was seen would never be seen.
+        self._reap()
+        if self.status is None and stops == self._stops:
+            self._lent = lend
+            if lend:
+                _lend_terminal(self.group)
+            with suppress(OSError):
+                os.killpg(self.group, signal.SIGCONT)
+
+    def _on_lost(self) -> None:
+        self._doom()
+
+    def _on_end(self) -> None:
+        """`run` does not start the command."""
+        self.status = self.status or 0
+
+    # -- what is due ----------------------------------------------------------------------------------------------
+
+    def _pause(self) -> float:
+        if self._is_over():
+            return 0.0
+        if not LINUX and self.status is not None:
+            return _GROUP_POLL
+        now = boot_clock()
+        # The clock of `select` stands still while the machine sleeps.
+        due = min(self._end - self._patience - self._spare if not self._doomed else self._kill_at, self._left_at())
+        return max(0.0, min(_POLL, due - now))
+
+    def _left_at(self) -> float:
+        return float("inf") if self._told_left else self._ended_at + _LEFT_AFTER
+
+    def _look_at_clock(self) -> None:
+        now = boot_clock()
+        if now >= self._left_at() and not self._is_over():
+            self._told_left = True
+            self._line.send("left", [name_of(pid) for pid in descendants()[:_MOST_NAMES]])
+        if not self.group or self._is_over():
+            return
+        if not self._doomed and now >= self._end - self._patience - self._spare:
+            self._line.send("late")
+            self._doom()
+        if now >= self._kill_at:
+            self._kill()
+
+    def _doom(self) -> None:
+        """End the command: the lock is lost, or its lease is about to end."""
+        if self._doomed or not self.group or self._orders.on_lost == "ignore":
+            return
+        self._doomed = True
+        now = boot_clock()
+        self._kill_at = now
+        if self._orders.on_lost == "term":
+            self._kill_at = min(now + self._patience, self._end - self._spare)
+            signal_all(self._group_left(), signal.SIGTERM)
+            signal_all(self._group_left(), signal.SIGCONT)
+
+    def _kill(self) -> None:
+        if not self.group:
+            return
+        ended = kill_all(self._group_left())
+        if self.status is None and self.group in ended:
+            self._ended(ended[self.group])
+        self._take_terminal_back()
+
+    def _group_left(self) -> int:
+        """Return the process group to signal: once the command has ended, its number may soon be another's."""
+        return self.group if self.status is None or not LINUX else 0
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid != self.group:
+                continue
+            if os.WIFSTOPPED(status):
+                self._take_terminal_back()
+                self._stops += 1
+                self._line.send("stopped", os.WSTOPSIG(status), self._lent)
+            else:
+                self._ended(status)
+
+    def _ended(self, status: int) -> None:
+        self.status = status
+        self._ended_at = boot_clock()
+        self._take_terminal_back()
+        self._line.send("ended", status)
+
+    def _is_over(self) -> bool:
+        """Return whether the command has ended, with all that it has left behind."""
+        if self.status is None:
+            return False
+        if self._orders.leave_rest or not self.group:
+            return True
+        if not LINUX:
+            return not group_lives(self.group)
+        try:
+            # Looks only, whether there is a child: `_reap` is the one that waits.
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+    def _take_terminal_back(self) -> None:
+        if not self._lent or (self._line.closed and not group_lives(self._caller)):
+            # `run` was killed and was alone in its group: the shell takes the terminal, perhaps at this very moment.
+            return
+        # The caller's group may have become a background one meanwhile, by the shell's `bg`.
+        with suppress(OSError):
+            if os.tcgetpgrp(0) == self.group:
+                _lend_terminal(self._caller)
+
+
+def _lend_terminal(group: int) -> None:
+    """Make a process group the foreground one; the caller has blocked SIGTTOU."""
+    with suppress(OSError):
+        os.tcsetpgrp(0, group)
+
+
+def _execute(
+    command: list[str], environment: dict[str, str], lend: bool, fail: int, mask: set[signal.Signals]
+) -> NoReturn:
+    """Become the command, in the forked child."""
+    try:
+        os.setpgid(0, 0)
+        if lend:
+            _lend_terminal(os.getpid())
+        end_with_parent()
+        signal.set_wakeup_fd(-1)
+        # Handlers end with `exec`, but a signal may come just before.
+        caught = {number for number in signal.valid_signals() if callable(signal.getsignal(number))}
+        for number in caught | _OF_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvpe(command[0], command, environment)
+    except OSError as error:
+        os.write(fail, str(error.errno or 0).encode())
+    finally:
+        os._exit(126)

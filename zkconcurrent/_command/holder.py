@@ -1,0 +1,255 @@
+"""The thread that holds: it connects, acquires, keeps the hold until it is told to end it, and releases.
+
+A lock belongs to the thread that acquired it, and each of these calls may wait. So one thread makes all of them. The
+main thread, which has the signals and the clock, only hears what has come of them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from .._connect import Client, prepare
+from .._engine import telling
+from .._engine.session import Session
+from .._errors import (
+    ClientError,
+    DeadlockError,
+    LockLostError,
+    RefusedError,
+    WaitCancelledError,
+    ZkConcurrentError,
+)
+from .._events import Lost
+from .._kazoo.replies import kazoo_errors
+from .._threads.base import node_data
+from .._threads.base.lock_base import LockBase, core_of
+from .._threads.rlock import RLock
+from .._url import parse
+from .once import Mark
+from .outcome import BUG, NOT_ACQUIRED, OTHER_KIND, REFUSED, UNREACHABLE, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from .._threads.base.lock_base import Acquirable
+
+HELD = "ZKCONCURRENT_HELD"
+TIMEOUT = 30.0  # seconds
+# How long an outage the hold survives, as a part of the session timeout; the command, a quarter and a second less.
+SURVIVED, LEAST_SURVIVED = 0.5, 0.4
+
+
+class Held:
+    """What outer runs hold: their nodes, which stand until this process has ended.
+
+    Attributes:
+        entries: path with the chroot, servers, and the node's name.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.entries = [(str(path), str(servers), str(node)) for path, servers, node in json.loads(text or "[]")]
+        except (ValueError, TypeError):
+            # Some other program's variable, or one that was cut.
+            self.entries = []
+
+    def at(self, path: str, servers: str) -> list[str]:
+        """Return the nodes of the outer runs at a path."""
+        return [node for held, at, node in self.entries if (held, at) == (path, servers)]
+
+
+class Holder:
+    """A hold of one or several locks, on a thread of its own.
+
+    Args:
+        found: the command line.
+        url: the server's.
+        deadline: when to give up, by `time.monotonic()`.
+        post: told of what has happened, on any thread: a word, and values.
+    """
+
+    def __init__(self, found: Namespace, url: str, deadline: float, post: Callable[..., None]) -> None:
+        self._found = found
+        self._url = url
+        self._deadline = deadline
+        self._post = post
+        self._given_up = False
+        self._orders: SimpleQueue[bool] = SimpleQueue()
+        self._lock: Acquirable | None = None
+        self._locks: list[LockBase] = []
+        self._mark: Mark | None = None
+        self._name = os.path.basename(found.command[0])
+        for name in ("zkconcurrent", "kazoo"):
+            # The command says what there is to say: cron sends all else by mail.
+            logger = logging.getLogger(name)
+            logger.propagate = False
+            logger.addHandler(logging.NullHandler())
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._work, name=f"zkconcurrent run {self._name}", daemon=True).start()
+
+    # -- for the main thread, which never waits -------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """End the wait for ZooKeeper, or for the lock; call it again until the thread has finished."""
+        self._given_up = True
+        if self._lock is not None:
+            self._lock.cancel_waits()
+        self.end(success=False)
+
+    def end(self, *, success: bool) -> None:
+        """End the hold; `success`: the command has succeeded."""
+        self._orders.put(success)
+
+    def lease(self) -> tuple[float, float]:
+        """Return for how many seconds the hold lasts, and the session timeout."""
+        session = core_of(self._locks[0]).session
+        return min(lock.remaining() for lock in self._locks), session.registry.lease.timeout
+
+    # -- the thread -----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            self._hold()
+        except CommandError as error:
+            self._post("failed", error)
+        except BaseException as error:
+            self._post("failed", _as_command_error(error))
+
+    def _hold(self) -> None:
+        client = self._connect()
+        try:
+            self._post("connected")
+            lock = self._lock = self._make(client)
+            if self._given_up or not self._acquire(lock):
+                raise CommandError(NOT_ACQUIRED, "not_acquired", "not acquired in time")
+            try:
+                if self._mark is not None and not self._mark.allows(self._locks[0]):
+                    self._post("skipped")
+                else:
+                    self._post("acquired", *self._describe())
+                    if self._orders.get() and self._mark is not None:
+                        self._mark.succeeded(self._locks[0])
+            finally:
+                cause = self._release(lock)
+        finally:
+            client.stop()
+            client.close()
+        self._post("finished", cause)
+
+    def _connect(self) -> Client:
+        settings = parse(self._url)
+        options: dict[str, Any] = {} if "timeout" in settings else {"timeout": TIMEOUT}
+        if "start_timeout" not in settings:
+            options["start_timeout"] = math.inf
+        timeout = settings.get("timeout", TIMEOUT)
+        if "survive" not in settings:
+            options["survive"] = SURVIVED * timeout
+        elif settings["survive"] < LEAST_SURVIVED * timeout:
+            # The guard would end the command between two heartbeats.
+            raise CommandError(USAGE, "usage", f"survive must be {LEAST_SURVIVED:.0%} of the timeout or more for a run")
+        try:
+            client, start = prepare(self._url, **options)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise CommandError(USAGE, "usage", str(error)) from None
+        telling.add(self._hear, Session.of(client))
+        start(lambda: self._given_up)
+        return client
+
+    def _hear(self, event: object) -> None:
+        if isinstance(event, Lost):
+            self._post("lost", None if event.cause is None else event.cause.value)
+
+    def _make(self, client: Client) -> Acquirable:
+        found = self._found
+        self._servers = ",".join(sorted(f"{host}:{port}" for host, port in client.hosts))
+        self._outer = Held(os.environ.get(HELD, ""))
+        for path in found.paths:
+            full = f"{client.chroot}{path}"
+            for node in self._outer.at(full, self._servers):
+                # What a run with `-o` has left behind goes on without the lock.
+                if client.exists(f"{path}/{node}"):
+                    raise CommandError(USAGE, "usage", f"{path} is held by a `run` around this one, which waits for it")
+        # A permit is no edge of a deadlock that is certain, and its node stands elsewhere.
+        node_data.inherited[:] = [
+            (path, node[3:39].replace("-", ""))
+            for path, servers, node in self._outer.entries
+            if servers == self._servers and "/" not in node
+        ]
+        if found.once_per is not None:
+            self._mark = Mark(client, found.paths[0], found.once_per, found.until_success)
+        locks: list[RLock]
+        if found.permits is not None:
+            from .._threads.semaphore import Semaphore
+
+            self._locks = [semaphore := Semaphore(client, found.paths[0], found.permits)]
+            return semaphore
+        if found.shared or found.exclusive:
+            from .._threads.rwlock import ReadWriteLock
+
+            pairs = [ReadWriteLock(client, path) for path in found.paths]
+            locks = [pair.read_lock if found.shared else pair.write_lock for pair in pairs]
+        else:
+            # As a `Lock`, but that the library knows that only this thread will release it.
+            locks = [RLock(client, path) for path in found.paths]
+        self._locks = [*locks]
+        if len(locks) == 1:
+            return locks[0]
+        from .._threads.multilock import MultiLock
+
+        return MultiLock(locks)
+
+    def _acquire(self, lock: Acquirable) -> bool:
+        if self._found.nonblock:
+            return lock.acquire(blocking=False)
+        if self._deadline == math.inf:
+            return lock.acquire()
+        # Also after the deadline: the connection came in time.
+        return lock.acquire(timeout=max(0.0, self._deadline - time.monotonic()))
+
+    def _describe(self) -> tuple[dict[str, int], dict[str, str]]:
+        """Return the tokens, and the environment of the command."""
+        tokens: dict[str, int] = {}
+        entries = list(self._outer.entries)
+        for path, lock in zip(self._found.paths, self._locks, strict=True):
+            tokens[path] = lock.fencing_token
+            core = core_of(lock)
+            hold = core.must_hold()
+            base = core.session.link.full(path)
+            entries.append((base, self._servers, hold.ticket.node.removeprefix(f"{path}/")))
+        return tokens, {
+            "ZKCONCURRENT_PATH": " ".join(self._found.paths),
+            "ZKCONCURRENT_TOKEN": " ".join(map(str, tokens.values())),
+            HELD: json.dumps(entries),
+        }
+
+    def _release(self, lock: Acquirable) -> str | None:
+        """Release the lock; return the cause if it turns out that it had been lost."""
+        try:
+            lock.release()
+        except LockLostError as error:
+            return "unknown" if error.cause is None else error.cause.value
+        return None
+
+
+def _as_command_error(error: BaseException) -> CommandError:
+    """Return the end of the command that an error of the library means."""
+    if isinstance(error, WaitCancelledError):
+        return CommandError(NOT_ACQUIRED, "not_acquired", "given up")
+    if isinstance(error, TimeoutError | ClientError | kazoo_errors.KazooException):
+        return CommandError(UNREACHABLE, "unreachable", str(error))
+    if isinstance(error, RefusedError):
+        return CommandError(REFUSED, "refused", str(error))
+    if isinstance(error, DeadlockError):
+        return CommandError(USAGE, "usage", str(error))
+    if isinstance(error, ZkConcurrentError | ValueError):
+        return CommandError(OTHER_KIND, "other_kind", str(error))
+    return CommandError(BUG, "bug", f"{type(error).__name__}: {error}")

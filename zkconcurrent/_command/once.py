@@ -1,0 +1,96 @@
+"""`--once-per`: a mark on the servers says when the command was last started, or last succeeded.
+
+The mark is `PATH.once`: not below PATH, where each child is a contender, and not PATH's own data, as an idle container
+goes. Its age is counted by the leader's clock alone: from the mark's last change to the creation of our own node in the
+lock's queue. So a machine that has queued before the mark was written, and then waited, finds it young.
+
+The mark is read and written under the lock, in one transaction with a check that our node is there. If the reply is
+lost, the mark itself shows whether the write was applied: its data name the node of the run that wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from .._connect import Client
+from .._kazoo.replies import kazoo_errors
+from .._threads.base.lock_base import LockBase, core_of
+from .._threads.base.node_data import HOST
+from .outcome import LOST, REFUSED, CommandError
+
+_ATTEMPTS = 5
+
+
+class Mark:
+    """The mark of a path.
+
+    Args:
+        client: the client of the lock.
+        path: the path of the lock.
+        seconds: how old the mark must be, for the command to run.
+        until_success: the mark tells of the last run that has succeeded; else of the last start.
+    """
+
+    def __init__(self, client: Client, path: str, seconds: float, until_success: bool) -> None:
+        self._client = client
+        self._path = f"{path}.once"
+        self._seconds = seconds
+        self._until_success = until_success
+
+    def allows(self, lock: LockBase) -> bool:
+        """Return whether the command is to run; write the mark of its start."""
+        node = core_of(lock).must_hold().ticket.node
+        stat = self._client.retry(self._client.exists, node)
+        try:
+            mark = self._client.retry(self._client.get, self._path)[1]
+        except kazoo_errors.NoNodeError:
+            mark = None
+        except kazoo_errors.NoAuthError:
+            raise self._refused() from None
+        if stat is None:
+            raise CommandError(LOST, "lost", f"the lock at {lock.path} was lost before the command began")
+        if mark is not None and stat.ctime - mark.mtime < 1000 * self._seconds:
+            return False
+        if not self._until_success:
+            self._write(lock, node)
+        return True
+
+    def succeeded(self, lock: LockBase) -> None:
+        """Write the mark of a success, if that is what counts."""
+        if self._until_success:
+            self._write(lock, core_of(lock).must_hold().ticket.node)
+
+    def _write(self, lock: LockBase, node: str) -> None:
+        """Write the mark, only while the lock is held."""
+        data = json.dumps({"node": node.rpartition("/")[2], "host": HOST, "pid": os.getpid()}).encode()
+        for _ in range(_ATTEMPTS):
+            there = self._client.retry(self._client.exists, self._path)
+            transaction = lock.guard(self._client.transaction())
+            if there is None:
+                transaction.create(self._path, data)
+            else:
+                transaction.set_data(self._path, data, there.version)
+            try:
+                results = transaction.commit()
+            except (kazoo_errors.ConnectionLoss, kazoo_errors.SessionExpiredError):
+                if self._is_written(data):
+                    return
+                continue
+            errors = [each for each in results if isinstance(each, Exception)]
+            if not errors:
+                return
+            if any(isinstance(each, kazoo_errors.NoAuthError) for each in errors):
+                raise self._refused()
+            break
+        raise CommandError(LOST, "lost", f"the lock at {lock.path} was lost before the mark {self._path} was written")
+
+    def _is_written(self, data: bytes) -> bool:
+        try:
+            found: bytes = self._client.retry(self._client.get, self._path)[0]
+        except kazoo_errors.NoNodeError:
+            return False
+        return found == data
+
+    def _refused(self) -> CommandError:
+        return CommandError(REFUSED, "refused", f"ZooKeeper refuses the mark {self._path} to this client")

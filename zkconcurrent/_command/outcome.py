@@ -1,0 +1,92 @@
+"""How a command ends: its exit code, the message on standard error, and the line of JSON that tells both apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+USAGE = 64
+NOTHING_THERE = 66
+UNREACHABLE = 69
+BUG = 70
+NO_PROCESS = 71
+NOT_ACQUIRED = 75
+LOST = 76
+REFUSED = 77
+OTHER_KIND = 78
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+BY_SIGNAL = 128
+
+
+def say(message: str) -> None:
+    """Write a message to standard error, which may be closed."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"zkconcurrent: {escaped(message)}\n")
+        sys.stderr.flush()
+
+
+def escaped(text: str) -> str:
+    """Return text without characters that control a terminal: what stands in a node is written by strangers."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+class CommandError(Exception):
+    """The command ends here.
+
+    Attributes:
+        code: its exit code.
+        outcome: the same in a word, for `--status-fd`.
+    """
+
+    def __init__(self, code: int, outcome: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.outcome = outcome
+
+
+@dataclass
+class Outcome:
+    """What became of a `run`.
+
+    Attributes:
+        code: the exit code.
+        outcome: why, in a word.
+        signal: the signal that ended the command, or made `run` give up; 0 if none did.
+        waited: for how many seconds it waited for the lock.
+        held: for how many seconds it held the lock.
+        tokens: the fencing tokens, by path.
+        cause: why the lock was lost, a `LossCause`.
+    """
+
+    code: int = BUG
+    outcome: str = "bug"
+    signal: int = 0
+    waited: float | None = None
+    held: float | None = None
+    tokens: dict[str, int] = field(default_factory=dict)
+    cause: str | None = None
+
+    def tell(self, descriptor: int | None) -> None:
+        """Write the line of JSON to a descriptor."""
+        if descriptor is None:
+            return
+        said = {"schema": "zkconcurrent.run/1", **vars(self), "signal": self.signal or None}
+        said["waited"], said["held"] = (
+            None if seconds is None else round(seconds, 3) for seconds in (self.waited, self.held)
+        )
+        # Many readers of JSON have no integers above 2**53.
+        said["tokens"] = {path: str(token) for path, token in self.tokens.items()}
+        with suppress(OSError):
+            os.write(descriptor, json.dumps(said).encode() + b"\n")
+
+
+def die_of(number: int) -> None:
+    """End this process by a signal; return if that can't be, as in process 1."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)

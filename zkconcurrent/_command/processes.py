@@ -1,0 +1,125 @@
+"""The processes below this one: found, signalled and ended, whatever they have done to get away.
+
+On Linux a *subreaper* is the parent of all orphans below it. So daemons that have left the process group and the
+session of the command are still found, and this process is alone once it has no child. Other systems have no
+subreaper: there, the process group of the command is all that is seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+LINUX = sys.platform == "linux"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL = 0.002  # seconds
+_SLOWEST_POLL = 0.05  # seconds
+
+
+def adopt_orphans() -> None:
+    """Become a subreaper, on Linux."""
+    if LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, on Linux."""
+    if LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Process(NamedTuple):
+    """A process that has not ended.
+
+    Attributes:
+        pid: its id.
+        parent: its parent's id.
+        group: its process group.
+    """
+
+    pid: int
+    parent: int
+    group: int
+
+
+def living() -> Iterator[Process]:
+    """Return all processes, on Linux, without those that have ended and only wait for their parents."""
+    for folder in os.listdir("/proc") if LINUX else ():
+        if folder.isdecimal():
+            # It may end meanwhile.
+            with suppress(OSError):
+                # The name, in parentheses, may contain anything.
+                fields = Path("/proc", folder, "stat").read_bytes().rpartition(b")")[2].split()
+                if fields[0] not in (b"Z", b"X"):
+                    yield Process(int(folder), int(fields[1]), int(fields[2]))
+
+
+def descendants(pid: int = 0) -> list[int]:
+    """Return the processes below one, on Linux, parents first; below this one, unless given."""
+    children: dict[int, list[int]] = {}
+    for process in living():
+        children.setdefault(process.parent, []).append(process.pid)
+    found = children.get(pid or os.getpid(), [])
+    # The list grows meanwhile.
+    for each in found:
+        found += children.get(each, ())
+    return found
+
+
+def name_of(pid: int) -> str:
+    """Return how a message names a process."""
+    with suppress(OSError):
+        return f"{pid} ({Path('/proc', str(pid), 'comm').read_text(errors='replace').strip()})"
+    return str(pid)
+
+
+def group_lives(group: int) -> bool:
+    """Return whether a process group has a process that has not ended."""
+    if LINUX:
+        return any(process.group == group for process in living())
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def signal_all(group: int, number: int) -> None:
+    """Send a signal to a process group, if there is one (0: none), and to all others below this process."""
+    # To the system, group 0 is the caller's own.
+    if group:
+        # A process may have ended, or belong to another user.
+        with suppress(OSError):
+            os.killpg(group, number)
+    for pid in descendants():
+        with suppress(OSError):
+            if os.getpgid(pid) != group:
+                os.kill(pid, number)
+
+
+def kill_all(group: int) -> dict[int, int]:
+    """Kill a process group, and all below this process until none is left; return the wait status of each child."""
+    ended: dict[int, int] = {}
+    pause = _POLL
+    signal_all(group, signal.SIGKILL)
+    while True:
+        for pid in descendants():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(pause)
+        pause = min(2 * pause, _SLOWEST_POLL)
+        try:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                ended[found[0]] = found[1]
+        except ChildProcessError:
+            return ended

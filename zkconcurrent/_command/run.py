@@ -1,0 +1,433 @@
+"""`zkconcurrent run`: a command runs while a lock is held, and has ended before the lock can be another's.
+
+Three processes and as many process groups: this one, in the caller's group, holds; the guard ends the command in time
+(`guard.py`); and the command. Here one loop hears of all that happens, in one order: signals, what the thread that
+holds has done, what the guard says, and the clock. So no command starts once a signal has come that ends this program.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import select
+import signal
+import stat
+import threading
+import time
+from argparse import Namespace
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from .._runtime.clock import boot_clock
+from .arguments import server_url
+from .guard import Orders, fork_guard
+from .outcome import (
+    BY_SIGNAL,
+    LOST,
+    NO_PROCESS,
+    NOT_ACQUIRED,
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    UNREACHABLE,
+    CommandError,
+    Outcome,
+    die_of,
+    say,
+)
+from .processes import adopt_orphans, kill_all
+
+if TYPE_CHECKING:
+    from .holder import Holder
+
+RELEASE_PATIENCE = 1.0  # seconds
+CONNECT_PATIENCE = 10.0  # seconds
+LATE = "lease_ending"
+"""The cause where the hold was not lost yet: the guard has ended the command in time."""
+_TURN = 0.5  # seconds
+# The guard learns of a heartbeat within this part of the session timeout.
+_LEASE_TURN = 1 / 60
+_AGAIN = 0.05  # seconds
+# The command must be gone so long before the lease ends, as a part of the session timeout; at most so many seconds.
+SPARE, MOST_SPARE = 1 / 30, 1.0
+# From TERM to KILL, at most this part of the session timeout.
+MOST_PATIENCE = 1 / 4
+# These end the wait for the lock.
+_ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT}
+# A job stops by these.
+_STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+# Not to be caught; or of a fault of this very process; or set by Python.
+_NOT_PASSED_ON = {
+    getattr(signal, f"SIG{name}", signal.SIGKILL)
+    for name in (
+        *("KILL", "STOP", "CHLD", "SEGV", "BUS", "FPE", "ILL", "ABRT"),
+        *("TRAP", "SYS", "PIPE", "XFSZ", "XCPU", "TTIN", "TTOU", "PROF"),
+    )
+}
+
+
+def run(found: Namespace, began: float) -> int:
+    """Run a command under a lock; return the exit code, or die of the signal that ended the command."""
+    outcome = Outcome()
+    try:
+        url = server_url(found)
+        try:
+            job = _Run(found, url, began, outcome)
+        except OSError as error:
+            raise CommandError(NO_PROCESS, "no_process", f"no process can be started: {error.strerror}") from None
+        job.serve()
+    except CommandError as error:
+        outcome.code, outcome.outcome = error.code, error.outcome
+        if error.code == NOT_ACQUIRED:
+            # As `flock`, which is silent.
+            outcome.code = found.conflict_exit_code if found.conflict_exit_code is not None else error.code
+        elif str(error):
+            say(str(error))
+    outcome.tell(found.status_fd)
+    if outcome.outcome == "interrupted" or outcome.signal == signal.SIGINT:
+        die_of(outcome.signal)
+    # The threads have nothing more to do: Python would wait for them, and unload all modules.
+    os._exit(outcome.code)
+
+
+class _Run:
+    """One run.
+
+    Attributes:
+        phase: "waiting" for the lock; "running"; "ending": the release; "over".
+    """
+
+    def __init__(self, found: Namespace, url: str, began: float, outcome: Outcome) -> None:
+        self._found = found
+        self._began = began
+        self._outcome = outcome
+        self.phase = "waiting"
+        self._connected = False
+        self._told = False
+        # The signal that ended the wait; why the command does not run; and the wait is being given up.
+        self._gave_up: int = 0
+        self._error: CommandError | None = None
+        self._leaving = False
+        self._granted = math.inf
+        self._deadline = math.inf
+        if found.nonblock:
+            self._deadline = began + CONNECT_PATIENCE
+        elif found.wait is not None:
+            self._deadline = began + found.wait
+        # The wait status of the command; why the lock was lost; the end of the lease, as the guard knows it.
+        self._status: int | None = None
+        self._lost: str | None = None
+        self._lease = -math.inf
+        self._pulse = _TURN
+        self._finished = False
+        self._group = 0
+        # How often the command has stopped.
+        self._stops = 0
+        self._posts: deque[tuple[Any, ...]] = deque()
+        # Those that are ignored when the program begins, as under nohup, stay so.
+        self._caught = {
+            number
+            for number in signal.valid_signals() - _NOT_PASSED_ON
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        closed = () if found.status_fd is None else (found.status_fd,)
+        orders = Orders(found.command, found.on_lost, found.close, closed)
+        self._guard, self._line = fork_guard(orders)
+        adopt_orphans()
+        self._woken, self._wake = os.pipe()
+        for each in (self._woken, self._wake):
+            os.set_blocking(each, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for number in {*self._caught, signal.SIGCHLD}:
+            signal.signal(number, _note)
+        # Only a background process that writes to a terminal with `tostop` gets it.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        # Now there may be threads.
+        from .holder import Holder
+
+        deadline = math.inf if found.nonblock else self._deadline
+        self._holder: Holder = Holder(found, url, deadline, self._post)
+
+    def _post(self, *what: object) -> None:
+        """Tell the loop what has happened, from any thread."""
+        self._posts.append(what)
+        with suppress(BlockingIOError):
+            os.write(self._wake, b"\0")
+
+    def serve(self) -> None:
+        """Go through all phases; the outcome then says what came of it.
+
+        Raises:
+            CommandError: the command did not run.
+        """
+        self._holder.start()
+        while self.phase != "over":
+            self._turn()
+        self._line.close()
+        if self._gave_up:
+            self._outcome.code, self._outcome.outcome = BY_SIGNAL + self._gave_up, "interrupted"
+            self._outcome.signal = self._gave_up
+        elif self._error is not None:
+            raise self._error
+        elif self._status is not None:
+            self._take_status(self._status)
+
+    def _take_status(self, status: int) -> None:
+        """Fill in the outcome of a command that has run."""
+        outcome, lost = self._outcome, self._lost
+        outcome.code, outcome.outcome, outcome.cause = os.waitstatus_to_exitcode(status), "exited", lost
+        if outcome.code < 0:
+            outcome.signal = -outcome.code
+            outcome.code, outcome.outcome = BY_SIGNAL + outcome.signal, "signalled"
+        if lost is not None:
+            paths = " ".join(self._found.paths)
+            if lost == LATE:
+                say(f"the command was ended before the lease of {paths} ended: ZooKeeper was out of reach")
+            else:
+                say(f"{paths} was lost before the command had ended ({lost}): others may have held it meanwhile")
+            if self._found.on_lost != "ignore":
+                outcome.code, outcome.outcome, outcome.signal = LOST, "lost", 0
+
+    # -- the loop -------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        descriptors = [self._woken] if self._line.closed else [self._woken, self._line.fileno()]
+        ready, _, _ = select.select(descriptors, [], [], self._pause())
+        signals = []
+        if self._woken in ready:
+            with suppress(BlockingIOError):
+                signals = [number for number in os.read(self._woken, 4096) if number]
+        # Signals first: none that has come before the grant lets a command start.
+        for number in signals:
+            self._on_signal(number)
+        while self._posts:
+            kind, *values = self._posts.popleft()
+            getattr(self, f"_on_{kind}")(*values)
+        for kind, *values in self._line.receive():
+            getattr(self, f"_heard_{kind}")(*values)
+        self._look_at_guard()
+        self._look_at_clock()
+
+    def _pause(self) -> float:
+        if self._leaving:
+            return _AGAIN
+        return max(0.0, min(self._pulse, self._deadline - time.monotonic()))
+
+    def _look_at_clock(self) -> None:
+        now = time.monotonic()
+        if self.phase == "running":
+            self._tell_lease()
+        elif self.phase == "ending":
+            if self._finished or now >= self._deadline:
+                self.phase = "over"
+        elif self._leaving:
+            self._holder.give_up()
+            if now >= self._deadline:
+                self.phase = "over"
+        elif now >= self._deadline:
+            if not self._connected:
+                self._error = CommandError(UNREACHABLE, "unreachable", "ZooKeeper did not answer in time")
+                self.phase = "over"
+            elif now >= self._deadline + RELEASE_PATIENCE:
+                self._error = CommandError(NOT_ACQUIRED, "not_acquired", "not acquired in time")
+                self.phase = "over"
+        elif (
+            self._deadline == math.inf
+            and not self._connected
+            and not self._told
+            and now >= self._began + CONNECT_PATIENCE
+        ):
+            self._told = True
+            say("waiting for ZooKeeper, which does not answer")
+
+    def _tell_lease(self) -> None:
+        """Tell the guard until when the lease runs."""
+        if self._found.on_lost == "ignore":
+            return
+        left, timeout = self._holder.lease()
+        self._pulse = min(_TURN, _LEASE_TURN * timeout)
+        patience = min(self._found.kill_after, MOST_PATIENCE * timeout)
+        spare = min(MOST_SPARE, SPARE * timeout)
+        end = boot_clock() + left
+        if left and abs(end - self._lease) > _AGAIN:
+            self._lease = end
+            self._line.send("lease", end, patience, spare)
+        elif self._group and boot_clock() > self._lease - spare / 2:
+            # The guard does not do its work: it hangs. Without it this process does.
+            with suppress(ProcessLookupError):
+                os.kill(self._guard, signal.SIGKILL)
+
+    def _look_at_guard(self) -> None:
+        """See whether the guard has ended, or is stopped."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid != self._guard:
+                # An orphan: this process may be number 1.
+                continue
+            if os.WIFSTOPPED(status):
+                os.kill(pid, signal.SIGCONT)
+            elif self.phase in ("waiting", "running"):
+                self._without_guard()
+
+    def _without_guard(self) -> None:
+        """End the command, as the guard has ended too early."""
+        # What it still said is in the socket.
+        for kind, *values in self._line.receive():
+            getattr(self, f"_heard_{kind}")(*values)
+        if self.phase == "waiting":
+            self._error = CommandError(NO_PROCESS, "no_process", "the guard was killed")
+            self._leave()
+        elif self.phase == "running":
+            ended = kill_all(self._group)
+            if self._status is None:
+                self._status = ended.get(self._group, signal.SIGKILL)
+            say("the guard was killed, so the command was, too")
+            self._release()
+
+    # -- signals --------------------------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGCHLD or self.phase in ("ending", "over"):
+            return
+        if self.phase == "running":
+            if number == signal.SIGCONT:
+                self._go_on()
+            else:
+                self._line.send("signal", number)
+        elif number == signal.SIGTSTP:
+            self._stop(lent=False)
+        elif number in _ENDING and not self._leaving:
+            self._gave_up = number
+            self._leave()
+
+    def _leave(self) -> None:
+        """Give up the wait for the lock."""
+        self._leaving = True
+        self._deadline = time.monotonic() + RELEASE_PATIENCE
+
+    def _stop(self, *, lent: bool) -> None:
+        """Stop as a job, until the shell lets it go on; where no shell is, the kernel lets it go on at once."""
+        if lent:
+            # The terminal's stop was for all processes of the caller's group, but went to the command's.
+            signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        # To this thread: so it is stopped before the next line.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+        if signal.SIGTSTP in self._caught:
+            signal.signal(signal.SIGTSTP, _note)
+
+    def _go_on(self) -> None:
+        """Let the command go on, if the lock is still held."""
+        if self._found.on_lost != "ignore" and not self._holder.lease()[0]:
+            self._line.send("lost")
+        else:
+            self._line.send("go_on", _may_lend(), self._stops)
+
+    # -- what the thread that holds has done ----------------------------------------------------------------------
+
+    def _on_connected(self) -> None:
+        self._connected = True
+
+    def _on_acquired(self, tokens: dict[str, int], environment: dict[str, str]) -> None:
+        self._granted = time.monotonic()
+        self._outcome.tokens = tokens
+        self._outcome.waited = self._granted - self._began
+        if self._leaving:
+            self._holder.end(success=False)
+        elif not self._holder.lease()[0]:
+            self._error = CommandError(LOST, "lost", "the lock was lost before the command began")
+            self._release()
+        elif self.phase == "waiting":
+            self.phase = "running"
+            self._tell_lease()
+            self._line.send("start", environment, _may_lend())
+
+    def _on_skipped(self) -> None:
+        self._error = CommandError(self._found.skip_code, "skipped", "")
+        self._release()
+
+    def _on_finished(self, cause: str | None) -> None:
+        self._finished = True
+        self._lost = self._lost or cause
+        if self._leaving:
+            self.phase = "over"
+
+    def _on_failed(self, error: CommandError) -> None:
+        self._finished = True
+        if self.phase == "waiting":
+            self._error = self._error or error
+            self.phase = "over"
+        else:
+            # The release, or the mark of a success, has failed.
+            say(str(error))
+            if error.code == LOST:
+                self._lost = self._lost or "unknown"
+
+    def _on_lost(self, cause: str | None) -> None:
+        if self.phase == "running":
+            self._lost = self._lost or cause or "unknown"
+            self._line.send("lost")
+
+    # -- what the guard says --------------------------------------------------------------------------------------
+
+    def _heard_started(self, group: int) -> None:
+        self._group = group
+
+    def _heard_failed(self, error: int) -> None:
+        command = self._found.command[0]
+        missing = error in (errno.ENOENT, errno.ENOTDIR)
+        code = NOT_FOUND if missing else NOT_EXECUTABLE
+        self._error = CommandError(
+            code, "not_found" if missing else "not_executable", f"{command}: {os.strerror(error)}"
+        )
+        self._release()
+
+    def _heard_stopped(self, number: int, lent: bool) -> None:
+        self._stops += 1
+        if number not in _STOPS:
+            # An operator has stopped the command, and may let it go on.
+            return
+        if number == signal.SIGTSTP or not _may_lend():
+            self._stop(lent=lent)
+        self._go_on()
+
+    def _heard_late(self) -> None:
+        self._lost = self._lost or LATE
+
+    def _heard_left(self, names: list[str]) -> None:
+        say(f"the command has ended; the lock is held until what it has left behind has: {', '.join(names)}")
+
+    def _heard_ended(self, status: int) -> None:
+        self._status = status
+
+    def _heard_done(self) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        """Release the lock; wait for a moment until that is done."""
+        if self.phase == "ending":
+            return
+        self.phase = "ending"
+        self._outcome.held = None if self._granted == math.inf else time.monotonic() - self._granted
+        self._deadline = time.monotonic() + RELEASE_PATIENCE
+        self._holder.end(success=self._status == 0 and self._lost is None)
+
+
+def _note(number: int, frame: object) -> None:
+    """Do nothing: the number of the signal is in the pipe."""
+
+
+def _may_lend() -> bool:
+    """Return whether the command gets the terminal: it is ours, and no pipeline shares it."""
+    try:
+        ours = os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+        return ours and not stat.S_ISFIFO(os.fstat(1).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,89 @@
+"""The server, for commands that look: a client that creates nothing, and many reads at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .._connect import PATIENCE, prepare
+from .._errors import RefusedError
+from .._kazoo.link import Link
+from .._kazoo.replies import Reply, kazoo_errors, no_wakeup
+from .._url import parse
+from .arguments import server_url
+from .outcome import NOTHING_THERE, REFUSED, UNREACHABLE, CommandError
+
+_TOGETHER = 500
+_PATIENCE = 30.0  # seconds
+
+
+@contextmanager
+def link_of(found: Namespace) -> Iterator[Link]:
+    """Connect a client that creates no node, not even its chroot; close it at the end.
+
+    Returns:
+        A context manager, whose block has the client's link.
+
+    Raises:
+        CommandError: the server is out of reach, or refuses.
+    """
+    url = server_url(found)
+    settings = parse(url)
+    logger = logging.getLogger("kazoo")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    client, _ = prepare(url)
+    client.chroot = settings["chroot"]
+    # Not a session's, which would ask the server for a container.
+    link = Link(client)
+    try:
+        client.start_async().wait(settings.get("start_timeout", PATIENCE))
+        if not client.connected:
+            raise CommandError(UNREACHABLE, "unreachable", "ZooKeeper did not answer in time")
+        yield link
+    except kazoo_errors.NoAuthError:
+        raise CommandError(REFUSED, "refused", "ZooKeeper refuses: this client may not read here") from None
+    except RefusedError as error:
+        raise CommandError(REFUSED, "refused", str(error)) from None
+    except kazoo_errors.AuthFailedError:
+        raise CommandError(REFUSED, "refused", "ZooKeeper refuses the credentials") from None
+    except kazoo_errors.NoNodeError:
+        raise CommandError(NOTHING_THERE, "nothing_there", "there is no such path") from None
+    except kazoo_errors.KazooException as error:
+        raise CommandError(UNREACHABLE, "unreachable", f"the connection was lost ({type(error).__name__})") from None
+    finally:
+        client.stop()
+        client.close()
+
+
+def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
+    """Send a request for each path, hundreds at a time; return the results, in order.
+
+    Where a node is gone, or may not be read, the error stands in the place of its result.
+
+    Args:
+        request: `children` or `get` of a client's `Link`, which sends on this thread; kazoo's own takes twice as long.
+        paths: the paths.
+    """
+    results: list[Any] = []
+    for at in range(0, len(paths), _TOGETHER):
+        done = threading.Event()
+        replies = [Reply(no_wakeup) for _ in paths[at : at + _TOGETHER]]
+        # Replies come in the order of their requests.
+        replies[-1].wake = done.set
+        for path, reply in zip(paths[at : at + _TOGETHER], replies, strict=True):
+            request(path, reply)
+        if not done.wait(_PATIENCE):
+            raise CommandError(UNREACHABLE, "unreachable", "ZooKeeper does not answer")
+        for reply in replies:
+            if isinstance(reply.error, kazoo_errors.NoNodeError | kazoo_errors.NoAuthError):
+                results.append(reply.error)
+            elif reply.error is not None:
+                raise reply.error
+            else:
+                results.append(reply.value)
+    return results
