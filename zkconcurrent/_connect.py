@@ -22,7 +22,8 @@ from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.recipes import refuse_recipes
 from ._kazoo.replies import failure, kazoo_errors
-from ._kazoo.transport import MAX_REQUEST, request_close
+from ._kazoo.requests import request_close
+from ._kazoo.transport import MAX_REQUEST
 from ._protocol.lease import MARGIN
 from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter

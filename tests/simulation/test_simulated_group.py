@@ -32,7 +32,7 @@ MUTANTS = [
     ),
     bug(
         "a request of an older session is sent in the next",
-        "_kazoo.transport:refuse_of_other_sessions",
+        "_kazoo.requests:refuse_of_other_sessions",
         "while queue and",
         "while False and",
     ),

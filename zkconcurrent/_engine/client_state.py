@@ -48,7 +48,6 @@ class ClientState:
             kept from being abandoned does not stay here.
         calls_on_top: those of `calls` that a signal handler or a finalizer makes on top of a frame that has the lock.
         keeper_logs: the keeper runs the program's log handlers, which may block.
-        wary: the objects to tell that their holds have become suspect.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
@@ -64,7 +63,6 @@ class ClientState:
         self.calls: LiveSet[Any] = LiveSet()
         self.calls_on_top: LiveSet[Any] = LiveSet()
         self.keeper_logs = False
-        self.wary: LiveSet[Any] = LiveSet()
         # The posted work under way, by the stack frame that does it.
         self._running: dict[FrameType, Callable[[], None]] = {}
         # The posted work that failed last on a thread of the program: `_run` has it done once more.

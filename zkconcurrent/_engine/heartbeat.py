@@ -237,6 +237,16 @@ class Heartbeat:
         elif reply.error is None and reply.value[0] == REVOKED:
             self._note_revocation(ticket, reply.value[1].version)
 
+    def own_changed(self, ticket: Ticket, *, deleted: bool) -> None:
+        """Take an event of a ticket's own node; with the session's lock held."""
+        if ticket.way is not None:
+            ticket.note_change()
+        if deleted:
+            self.note_deleted(ticket)
+        elif ticket.state is State.HELD:
+            # Somebody may ask the holder to let go.
+            self.watch_hold(ticket)
+
     def note_deleted(self, ticket: Ticket) -> None:
         """Note that a ticket's node is gone: if that is a hold, and not released, a proof shows what is missing."""
         if ticket.state is State.HELD:

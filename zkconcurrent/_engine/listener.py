@@ -30,23 +30,25 @@ class Listener:
         client: the session.
         began: called, with the session's lock held, with the lease of a session that has begun, or goes on.
         ended: called, with the session's lock held, with the lease of a session that is over.
+        in_use: the paths of the client's primitives.
+
+    Attributes:
         own_changed: called, with the session's lock held, with a ticket whose node had an event, and whether that is
             the node's end.
-        in_use: the paths of the client's primitives.
     """
+
+    own_changed: Callable[..., None]
 
     def __init__(
         self,
         client: ClientState,
         began: Callable[[Lease], None],
         ended: Callable[[Lease], None],
-        own_changed: Callable[..., None],
         in_use: Container[str],
     ) -> None:
         self._client = client
         self._began = began
         self._ended = ended
-        self._own_changed = own_changed
         self._in_use = in_use
         # The paths for which `_on_kazoo_node` has left a warning.
         self._shared_with_kazoo: set[str] = set()
@@ -108,7 +110,7 @@ class Listener:
         client, link = self._client, self._client.link
         node = link.client.unchroot(path)
         if (own := client.registry.note_event(node, link.connection, deleted=deleted)) is not None:
-            client.post(partial(self._own_changed, own, deleted=deleted))
+            client.post(partial(self.own_changed, own, deleted=deleted))
         if client.registry.trees:
             client.post(partial(client.registry.note_change_below, node))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .._arguments.paths import ancestors
+from .._protocol.ticket import Ticket
 
 PathStateT = TypeVar("PathStateT", bound=Any)
 
@@ -93,6 +94,11 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
             self._interior[above] = self._interior.get(above, 1) - 1
             if self._interior[above] <= 0:
                 self._interior.pop(above, None)
+
+    def tell_asked(self, ticket: Ticket) -> None:
+        """Report that somebody asks the holder with this ticket to let go; see `PathState.tell_asked`."""
+        if (state := self.get(ticket.path)) is not None:
+            state.tell_asked(ticket)
 
     def is_directory(self, path: str) -> bool:
         """Return whether a path lies above primitives only, so that others may make theirs below it."""

@@ -116,10 +116,11 @@ class Session(ClientState):
         self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
         self.exiting = False
-        self.listener = Listener(self, self._begin, self._ended, self._own_changed, self.directory)
+        self.listener = Listener(self, self._begin, self._ended, self.directory)
         self.deletes = Deletes(self)
         self.watches = Watches(self, self.listener.on_event)
-        self.heartbeat = Heartbeat(self, self.listener.on_event, self._tell_asked)
+        self.heartbeat = Heartbeat(self, self.listener.on_event, self.directory.tell_asked)
+        self.listener.own_changed = self.heartbeat.own_changed
         self.keeper = Keeper(self, self.do_due_work)
         self.long_waits = LongWaits(self, self.keeper)
         self.deadlocks = Deadlocks(self, self.keeper)
@@ -257,16 +258,6 @@ class Session(ClientState):
         self.deletes.begin_anew()
         self._tell_losses()
 
-    def _own_changed(self, ticket: Ticket, *, deleted: bool) -> None:
-        """Take an event of a ticket's own node."""
-        if ticket.way is not None:
-            ticket.note_change()
-        if deleted:
-            self.heartbeat.note_deleted(ticket)
-        elif ticket.state is State.HELD:
-            # Somebody may ask the holder to let go.
-            self.heartbeat.watch_hold(ticket)
-
     # -- called by the driver ----------------------------------------------------------------------------------------
 
     def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool, detached: bool) -> Ticket:
@@ -392,10 +383,6 @@ class Session(ClientState):
                 zk_by=None if ticket.owner is None else label(ticket.owner),
             )
 
-    def _tell_asked(self, ticket: Ticket) -> None:
-        if (state := self.directory.get(ticket.path)) is not None:
-            state.tell_asked(ticket)
-
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
 
@@ -445,21 +432,12 @@ class Session(ClientState):
             pause = max(0.0, min(pause, self.registry.lease.end - now, self.hold_limits.due - now))
         self.long_waits.look()
         pause = self.deadlocks.look(pause)
-        self.teller.look(suspect=self._suspect)
-        self._tell_wary(changed=self._suspect is not suspect)
+        self.teller.look(suspect=self._suspect, changed=self._suspect is not suspect)
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
             self.warn_later("ZooKeeper is out of reach; holds are suspect until it replies or the lease runs out")
         return pause
-
-    def _tell_wary(self, *, changed: bool) -> None:
-        for each in self.wary:
-            if each._session is self:
-                each._look_for_doubt()
-            elif changed:
-                # One keeper looks at a hold of several clients, so that it is told once.
-                each._session.wake_keeper()
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ from .._protocol.operations import OutOfReach
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label
 from .._runtime.interrupts import insist
+from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .client_state import ClientState, log
 from .keeper import Keeper
@@ -396,6 +397,7 @@ class Teller:
         client: the client's state.
         client_ref: a weak reference to the client, for its events.
         untold: the stories with parts that may be untold.
+        wary: the locks with `on_suspect`.
     """
 
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
@@ -403,6 +405,7 @@ class Teller:
         self.client_ref = weakref.ref(client.link.client)
         self._keeper = keeper
         self.untold: deque[Story] = deque()
+        self.wary: LiveSet[Any] = LiveSet()
         self._works = False
 
     def begin(self, kind: str, path: str, mode: str, owner: int) -> Story | None:
@@ -441,8 +444,19 @@ class Teller:
         """Return the stories of the same owner and path that may have untold parts."""
         return [each for each in list(self.untold) if each.owner == story.owner and each.path == story.path]
 
-    def look(self, *, suspect: bool) -> None:
-        """Have told what is due. For the keeper, with the session's lock held."""
+    def look(self, *, suspect: bool, changed: bool) -> None:
+        """Have told what is due. For the keeper, with the session's lock held.
+
+        Args:
+            suspect: whether the client's holds are suspect.
+            changed: whether this is new.
+        """
+        for each in self.wary:
+            if each._session.teller is self:
+                each._look_for_doubt()
+            elif changed:
+                # One keeper looks at a hold of several clients, so that it is told once.
+                each._session.wake_keeper()
         if registered:
             for ticket in list(self.client.registry.tickets.values()):
                 if ticket.story is not None and ticket.state is State.HELD and ticket.story.suspect is not suspect:

@@ -1,10 +1,14 @@
-"""The requests that kazoo lacks, or whose replies it can't read, or would read in full."""
+"""The requests that kazoo lacks, or whose replies it can't read, or would read in full; and what it may not send."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
+    CloseInstance,
     Create,
     Create2,
     GetChildren,
@@ -72,3 +76,26 @@ class CreatedStat(NamedTuple):
 
     czxid: int
     ephemeralOwner: int  # noqa: N815
+
+
+def refuse_of_other_sessions(client: KazooClient) -> None:
+    """Take the requests that may not be sent in the client's session off the head of its queue, and fail them.
+
+    A thread looks which session is open before it makes a request. The thread may be suspended in between until the
+    session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
+    would then meet the next owner's node, and a create would make a node that nobody knows.
+    """
+    queue = client._queue
+    while queue and getattr(queue[0][1], "session", None) not in (None, client._session_id):
+        queue.popleft()[1].set_exception(kazoo_errors.SessionExpiredError())
+
+
+def request_close(client: KazooClient) -> Any:
+    """Ask for the end of the session without the ten seconds that `client.stop()` waits; return the event."""
+    stopped = client._connection.connection_stopped
+    if not client._stopped.is_set():
+        client._stopped.set()
+        client._queue.append((CloseInstance, None))
+        with contextlib.suppress(AttributeError, OSError):  # it is down
+            client._connection._write_sock.send(b"\0")
+    return stopped

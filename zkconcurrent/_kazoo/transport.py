@@ -56,6 +56,7 @@ from kazoo.protocol.states import KeeperState
 
 from .opening import Opening
 from .private_parts import Replaced, check_kazoo
+from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
 from .sockets import Poller, WakeupSocket, raise_interrupt, wait_for_files
 from .watches import withdraw_removals
@@ -498,33 +499,10 @@ class Transport:
             log.exception("a watch event was not handled: %r", callback.args)
 
 
-def refuse_of_other_sessions(client: KazooClient) -> None:
-    """Take the requests that may not be sent in the client's session off the head of its queue, and fail them.
-
-    A thread looks which session is open before it makes a request. The thread may be suspended in between until the
-    session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
-    would then meet the next owner's node, and a create would make a node that nobody knows.
-    """
-    queue = client._queue
-    while queue and getattr(queue[0][1], "session", None) not in (None, client._session_id):
-        queue.popleft()[1].set_exception(kazoo_errors.SessionExpiredError())
-
-
 def on_connection_thread(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Have a watcher called on the connection thread itself; it must not wait."""
     watcher.on_connection_thread = True  # type: ignore[attr-defined]
     return watcher
-
-
-def request_close(client: KazooClient) -> Any:
-    """Ask for the end of the session without the ten seconds that `client.stop()` waits; return the event."""
-    stopped = client._connection.connection_stopped
-    if not client._stopped.is_set():
-        client._stopped.set()
-        client._queue.append((CloseInstance, None))
-        with contextlib.suppress(AttributeError, OSError):  # it is down
-            client._connection._write_sock.send(b"\0")
-    return stopped
 
 
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)

@@ -404,24 +404,21 @@ class QuorumLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether the lock is held while so many of the services are out of reach that the others are no quorum."""
-        return self._outlook_of(self._mine() or self._newest())[0]
+        return self._outlook(self._mine())[0]
 
     def remaining(self) -> float:
         """Return for how many seconds a quorum of the locks is surely held.
 
         That is the least `remaining()` of the `quorum` locks that last longest.
         """
-        return self._outlook_of(self._mine() or self._newest())[1]
+        return self._outlook(self._mine())[1]
 
-    def _outlook(self) -> tuple[bool, float]:
-        return self._outlook_of(self._newest())
-
-    def _outlook_of(self, quorum: _Quorum | None) -> tuple[bool, float]:
-        if quorum is None or quorum.alive < self._quorum:
+    def _outlook(self, quorum: _Quorum | None = None) -> tuple[bool, float]:
+        quorum, least = quorum or self._newest(), self._quorum
+        if quorum is None or quorum.alive < least:
             return False, 0.0
-        sure = sum(hold.alive and not core.session.suspect for core, hold in quorum.parts)
         left = sorted((core.left(hold) for core, hold in quorum.parts), reverse=True)
-        return sure < self._quorum, left[self._quorum - 1]
+        return sum(hold.alive and not core.session.suspect for core, hold in quorum.parts) < least, left[least - 1]
 
     def hold_count(self) -> int:
         """Return how many acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""

@@ -135,7 +135,7 @@ MUTANTS = [
     ),
     bug(
         "a create is sent in the session after its own",
-        "_kazoo.transport:refuse_of_other_sessions",
+        "_kazoo.requests:refuse_of_other_sessions",
         "while queue and",
         "while False and",
     ),

@@ -22,7 +22,7 @@ from tests.simulation.world.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import KazooClient, Link
 from zkconcurrent._kazoo.opening import Handshake
-from zkconcurrent._kazoo.transport import refuse_of_other_sessions
+from zkconcurrent._kazoo.requests import refuse_of_other_sessions
 from zkconcurrent._kazoo.watches import withdraw_removals
 
 RETRY = 0.1  # how long kazoo waits before it connects again

@@ -31,7 +31,7 @@ class Callbacks:
         """Have the keepers of these sessions look whether a hold has become suspect, if the user wants to know."""
         if self._on_suspect is not None:
             for session in sessions:
-                session.wary.add(self)
+                session.teller.wary.add(self)
 
     @abstractmethod
     def _outlook(self) -> tuple[bool, float]:
