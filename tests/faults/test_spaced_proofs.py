@@ -77,7 +77,7 @@ def test_a_watch_ends_with_the_hold(zookeeper: Server, zk_path: str, eventually:
             with lock:
                 node = watched(zk, lock, eventually)
             eventually(lambda node=node: node not in zk._data_watchers)
-        eventually(lambda: not Session.of(zk).heartbeat._watched)
+        eventually(lambda: not Session.of(zk).registry.tickets)
 
 
 @pytest.mark.parametrize("known", [{}, {"tick": 0.2}, {"tick": 0.2, "survive": 1.0}], ids=str)

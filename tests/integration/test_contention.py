@@ -26,13 +26,13 @@ from zkconcurrent.testing import Server
 
 
 def watched_by(client: KazooClient) -> set[str]:
-    """Return the paths on which kazoo has a watcher of the client's waits."""
-    ours = Session.of(client).listener.on_event
+    """Return the paths on which kazoo has a watcher of the client's waits; the heartbeat watches its own nodes."""
+    ours, own = Session.of(client).listener.on_event, Session.of(client).registry._ticket_of
     return {
         path
         for watchers in (client._data_watchers, client._child_watchers)
         for path, users in list(watchers.items())
-        if ours in users
+        if ours in users and own(path) is None
     }
 
 

@@ -534,12 +534,16 @@ def test_a_candidacy_that_can_not_go_on(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
     """An error ends it; a thread that waits gets the error, and so do later ones."""
-    mine = Election(zk, zk_path)
+    mine, between = Election(zk, zk_path), Election(connect(), zk_path)
     with Election(connect(), zk_path).lead():
+        # With a single one ahead, it would lead without another look.
+        between.stand()
+        eventually(queued(zk, zk_path, 2))
         mine.stand()
         waiting = in_thread(mine.wait)
-        eventually(queued(zk, zk_path, 2))
+        eventually(queued(zk, zk_path, 3))
         stray = zk.create(f"{zk_path}/_c_{'0' * 36}-latch-", sequence=True)
+        between.withdraw()
     for call in (lambda: waiting.result(SOON), lambda: mine.wait(SOON)):
         with pytest.raises(ForeignNodeError, match="other layout"):
             call()

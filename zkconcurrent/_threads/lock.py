@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from .._protocol.rules import MUTEX
 from .base.revocable import RevocableLock
@@ -70,15 +70,15 @@ class Lock(RevocableLock):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        return self._acquire(blocking, timeout, for_block=False)
+        return self._acquire(blocking, timeout, False)
 
-    def _acquire_for_block(self, *limits: Any) -> bool:
+    def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
         # A program's own class may have an `acquire` of its own.
         if getattr(self.acquire, "__func__", None) is not Lock.acquire:
-            return self.acquire(*limits)
-        return self._acquire(*limits, for_block=True)
+            return super()._acquire_for_block(blocking, timeout)
+        return self._acquire(blocking, -1 if timeout is None else timeout, True)
 
-    def _acquire(self, blocking: bool = True, timeout: float = -1, *, for_block: bool) -> bool:
+    def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         core = self._lock_core
         if (hold := core.mine()) is not None:
             core.check(hold)

@@ -13,7 +13,6 @@ import itertools
 import threading
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -102,15 +101,15 @@ class MultiLock(CompositeLock):
                 has lost a hold before and has not acknowledged the loss by `release()`.
             ZkConcurrentError: a lock can't be acquired.
         """
-        return self._acquire(blocking, timeout, for_block=False)
+        return self._acquire(blocking, timeout, False)
 
-    def _acquire_for_block(self, *limits: Any) -> bool:
+    def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
         # A program's own class may have an `acquire` of its own.
         if getattr(self.acquire, "__func__", None) is not MultiLock.acquire:
-            return self.acquire(*limits)
-        return self._acquire(*limits, for_block=True)
+            return super()._acquire_for_block(blocking, timeout)
+        return self._acquire(blocking, -1 if timeout is None else timeout, True)
 
-    def _acquire(self, blocking: bool = True, timeout: float = -1, *, for_block: bool) -> bool:
+    def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         limit = self._deadline(blocking, timeout)
         before = self._levels()
         calls = Calls(self._session, partial(restore, before))

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
@@ -70,9 +70,12 @@ class Acquirable(BlockingCalls, ABC):
     def hold_count(self) -> int:
         """Return how many acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
 
-    def _acquire_for_block(self, *limits: Any) -> bool:
+    def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire as `acquire` does, for a block: its own thread or task releases, at its end."""
-        return self.acquire(*limits)
+        # Without `*`: behind such a call CPython runs signal handlers, and an interrupt there would leave the hold.
+        if timeout is not None:
+            return self.acquire(blocking, timeout)
+        return self.acquire() if blocking else self.acquire(False)
 
     def __enter__(self) -> bool:
         if not self._acquire_for_block():
@@ -120,8 +123,7 @@ class Holding:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
         # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
         check_depth(5)
-        acquire = lock._acquire_for_block
-        if not (acquire(blocking) if timeout is None else acquire(blocking, timeout)):
+        if not lock._acquire_for_block(blocking, timeout):
             raise not_acquired(lock, timeout if blocking else 0)
 
     def __exit__(
