@@ -353,6 +353,8 @@ def test_connections_that_come_and_go(
 
     with lock:
         drops(3)
+        # The next beat watches the node of the hold.
+        eventually(lambda: left(client, zookeeper)["watch_count"])
         before = left(client, zookeeper)
         drops(30)
         eventually(lambda: not more(left(client, zookeeper), before), str(before))

@@ -676,7 +676,7 @@ def test_destroy_stops_for_another_client(
     monkeypatch.setattr("zkconcurrent._recipes.destroy.most_together", lambda _: 100)
     mine, theirs = text(connect(proxy.hosts), zk_path), text(zk, zk_path)
     mine.update({str(n): "x" for n in range(250)})
-    with proxy.hold("multi", nth=nth) as held:
+    with proxy.hold("multi", nth=nth, where=lambda message: not message.heartbeat) as held:
         destroying = in_thread(mine.destroy)
         held.wait()
         theirs["new"] = "1"

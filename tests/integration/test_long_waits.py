@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -52,7 +53,7 @@ KINDS = {
     "read lock": lambda client, path: ReadWriteLock(client, path).read_lock,
     "write lock": lambda client, path: ReadWriteLock(client, path).write_lock,
     "Semaphore": Semaphore,
-    "DetachedLock": lambda client, path: DetachedLock(client, path, owner=str(id(client))),
+    "DetachedLock": lambda client, path: DetachedLock(client, path, owner=str(uuid.uuid4())),
     "MultiLock": lambda client, path: MultiLock([Lock(client, path)]),
     "QuorumLock": lambda client, path: QuorumLock([Lock(client, path)]),
 }
@@ -72,8 +73,9 @@ def test_a_long_wait(
     make = KINDS[kind]
     holder = ReadWriteLock(connect(), zk_path).write_lock if kind == "read lock" else make(connect(), zk_path)
     holder.acquire()
-    lock = make(zk, zk_path)
-    waiting = [in_thread(lambda: lock.acquire() and lock.release()) for _ in range(2)]
+    # Each has its own object: the two would share a hold if they were one owner of a `DetachedLock`.
+    locks = [make(zk, zk_path) for _ in range(2)]
+    waiting = [in_thread(lambda lock=lock: lock.acquire() and lock.release()) for lock in locks]
     eventually(lambda: any("acquire" not in record.msg for record in reports()))
     (first, *_) = reports()
     text = first.getMessage()
