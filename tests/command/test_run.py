@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -371,3 +372,62 @@ def test_the_status(run: Run, zk: KazooClient, zk_path: str) -> None:
     with zkconcurrent.Lock(zk, zk_path):
         missed = status("-n", zk_path, "--", "true")
     assert (missed["outcome"], missed["code"], missed["held"], missed["tokens"]) == ("not_acquired", 75, None, {})
+
+
+def test_a_script_without_an_interpreter_line(run: Run, zk_path: str, tmp_path: Path) -> None:
+    """As env(1) and flock do, /bin/sh runs it, also if it is found by PATH."""
+    script = tmp_path / "job"
+    script.write_text('echo "$0" "$@"; exit 3\n')
+    script.chmod(0o755)
+    for name in (str(script), "job"):
+        process = run(zk_path, "--", name, "a b", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        assert end_of(process) == (3, f"{script} a b\n", "")
+
+
+def test_no_name(run: Run, zk_path: str) -> None:
+    """An empty name is one of no command: 127."""
+    assert end_of(run(zk_path, "--", "")) == (127, "", "zkconcurrent: : No such file or directory\n")
+
+
+def test_signals_that_are_blocked(run: Run, zk_path: str) -> None:
+    """What is blocked at the start is so for the command, also a real-time signal; its end is seen all the same."""
+    blocked = {signal.SIGCHLD, signal.SIGUSR1, signal.SIGRTMIN + 3}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        process = run(zk_path, "--", "grep", "SigBlk", "/proc/self/status")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    code, out, err = end_of(process)
+    assert (code, err) == (0, "")
+    assert int(out.split()[1], 16) == sum(1 << number - 1 for number in blocked)
+
+
+def test_no_process(start: Run, zk_path: str) -> None:
+    """If the system has no process for the command, the code is 71, with the reason, and not that of a kill."""
+    script = (
+        "import errno, os, sys\n"
+        "forks, fork = [], os.fork\n"
+        "def limited():\n"
+        "    forks.append(1)\n"
+        "    if len(forks) > 1: raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
+        "    return fork()\n"
+        "os.fork = limited\n"
+        "from zkconcurrent._command.main import main\n"
+        "sys.exit(main())"
+    )
+    code, out, err = end_of(start(sys.executable, "-c", script, "run", zk_path, "--", "echo", "ran"))
+    assert (code, out) == (71, "")
+    assert err.startswith("zkconcurrent: no process can be started: ")
+
+
+def test_a_thousand_descriptors(start: Run, zk_path: str) -> None:
+    """However many descriptors the caller has left open, the command runs."""
+    script = (
+        "import os, resource, sys\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n"
+        "for _ in range(1100): os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)\n"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    process = start(sys.executable, "-c", script, *words(zk_path, "--", "echo", "ran"))
+    assert end_of(process) == (0, "ran\n", "")

@@ -12,16 +12,27 @@ The command runs in a third process group. The guard lends it the terminal and t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import select
+import shutil
 import signal
 import socket
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from .._runtime.clock import boot_clock
-from .processes import LINUX, adopt_orphans, descendants, end_with_parent, group_lives, kill_all, name_of, signal_all
+from .processes import (
+    LINUX,
+    adopt_orphans,
+    descendants,
+    end_with_parent,
+    group_lives,
+    kill_all,
+    name_of,
+    signal_all,
+    wait_for_any,
+)
 
 # Also where no lease runs: the end of a process group shows only when one looks.
 _POLL = 0.5  # seconds
@@ -130,7 +141,7 @@ class _Guard:
         self._doomed = False
         self._ended_at = float("inf")
         self._told_left = False
-        self._mask: set[signal.Signals] = set()
+        self._mask: set[int] = set()
 
     def serve(self) -> None:
         """Do as told, until all is over."""
@@ -141,11 +152,12 @@ class _Guard:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # A stop from the terminal must not stop the clock, and a service manager may signal all processes at once.
-        self._mask = {signal.Signals(each) for each in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+        # Numbers, as not every real-time signal is one of `Signals`.
+        self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
         told = self._line.fileno()
         while not self._is_over():
-            ready, _, _ = select.select([told, woken], [], [], self._pause())
+            ready = wait_for_any([told, woken], self._pause())
             if woken in ready:
                 os.read(woken, 4096)
             for kind, *values in self._line.receive() if told in ready else ():
@@ -165,9 +177,15 @@ class _Guard:
     def _on_start(self, environment: dict[str, str], lend: bool) -> None:
         self._lent = lend
         # A shell may have changed the environment of this process's image only before it began.
-        environment = {**os.environ, **environment}
-        failed, fail = os.pipe()
-        child = os.fork()
+        # Python reads an entry that begins with "=", and refuses to pass it on.
+        environment = {name: value for name, value in {**os.environ, **environment}.items() if name}
+        try:
+            failed, fail = os.pipe()
+            child = os.fork()
+        except OSError as error:
+            self.status = 0
+            self._line.send("no_process", error.errno)
+            return
         if not child:
             _execute(self._orders.command, environment, lend, fail, self._mask)
         self.group = child
@@ -315,9 +333,7 @@ def _lend_terminal(group: int) -> None:
         os.tcsetpgrp(0, group)
 
 
-def _execute(
-    command: list[str], environment: dict[str, str], lend: bool, fail: int, mask: set[signal.Signals]
-) -> NoReturn:
+def _execute(command: list[str], environment: dict[str, str], lend: bool, fail: int, mask: set[int]) -> NoReturn:
     """Become the command, in the forked child."""
     try:
         os.setpgid(0, 0)
@@ -330,8 +346,27 @@ def _execute(
         for number in caught | _OF_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(command[0], command, environment)
+        _exec(command, environment)
     except OSError as error:
         os.write(fail, str(error.errno or 0).encode())
     finally:
         os._exit(126)
+
+
+def _exec(command: list[str], environment: dict[str, str]) -> NoReturn:
+    """Execute a command, as execvp(3) does.
+
+    Raises:
+        OSError: it can't be.
+    """
+    if not command[0]:
+        # A ValueError to Python.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    try:
+        os.execvpe(command[0], command, environment)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script whose first line names no interpreter.
+    script = shutil.which(command[0], path=environment.get("PATH")) or command[0]
+    os.execve("/bin/sh", ["sh", script, *command[1:]], environment)

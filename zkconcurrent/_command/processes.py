@@ -8,11 +8,13 @@ subreaper: there, the process group of the command is all that is seen.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +36,15 @@ def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends, on Linux."""
     if LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
+    """Return the descriptors that can be read, or are closed at the other end, once there is one, or in time."""
+    # Not `select`, which takes no descriptor above 1023: the caller may have left as many open.
+    poll = select.poll()
+    for each in descriptors:
+        poll.register(each, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(math.ceil(1000 * seconds))}
 
 
 class Process(NamedTuple):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import select
 import signal
 import stat
 import threading
@@ -36,7 +35,7 @@ from .outcome import (
     die_of,
     say,
 )
-from .processes import adopt_orphans, kill_all
+from .processes import adopt_orphans, kill_all, wait_for_any
 
 if TYPE_CHECKING:
     from .holder import Holder
@@ -193,7 +192,7 @@ class _Run:
 
     def _turn(self) -> None:
         descriptors = [self._woken] if self._line.closed else [self._woken, self._line.fileno()]
-        ready, _, _ = select.select(descriptors, [], [], self._pause())
+        ready = wait_for_any(descriptors, self._pause())
         signals = []
         if self._woken in ready:
             with suppress(BlockingIOError):
@@ -387,6 +386,10 @@ class _Run:
         self._error = CommandError(
             code, "not_found" if missing else "not_executable", f"{command}: {os.strerror(error)}"
         )
+        self._release()
+
+    def _heard_no_process(self, error: int) -> None:
+        self._error = CommandError(NO_PROCESS, "no_process", f"no process can be started: {os.strerror(error)}")
         self._release()
 
     def _heard_stopped(self, number: int, lent: bool) -> None:
