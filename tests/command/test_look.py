@@ -166,3 +166,16 @@ def test_nothing_is_written(look: Run, zk: KazooClient, zk_path: str, proxy: Pro
     names = {message.name for message in count.trace if message.kind == "request"}
     assert names <= READS, names
     assert zk.exists(f"{zk_path}/missing") is None
+
+
+def test_where_it_writes(shell: Run, zk_path: str) -> None:
+    """What the locale has no character for is escaped; a full disk is 74, with the reason; a closed output is quiet."""
+    for option in ("ls", "show --json"):
+        look = f'$RUN "$1" -- {sys.executable} -m zkconcurrent {option} "$1"'
+        assert end_of(shell(f"{look} >/dev/full", zk_path)) == (
+            *(74, ""),
+            "zkconcurrent: standard output: No space left on device\n",
+        )
+        assert end_of(shell(f"{look} >&-", zk_path)) == (0, "", "")
+    code, out, err = end_of(shell(f"PYTHONIOENCODING=ascii {look.replace('show --json', 'ls')}", f"{zk_path}/\u65e5"))
+    assert (code, "\\u65e5" in out, err) == (0, True, "")

@@ -431,3 +431,24 @@ def test_a_thousand_descriptors(start: Run, zk_path: str) -> None:
     )
     process = start(sys.executable, "-c", script, *words(zk_path, "--", "echo", "ran"))
     assert end_of(process) == (0, "ran\n", "")
+
+
+def test_closed_streams(shell: Run, zk_path: str) -> None:
+    """With standard input, output and error closed, the codes are the same, and the command has them closed as well."""
+    for command, code in (("no-such-command", 127), ("sh -c 'test ! -e /proc/self/fd/1 && exit 4'", 4)):
+        assert end_of(shell(f"$RUN $1 -- {command} <&- >&- 2>&-", zk_path))[0] == code
+    assert end_of(shell("$RUN <&- >&- 2>&-"))[0] == 64
+
+
+def test_a_status_that_can_t_be_written(shell: Run, zk_path: str) -> None:
+    """On a full disk a message says so, and the code stays; a descriptor that is only read is a wrong use."""
+    full = end_of(shell("$RUN --status-fd 3 $1 -- sh -c 'exit 3' 3>/dev/full", zk_path))
+    assert full == (3, "", "zkconcurrent: --status-fd 3: No space left on device\n")
+    assert end_of(shell("$RUN --status-fd 3 $1 -- true 3</dev/null", zk_path))[0] == 64
+    assert end_of(shell(f"$RUN --status-fd {10**20} $1 -- true", zk_path))[0] == 64
+
+
+def test_odd_values(run: Run, zk_path: str) -> None:
+    """A time that is longer than the system's longest is as good as for ever; a variable that nests deeply is no one's."""
+    assert end_of(run("-w", "1e300", zk_path, "--", "true")) == (0, "", "")
+    assert end_of(run(zk_path, "--", "true", env={"ZKCONCURRENT_HELD": "[" * 50_000})) == (0, "", "")

@@ -28,6 +28,10 @@ _SHOW = f"Show who holds a path, who waits for it and behind whom, and what they
 _BREAK = f"End one hold: ask its holder to release, wait, then delete its node. {_SERVER}"
 
 
+# Thirty years: the system takes no timeout that is much longer.
+_MOST_SECONDS = 1e9
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CommandError(USAGE, "usage", f"{message}; see `{self.prog} --help`")
@@ -130,10 +134,16 @@ def _check_run(found: argparse.Namespace) -> None:
     if found.until_success and found.once_per is None:
         _refuse("--until-success needs --once-per")
     if found.status_fd is not None:
+        # Not at the top: there is none where the command only says that it needs POSIX.
+        import fcntl
+
         try:
             os.set_inheritable(found.status_fd, False)
-        except OSError as error:
-            _refuse(f"--status-fd {found.status_fd}: {error.strerror}")
+            writes = fcntl.fcntl(found.status_fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        except (OSError, OverflowError) as error:
+            _refuse(f"--status-fd {found.status_fd}: {getattr(error, 'strerror', None) or 'too large'}")
+        if not writes:
+            _refuse(f"--status-fd {found.status_fd}: it is open for reading only")
         if found.status_fd < 3:
             _refuse("--status-fd must be 3 or more: the command has the others")
 
@@ -178,7 +188,7 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not 0 <= value < math.inf:
         raise ValueError
-    return value
+    return min(value, _MOST_SECONDS)
 
 
 def _count(text: str) -> int:

@@ -15,7 +15,7 @@ from argparse import Namespace
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .look import Scan, Standing, sentences
-from .outcome import NOT_ACQUIRED, NOTHING_THERE, USAGE, CommandError, escaped, say
+from .outcome import NOT_ACQUIRED, NOTHING_THERE, USAGE, CommandError, escaped, say, write
 from .server import link_of
 
 _REVOKE = b"__REVOKE__"
@@ -36,7 +36,7 @@ def break_hold(found: Namespace) -> int:
             _ask(place, places)
         word = "broken" if _end(link, place, found.grace) else "released"
     token = place.contender.token + 1
-    sys.stdout.write(f"{word}: {escaped(place.contender.node)}; refuse writes whose token is below {token}\n")
+    write(f"{word}: {escaped(place.contender.node)}; refuse writes whose token is below {token}\n")
     return 0
 
 
@@ -70,9 +70,8 @@ def _ask(place: Standing, places: list[Standing]) -> None:
     """
     waiting = sum(not each.holds for each in places)
     lines = [*sentences([place]), f"  {waiting} wait", f"  {_WARNING}"]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.write("Break this hold? [y/N] ")
-    sys.stdout.flush()
+    write("".join(f"{line}\n" for line in lines))
+    write("Break this hold? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError(NOT_ACQUIRED, "declined", "nothing was broken")
 

@@ -56,7 +56,7 @@ class Held:
     def __init__(self, text: str) -> None:
         try:
             self.entries = [(str(path), str(servers), str(node)) for path, servers, node in json.loads(text or "[]")]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             # Some other program's variable, or one that was cut.
             self.entries = []
 

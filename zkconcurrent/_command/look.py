@@ -7,7 +7,6 @@ themselves. The nodes' data and times are read for these alone. Nothing is writt
 from __future__ import annotations
 
 import json
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from .._kazoo.replies import kazoo_errors
 from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, blockers, holders, line_up, role_of
 from .._threads.base.contender import Contender
-from .outcome import REFUSED, CommandError, escaped, say
+from .outcome import REFUSED, CommandError, escaped, say, write
 from .server import ask_all, link_of
 
 _RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
@@ -281,5 +280,4 @@ def _write_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _write_text(lines: Iterator[str] | list[str]) -> None:
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    write("".join(f"{line}\n" for line in lines))

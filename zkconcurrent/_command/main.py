@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from .outcome import BUG, BY_SIGNAL, USAGE, CommandError, die_of, say
+from .outcome import BUG, BY_SIGNAL, USAGE, CommandError, die_of, say, settle_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,6 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     from .arguments import parse
 
+    settle_streams()
     try:
         if os.name != "posix":
             raise CommandError(USAGE, "usage", "this command needs a POSIX system")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TextIO
 
 USAGE = 64
 NOTHING_THERE = 66
 UNREACHABLE = 69
 BUG = 70
 NO_PROCESS = 71
+NOT_WRITTEN = 74
 NOT_ACQUIRED = 75
 LOST = 76
 REFUSED = 77
@@ -28,6 +31,38 @@ def say(message: str) -> None:
     with suppress(OSError, ValueError):
         sys.stderr.write(f"zkconcurrent: {escaped(message)}\n")
         sys.stderr.flush()
+
+
+def write(text: str) -> None:
+    """Write to standard output.
+
+    Raises:
+        CommandError: it can't be written, as the disk is full.
+        BrokenPipeError: the reader has seen enough.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Python would try once more at its end.
+        sys.stdout = open_null()
+        raise CommandError(NOT_WRITTEN, "not_written", f"standard output: {error.strerror}") from None
+
+
+def settle_streams() -> None:
+    """Let all text be written, in any locale, and where standard output or error is closed."""
+    # None if it is closed.
+    sys.stdout, sys.stderr = sys.stdout or open_null(), sys.stderr or open_null()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def open_null() -> TextIO:
+    """Return a stream that keeps nothing."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def escaped(text: str) -> str:
@@ -81,8 +116,13 @@ class Outcome:
         )
         # Many readers of JSON have no integers above 2**53.
         said["tokens"] = {path: str(token) for path, token in self.tokens.items()}
-        with suppress(OSError):
+        try:
             os.write(descriptor, json.dumps(said).encode() + b"\n")
+        except BrokenPipeError:
+            # Its reader has gone, and knows that.
+            pass
+        except OSError as error:
+            say(f"--status-fd {descriptor}: {error.strerror}")
 
 
 def die_of(number: int) -> None:
