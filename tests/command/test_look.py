@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import uuid
 from typing import Any
 
 import pytest
@@ -146,6 +147,47 @@ def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
         assert not set(out) & set("\x1b\r\x07\u202e")
     (found,) = document(look("ls", zk_path, "--json"))["contenders"]
     assert found["host"] == text
+
+
+def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A text of any length leaves the lines readable; JSON has all of it, and no number that JSON does not know."""
+    text = "x" * 900_000
+    for i, data in enumerate(
+        (
+            text,
+            json.dumps({"host": "h", "pid": 1, "thread": "t", "holds": [[text[:800], "n"]] * 999}),
+            *(f'{{"host": "h", "pid": 1, "thread": "t", "timeout": {odd}}}' for odd in ("1e999", "NaN", "9" * 999)),
+        )
+    ):
+        zk.create(f"{zk_path}/{i}/_c_{uuid.uuid4()}-lock-", data.encode(), sequence=True, makepath=True)
+        code, out, err = end_of(look("show", f"{zk_path}/{i}"))
+        assert (code, err) == (0, "")
+        assert len(out) < 10_000
+    code, out, err = end_of(look("ls", zk_path))
+    assert (code, err) == (0, "")
+    assert len(out) < 5_000
+    found = document(look("ls", zk_path, "--json"))["contenders"]
+    assert found[0]["host"] == text
+    assert [each["timeout"] for each in found] == [None] * 5
+
+
+@pytest.mark.parametrize("first", ["lock-", "__READ__"])
+def test_two_kinds_on_one_path(look: Run, zk: KazooClient, zk_path: str, first: str) -> None:
+    """They do not wait for each other, so both hold, each by the rules of its kind; and each may be broken."""
+    for role in (first, *{"lock-", "__READ__"} - {first}, "__WRIT__"):
+        zk.create(f"{zk_path}/_c_{uuid.uuid4()}-{role}", ephemeral=True, sequence=True, makepath=True)
+    found = document(look("show", zk_path, "--json"))["contenders"]
+    assert sorted((each["type"], each["mode"] or "", each["state"]) for each in found) == [
+        ("Lock", "", "held"),
+        ("ReadWriteLock", "read", "held"),
+        ("ReadWriteLock", "write", "waits"),
+    ]
+    _, out, _ = end_of(look("show", zk_path))
+    heads = [line for line in out.splitlines() if not line.startswith("    ")]
+    assert {heads[0].partition(": ")[2]} <= {"Lock and ReadWriteLock", "ReadWriteLock and Lock"}
+    assert sum("held (Lock)" in line or "held (ReadWriteLock, read)" in line for line in heads) == 2
+    (reader,) = (each["token"] for each in found if each["mode"] == "read")
+    assert end_of(look("break", zk_path, "-y", "--holder", reader, "--grace", 0))[0] == 0
 
 
 def test_a_closed_pipe(shell: Run, zk: KazooClient, zk_path: str) -> None:

@@ -449,6 +449,6 @@ def test_a_status_that_can_t_be_written(shell: Run, zk_path: str) -> None:
 
 
 def test_odd_values(run: Run, zk_path: str) -> None:
-    """A time that is longer than the system's longest is as good as for ever; a variable that nests deeply is no one's."""
+    """A time beyond the system's longest is as good as for ever; a variable that nests deeply is ignored."""
     assert end_of(run("-w", "1e300", zk_path, "--", "true")) == (0, "", "")
     assert end_of(run(zk_path, "--", "true", env={"ZKCONCURRENT_HELD": "[" * 50_000})) == (0, "", "")

@@ -18,6 +18,7 @@ from .._kazoo.replies import kazoo_errors
 from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, blockers, holders, line_up, role_of
 from .._threads.base.contender import Contender
+from .._threads.base.node_data import MOST_HOLDS
 from .outcome import REFUSED, CommandError, escaped, say, write
 from .server import ask_all, link_of
 
@@ -26,6 +27,8 @@ _TYPES = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadW
 _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
 _RESERVED = "/zookeeper"
+# What a table shows of a text in a node, and what a sentence does; in characters.
+_WIDEST, _LONGEST = 60, 300
 _HEADS = ("PATH", "TYPE", "STATE", "HOST", "PID", "THREAD", "AGE", "TOKEN", "SESSION", "BEHIND")
 
 
@@ -84,10 +87,19 @@ class Standing(NamedTuple):
         """Return what a line of `ls` tells of it."""
         each = self.contender
         state = "held" if self.holds else f"waits, {each.position}"
-        whose = (each.host or "?", "-" if each.pid is None else str(each.pid), each.thread or each.owner or "-")
+        whose = (
+            _short(each.host or "?"),
+            "-" if each.pid is None else str(each.pid),
+            _short(each.thread or each.owner or "-"),
+        )
         kind = " ".join(filter(None, (self.kind, self.mode)))
         rest = (f"{self.age(now):.1f}s", str(each.token), _session(each), self.blocker or "-")
         return tuple(map(escaped, (self.path, kind, state, *whose, *rest)))
+
+
+def _short(text: str, most: int = _WIDEST) -> str:
+    """Return a stranger's text, which may have a million characters, as people can read it; JSON has the whole."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _session(contender: Contender) -> str:
@@ -136,9 +148,8 @@ class Scan:
                 if isinstance(names, Exception):
                     self._note(node, names)
                     continue
-                queue, others = _sort(node, names)
-                if queue is not None:
-                    queues.append(queue)
+                found, others = _sort(node, names)
+                queues += found
                 parts: set[str] = set()
                 if _LEASES in others or "permits" in others:
                     self._semaphores.add(node)
@@ -181,16 +192,25 @@ class Scan:
         return Standing(above, "Semaphore", "permit", place.blocker, waits)
 
 
-def _sort(node: str, names: list[str]) -> tuple[_Listed | None, list[str]]:
-    """Return the queue of a node's contenders, if it has any, and the other children."""
-    roles = {name: role_of(name) for name in names}
-    contenders = [name for name, role in roles.items() if role in _RULES]
-    others = [name for name, role in roles.items() if role is None]
-    if not contenders:
-        return None, others
-    rule = _RULES[roles[contenders[0]] or ""]
+def _sort(node: str, names: list[str]) -> tuple[list[_Listed], list[str]]:
+    """Return the queues of a node's contenders, and the other children.
+
+    Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two queues.
+    """
+    kinds: dict[str, list[str]] = {}
+    others: list[str] = []
+    for name in names:
+        role = role_of(name)
+        if role is None:
+            others.append(name)
+        elif role in _RULES:
+            kinds.setdefault(_TYPES[_RULES[role]], []).append(name)
     above, _, last = node.rpartition("/")
-    return _Listed(above if rule is PERMIT and last == _LEASES else node, node, rule, contenders), others
+    queues: list[_Listed] = []
+    for contenders in kinds.values():
+        rule = _RULES[role_of(contenders[0]) or ""]
+        queues.append(_Listed(above if rule is PERMIT and last == _LEASES else node, node, rule, contenders))
+    return queues, others
 
 
 def _in_line(queue: _Listed, there: dict[str, Node]) -> Iterator[Standing]:
@@ -243,25 +263,27 @@ def show(found: Namespace) -> int:
 
 def sentences(places: list[Standing]) -> Iterator[str]:
     """Return what people read of the contenders of one path."""
-    first, now = places[0], time.time()
-    yield escaped(f"{first.path}: {first.kind}")
+    kinds, now = list(dict.fromkeys(place.kind for place in places)), time.time()
+    yield escaped(f"{places[0].path}: {' and '.join(kinds)}")
     for place in places:
         each = place.contender
         state = "held" if place.holds else f"{each.position}. waits"
-        mode = f" ({place.mode})" if place.mode else ""
+        modes = [place.kind] if len(kinds) > 1 else []
+        modes += [place.mode] if place.mode else []
+        mode = f" ({', '.join(modes)})" if modes else ""
         since = f"for {place.age(now):.1f} s, since {each.since:%F %T} UTC"
-        yield escaped(f"  {state}{mode} by {each.whole_name()}, {since}")
+        yield escaped(f"  {state}{mode} by {_short(each.whole_name(), _LONGEST)}, {since}")
         yield escaped(f"    token {each.token}, session {_session(each)}, node {each.node.rpartition('/')[2]}")
         if each.owner is not None:
-            yield escaped(f"    owner {each.owner}: until it is released, whatever becomes of the process")
+            yield escaped(f"    owner {_short(each.owner)}: until it is released, whatever becomes of the process")
         if each.timeout is not None:
             yield f"    gives up after {each.timeout:.1f} s"
         if place.blocker is not None:
             yield escaped(f"    behind {place.blocker}")
-        for path, node in each.holds:
-            yield escaped(f"    holds meanwhile {path} (node {node})")
-        if each.more:
-            yield f"    holds meanwhile {each.more} more"
+        for path, node in each.holds[:MOST_HOLDS]:
+            yield escaped(f"    holds meanwhile {_short(path, _LONGEST)} (node {_short(node)})")
+        if more := each.more + len(each.holds[MOST_HOLDS:]):
+            yield f"    holds meanwhile {more} more"
 
 
 def _write_json(command: str, path: str, now: float, places: list[Standing]) -> None:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from .operations import MALFORMED
 from .ticket import REVOKED
 
+_LONGEST = 1e12  # seconds
+
 
 class Told(NamedTuple):
     """The fields of one node's data.
@@ -49,7 +51,7 @@ class Told(NamedTuple):
                 _typed(said["thread"], str),
                 _typed(said.get("owner"), str),
                 _typed(said.get("by"), str),
-                _typed(said.get("timeout"), float, int),
+                _duration(said.get("timeout")),
                 tuple((str(path), str(node)) for path, node in said.get("holds", ())),
                 max(0, _typed(said.get("more"), int) or 0),
                 said.get("ends") == 1,
@@ -66,3 +68,9 @@ class Told(NamedTuple):
 
 def _typed(said: object, *kinds: type) -> Any:
     return said if type(said) in kinds else None
+
+
+def _duration(said: object) -> float | None:
+    """Return a number of seconds; JSON may have an infinite one, or one of a thousand digits."""
+    seconds: float | None = _typed(said, float, int)
+    return seconds if seconds is not None and 0 <= seconds < _LONGEST else None
