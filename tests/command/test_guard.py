@@ -18,6 +18,7 @@ import zkconcurrent
 from tests.command.conftest import SESSION, Run, below, end_of, is_there, nodes, state_of, status_of
 from tests.conftest import Eventually
 from tests.helpers.proxy import Proxy
+from zkconcurrent.testing import Server
 
 # A command that leaves a daemon in another session, and another process in its own group, and ignores what it can.
 STUBBORN = "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000 & echo ready; while :; do sleep 0.1; done"
@@ -145,6 +146,14 @@ def test_cut_off(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str
         assert not is_there(command)
     code, out, err = end_of(process)
     assert (code, "caught" in out, "ended before the lease" in err) == (76, on_lost == "term", True)
+
+
+def test_a_server_that_grants_a_longer_timeout(run: Run, zk_path: str) -> None:
+    """With a timeout below the server's shortest, usually 4 s, the command is not ended between heartbeats."""
+    with Server(tick_time=2.0) as server:
+        for timeout in (1, 2):
+            url = f"zk://{server.hosts}?timeout={timeout}"
+            assert end_of(run(zk_path, "--", "sh", "-c", "sleep 3; echo ran", url=url)) == (0, "ran\n", "")
 
 
 def test_cut_off_for_a_moment(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str) -> None:

@@ -81,6 +81,7 @@ class Holder:
         self._deadline = deadline
         self._post = post
         self._given_up = False
+        self._timeout = TIMEOUT
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self._lock: Acquirable | None = None
         self._locks: list[LockBase] = []
@@ -110,9 +111,11 @@ class Holder:
         self._orders.put(success)
 
     def lease(self) -> tuple[float, float]:
-        """Return for how many seconds the hold lasts, and the session timeout."""
+        """Return for how many seconds the hold lasts, and the session timeout: the shorter of granted and asked for."""
         session = core_of(self._locks[0]).session
-        return min(lock.remaining() for lock in self._locks), session.registry.lease.timeout
+        # `survive` is a part of what was asked for, so a server that grants more makes the hold last no longer.
+        timeout = min(session.registry.lease.timeout, self._timeout)
+        return min(lock.remaining() for lock in self._locks), timeout
 
     # -- the thread -----------------------------------------------------------------------------------------------
 
@@ -150,7 +153,7 @@ class Holder:
         options: dict[str, Any] = {} if "timeout" in settings else {"timeout": TIMEOUT}
         if "start_timeout" not in settings:
             options["start_timeout"] = math.inf
-        timeout = settings.get("timeout", TIMEOUT)
+        timeout = self._timeout = settings.get("timeout", TIMEOUT)
         if "survive" not in settings:
             options["survive"] = SURVIVED * timeout
         elif settings["survive"] < LEAST_SURVIVED * timeout:
