@@ -122,3 +122,20 @@ def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> 
     assert (code, len(nodes(zk, zk_path))) == ((0, 0) if answer == "y" else (75, 1))
     with suppress(zkconcurrent.LockLostError):
         lock.release()
+
+
+def test_others_hold_beside_it(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What is printed of a reader or a permit refuses its own token only: those before it hold rightly."""
+    first, last = (zkconcurrent.ReadWriteLock(each, f"{zk_path}/pair").read_lock for each in (zk, connect()))
+    permits = [zkconcurrent.Semaphore(each, f"{zk_path}/permits", 2) for each in (zk, connect())]
+    for lock in (first, last, *permits):
+        lock.acquire()
+    for path, token in (("pair", last.fencing_token), ("permits", permits[1].fencing_token)):
+        command = ("break", f"{zk_path}/{path}", "-y", "--holder", token, "--grace", 0)
+        code, out, _ = end_of(look(*command))
+        assert (code, out.partition("; ")[2]) == (0, f"refuse writes with the token {token}\n")
+    for lock in (first, permits[0]):
+        lock.release()
+    for lock in (last, permits[1]):
+        with suppress(zkconcurrent.LockLostError):
+            lock.release()

@@ -3,7 +3,7 @@
 The holder's process does not know at once: it goes on until its next heartbeat, while the next client holds. So the
 command first asks it to release, in Curator's way, which overwrites the data of its node, and waits. Then it deletes
 that very node, by its name, which no other node ever has. What was asked, and what is printed at the end, lets
-resources refuse the late writes: all tokens up to that of the broken hold.
+resources refuse the late writes: all tokens up to that of the broken hold; where others hold beside it, that one only.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ def break_hold(found: Namespace) -> int:
         if not found.yes:
             _ask(place, places)
         word = "broken" if _end(link, place, found.grace) else "released"
-    token = place.contender.token + 1
-    write(f"{word}: {escaped(place.contender.node)}; refuse writes whose token is below {token}\n")
+    token = place.contender.token
+    # Other readers, or holders of permits, may hold rightly with a lower one.
+    late = f"with the token {token}" if place.mode in ("read", "permit") else f"whose token is below {token + 1}"
+    write(f"{word}: {escaped(place.contender.node)}; refuse writes {late}\n")
     return 0
 
 

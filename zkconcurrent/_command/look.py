@@ -271,11 +271,13 @@ def sentences(places: list[Standing]) -> Iterator[str]:
         modes = [place.kind] if len(kinds) > 1 else []
         modes += [place.mode] if place.mode else []
         mode = f" ({', '.join(modes)})" if modes else ""
-        since = f"for {place.age(now):.1f} s, since {each.since:%F %T} UTC"
+        # How long a holder had waited before is not known.
+        since = f"queued {place.age(now):.1f} s ago, at {each.since:%F %T} UTC"
         yield escaped(f"  {state}{mode} by {_short(each.whole_name(), _LONGEST)}, {since}")
         yield escaped(f"    token {each.token}, session {_session(each)}, node {each.node.rpartition('/')[2]}")
         if each.owner is not None:
-            yield escaped(f"    owner {_short(each.owner)}: until it is released, whatever becomes of the process")
+            until = ": until it is released, whatever becomes of the process" if not each.session else ""
+            yield escaped(f"    owner {_short(each.owner)}{until}")
         if each.timeout is not None:
             yield f"    gives up after {each.timeout:.1f} s"
         if place.blocker is not None:
