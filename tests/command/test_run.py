@@ -16,6 +16,7 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.command.conftest import Run, below, end_of, is_there, nodes, status_of, words
 from tests.conftest import Eventually
+from zkconcurrent.testing import Server
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,8 @@ def test_without_a_server(run: Run, zk_path: str) -> None:
     """Without a URL it is a wrong use; with -w and no server it ends in time, with 69."""
     assert end_of(run(zk_path, "--", "true", url=""))[0] == 64
     code, _, err = end_of(run("-w", 0.5, zk_path, "--", "true", url="zk://127.0.0.1:1"))
-    assert (code, err) == (69, "zkconcurrent: ZooKeeper did not answer in time\n")
+    assert code == 69
+    assert err.startswith("zkconcurrent: ZooKeeper did not answer in time: 127.0.0.1:1: Connection refused")
 
 
 def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: str, tmp_path: Path) -> None:
@@ -452,3 +454,13 @@ def test_odd_values(run: Run, zk_path: str) -> None:
     """A time beyond the system's longest is as good as for ever; a variable that nests deeply is ignored."""
     assert end_of(run("-w", "1e300", zk_path, "--", "true")) == (0, "", "")
     assert end_of(run(zk_path, "--", "true", env={"ZKCONCURRENT_HELD": "[" * 50_000})) == (0, "", "")
+
+
+def test_a_path_that_is_held_further_out_by_another_name_of_the_server(
+    run: Run, zookeeper: Server, zk_path: str
+) -> None:
+    """The inner run finds the outer one's node, so it does not wait for itself, whatever the server is called."""
+    other = f"zk://localhost:{zookeeper.hosts.rpartition(':')[2]}"
+    code, _, err = end_of(run(zk_path, "--", *words("-w", 20, "--url", other, zk_path, "--", "true")))
+    assert code == 64
+    assert "is held by a `run` around this one" in err

@@ -38,6 +38,7 @@ from .once import Mark
 from .outcome import BUG, NOT_ACQUIRED, OTHER_KIND, REFUSED, UNREACHABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
+    from .._kazoo.link import Link
     from .._threads.base.lock_base import Acquirable
 
 HELD = "ZKCONCURRENT_HELD"
@@ -60,9 +61,9 @@ class Held:
             # Some other program's variable, or one that was cut.
             self.entries = []
 
-    def at(self, path: str, servers: str) -> list[str]:
-        """Return the nodes of the outer runs at a path."""
-        return [node for held, at, node in self.entries if (held, at) == (path, servers)]
+    def at(self, path: str) -> list[str]:
+        """Return the nodes of the outer runs at a path, on any servers: these may have several names."""
+        return [node for held, _, node in self.entries if held == path]
 
 
 class Holder:
@@ -82,6 +83,7 @@ class Holder:
         self._post = post
         self._given_up = False
         self._timeout = TIMEOUT
+        self._link: Link | None = None
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self._lock: Acquirable | None = None
         self._locks: list[LockBase] = []
@@ -105,6 +107,10 @@ class Holder:
         if self._lock is not None:
             self._lock.cancel_waits()
         self.end(success=False)
+
+    def failures(self) -> str:
+        """Return what the last attempts to connect came to, as the end of a message."""
+        return "" if self._link is None else f": {self._link.failures()}"
 
     def end(self, *, success: bool) -> None:
         """End the hold; `success`: the command has succeeded."""
@@ -163,7 +169,9 @@ class Holder:
             client, start = prepare(self._url, **options)
         except (ValueError, TypeError, RuntimeError) as error:
             raise CommandError(USAGE, "usage", str(error)) from None
-        telling.add(self._hear, Session.of(client))
+        session = Session.of(client)
+        self._link = session.link
+        telling.add(self._hear, session)
         start(lambda: self._given_up)
         return client
 
@@ -177,8 +185,8 @@ class Holder:
         self._outer = Held(os.environ.get(HELD, ""))
         for path in found.paths:
             full = f"{client.chroot}{path}"
-            for node in self._outer.at(full, self._servers):
-                # What a run with `-o` has left behind goes on without the lock.
+            for node in self._outer.at(full):
+                # What a run with `-o` has left behind goes on without the lock. A name stands on one ensemble only.
                 if client.exists(f"{path}/{node}"):
                     raise CommandError(USAGE, "usage", f"{path} is held by a `run` around this one, which waits for it")
         # A permit is no edge of a deadlock that is certain, and its node stands elsewhere.

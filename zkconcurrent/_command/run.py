@@ -226,7 +226,8 @@ class _Run:
                 self.phase = "over"
         elif now >= self._deadline:
             if not self._connected:
-                self._error = CommandError(UNREACHABLE, "unreachable", "ZooKeeper did not answer in time")
+                why = f"ZooKeeper did not answer in time{self._holder.failures()}"
+                self._error = CommandError(UNREACHABLE, "unreachable", why)
                 self.phase = "over"
             elif now >= self._deadline + RELEASE_PATIENCE:
                 self._error = CommandError(NOT_ACQUIRED, "not_acquired", "not acquired in time")
@@ -238,7 +239,7 @@ class _Run:
             and now >= self._began + CONNECT_PATIENCE
         ):
             self._told = True
-            say("waiting for ZooKeeper, which does not answer")
+            say(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
 
     def _tell_lease(self) -> None:
         """Tell the guard until when the lease runs."""

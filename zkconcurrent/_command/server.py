@@ -43,7 +43,8 @@ def link_of(found: Namespace) -> Iterator[Link]:
     try:
         client.start_async().wait(settings.get("start_timeout", PATIENCE))
         if not client.connected:
-            raise CommandError(UNREACHABLE, "unreachable", "ZooKeeper did not answer in time")
+            why = f"ZooKeeper did not answer in time: {link.failures()}"
+            raise CommandError(UNREACHABLE, "unreachable", why)
         yield link
     except kazoo_errors.NoAuthError:
         raise CommandError(REFUSED, "refused", "ZooKeeper refuses: this client may not read here") from None
