@@ -6,13 +6,14 @@ import signal
 import subprocess
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 import zkconcurrent
 from tests.command.conftest import SESSION, Run, end_of, nodes
 from tests.conftest import Eventually
 from tests.helpers.proxy import Proxy
+from zkconcurrent._command.once import Mark
 
 HOUR = 3300
 
@@ -81,6 +82,28 @@ def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, 
     _, stat = zk.get(f"{zk_path}.once")
     assert stat.version == 0
     assert end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran")) == (0, "", "")
+
+
+def test_a_follower_that_lags(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the reply is lost, and the next server does not show the mark yet, the write counts all the same."""
+    mark = Mark(zk, zk_path, HOUR, until_success=False)
+    commit, shown = TransactionRequest.commit, iter([False])
+
+    def lose_the_reply(transaction: TransactionRequest) -> list[object]:
+        results = commit(transaction)
+        if transaction.operations[-1].path.endswith(".once") and not isinstance(results[-1], Exception):
+            raise ConnectionLoss
+        return results
+
+    is_written = mark._is_written
+    monkeypatch.setattr(TransactionRequest, "commit", lose_the_reply)
+    monkeypatch.setattr(mark, "_is_written", lambda data: next(shown, is_written(data)))
+    # The next attempt sees no mark either, and so tries to create it.
+    exists, seen = zk.exists, iter([None, None])
+    monkeypatch.setattr(zk, "exists", lambda path: next(seen, None) if path.endswith(".once") else exists(path))
+    with (lock := zkconcurrent.Lock(zk, zk_path)):
+        assert mark.allows(lock)
+    assert zk.get(f"{zk_path}.once")[1].version == 0
 
 
 def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> None:

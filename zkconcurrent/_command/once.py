@@ -78,7 +78,8 @@ class Mark:
                     return
                 continue
             errors = [each for each in results if isinstance(each, Exception)]
-            if not errors:
+            # After a lost reply, a follower that lags may still have shown the mark as unwritten.
+            if not errors or self._is_written(data):
                 return
             if any(isinstance(each, kazoo_errors.NoAuthError) for each in errors):
                 raise self._refused()
