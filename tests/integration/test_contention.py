@@ -179,6 +179,25 @@ def test_a_loss(kind: Kind, lose: Callable[..., None], zookeeper: Server, connec
         lock.release()
 
 
+@every
+def test_an_operator_deletes_the_queue(
+    kind: Kind, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
+) -> None:
+    """A queue that is gone is not listed again and again, and the loss is known long before the next beat."""
+    lock = kind(connect(proxy.hosts, timeout=30), zk_path)
+    lock.acquire()
+    with proxy.expect("getChildren") as listed:
+        lost, contended = lock.lost, lock.contended
+        listed.wait()
+    with proxy.counting() as count:
+        zk.delete(zk_path, recursive=True)
+        assert lost.wait(20)
+    assert count.requests["getChildren"] <= 2
+    assert contended.over
+    with pytest.raises(LockLostError):
+        lock.release()
+
+
 def test_nothing_is_held(zk: KazooClient, zk_path: str) -> None:
     """There is no contention to ask for."""
     with pytest.raises(RuntimeError, match="not held"):

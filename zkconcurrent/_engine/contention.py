@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .._kazoo.replies import HandledReply, failure
+from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._protocol.operations import Busy, NoNode
 from .._protocol.rules import Rule, behind
 from .._protocol.ticket import State, Ticket
@@ -142,8 +142,12 @@ class Contention:
     def _listed(self, reply: HandledReply) -> None:
         if reply is not self._asked:
             return
+        session = self._session
         if self.over:
             self.end()
+        elif isinstance(reply.error, kazoo_errors.NoNodeError):
+            # The node of the hold was in the queue, so it is gone, too: the proof shows that, and no look is needed.
+            session.heartbeat.note_deleted(self._hold.ticket)
         elif reply.error is not None:
             self._failed(reply.error)
         else:
