@@ -11,10 +11,12 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.conftest import FAST, Connect, Eventually, InThread
-from tests.helpers.contenders import children, queued
-from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, write_lock
+from tests.helpers.contenders import at_the_handoff, children, queued
+from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DetachedLock, Lock, RefusedError, RLock
+from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.holds import PathState
 from zkconcurrent._engine.session import Session
 from zkconcurrent._protocol.ticket import REVOKED
 
@@ -239,6 +241,76 @@ def test_a_request_before_the_watch(zk: KazooClient, connect: Connect, zk_path: 
     eventually(lambda: told.times(1) or (other.revoke() and False))
     assert later in told.by
     lock.release()
+
+
+@unfair
+def test_a_node_that_would_go_on(
+    kind: Kind,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A holder that was asked lets others in: its node does not pass to a thread of its process, which nobody asked."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    told, client = Told(), connect()
+    lock, other = kind(client, zk_path, on_revoke=told), kind(connect(), zk_path)
+    lock.acquire()
+    order: list[str] = []
+
+    def hold(lock: AnyLock, who: str) -> None:
+        with lock:
+            order.append(who)
+
+    mine, others = in_thread(hold, lock, "mine"), in_thread(hold, other, "other")
+    eventually(lambda: at_the_handoff(lock, 1)() and queued(client, zk_path, 2)())
+    assert other.revoke() == 1
+    eventually(lambda: told.times(1))
+    lock.release()
+    mine.result(20)
+    others.result(20)
+    assert order == ["other", "mine"]
+    assert told.times(1)
+
+
+@unfair
+def test_a_request_between_two_threads(
+    kind: Kind,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that is read while a node passes to the next thread reaches that one."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    told, client, other = Told(), connect(), connect()
+    lock, asking = kind(client, zk_path, on_revoke=told), kind(other, zk_path)
+    go, waits = threading.Event(), threading.Event()
+    take = PathState.take
+
+    def slow(*args: Any, **how: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            waits.set()
+            assert go.wait(20)
+        return take(*args, **how)
+
+    def hold() -> None:
+        with lock:
+            eventually(lambda: told.times(1))
+
+    monkeypatch.setattr(PathState, "take", slow)
+    lock.acquire()
+    following = in_thread(hold)
+    eventually(at_the_handoff(lock, 1))
+    lock.release()
+    assert waits.wait(20)
+    assert asking.revoke() == 1
+    client.sync(zk_path)
+    eventually(lambda: not Session.of(client).posted)
+    go.set()
+    following.result(20)
 
 
 def test_a_holder_that_asks_itself(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

@@ -46,7 +46,7 @@ class Line:
         self.cut = True
 
 
-def beating(line: Line, asked: Callable[[Ticket], None] = id) -> Heartbeat:
+def beating(line: Line, asked: Callable[[Ticket], bool] = bool) -> Heartbeat:
     """Return the heartbeat of a session that waits for something."""
     lease = Lease(1)
     lease.opened(0.0, TIMEOUT)
@@ -170,20 +170,30 @@ class HoldersNode(Server):
 
 
 def test_a_holder_that_is_asked_to_let_go() -> None:
-    """Each version with Curator's bytes is one request; a read that a busy server refused is made at the next beat."""
-    server, told = HoldersNode(), []
-    heartbeat = beating(server, told.append)
+    """Each version with Curator's bytes is one request, told once there is a holder.
+
+    A read that a busy server refused is made at the next beat.
+    """
+    server, told, held = HoldersNode(), list[Ticket](), [False]
+
+    def tell(ticket: Ticket) -> bool:
+        told.extend([ticket] * held[0])
+        return held[0]
+
+    heartbeat = beating(server, tell)
     heartbeat._client.post = lambda act: act()  # type: ignore[method-assign]
     (ticket,) = heartbeat._client.registry.tickets.values()
     ticket.queued_as(f"{ticket.prefix}lock-0000000001", 1)
     ticket.become(State.HELD)
     for shown, times in (
         (ThrottledOpError(), 0),
+        ((REVOKED, 1), 0),
         ((REVOKED, 1), 1),
         ((REVOKED, 1), 1),
         ((b"other data", 2), 1),
         ((REVOKED, 3), 2),
     ):
+        held[0] = times > 0
         server.shows.append(shown)
         heartbeat._watch_holds()
         assert told == [ticket] * times

@@ -51,10 +51,11 @@ class Heartbeat:
     Args:
         client: the session.
         watcher: the one watcher of all its watches.
-        asked: called with the ticket of a hold, once for each time that somebody asks its holder to let go.
+        asked: called with the ticket of a hold, once for each time that somebody asks its holder to let go; returns
+            whether there is a holder to be told.
     """
 
-    def __init__(self, client: ClientState, watcher: Watcher, asked: Callable[[Ticket], None]) -> None:
+    def __init__(self, client: ClientState, watcher: Watcher, asked: Callable[[Ticket], bool]) -> None:
         self._client = client
         self._watcher = watcher
         self._asked = asked
@@ -254,9 +255,8 @@ class Heartbeat:
 
     def _note_revocation(self, ticket: Ticket, version: int) -> None:
         """Pass a request to let go on to the holder; a new connection reads it again, which is not another one."""
-        if ticket.state is State.HELD and ticket.asked_at != version:
+        if ticket.state is State.HELD and ticket.asked_at != version and self._asked(ticket):
             ticket.asked_at = version
-            self._asked(ticket)
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
         """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""

@@ -369,12 +369,19 @@ class PathState:
         if hold is not None:
             self._tell(hold)
 
-    def tell_asked(self, ticket: Ticket) -> None:
-        """Report that somebody asks the holder to let go, on threads of their own; with the session's lock held."""
+    def tell_asked(self, ticket: Ticket) -> bool:
+        """Report that somebody asks the holder to let go, on threads of their own; with the session's lock held.
+
+        Returns:
+            Whether there is a holder. Otherwise the node is about to become a hold, and is then read again.
+        """
+        held = False
         for hold in all_holds(self.holds):
             if hold.ticket is ticket:
+                held = True
                 for each in self.revocable[hold.role]:
                     self.session.keeper.start_soon(each._start_on_revoke)
+        return held
 
     def check_given_up(self, hold: Hold) -> None:
         """Report a hold that, by the server's reply to its release, this client could not give up.

@@ -165,6 +165,9 @@ class LocalHandoff:
             # While the hold was dropped, before `put_back` restored it, the hand-off was open. So another call has
             # entered, and waits in ZooKeeper's queue for this very node.
             return False
+        if ticket.asked_at:
+            # Somebody has asked this holder to let go; nobody would ask the next one.
+            return False
         if self._next_waiter() is None or self._handovers >= MOST_HANDOVERS or not self._turn_lasts():
             return False
         self._handovers += 1

@@ -95,10 +95,10 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
             if self._interior[above] <= 0:
                 self._interior.pop(above, None)
 
-    def tell_asked(self, ticket: Ticket) -> None:
+    def tell_asked(self, ticket: Ticket) -> bool:
         """Report that somebody asks the holder with this ticket to let go; see `PathState.tell_asked`."""
-        if (state := self.get(ticket.path)) is not None:
-            state.tell_asked(ticket)
+        state = self.get(ticket.path)
+        return state is not None and bool(state.tell_asked(ticket))
 
     def is_directory(self, path: str) -> bool:
         """Return whether a path lies above primitives only, so that others may make theirs below it."""
