@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import FAST, Connect, Eventually, InThread
-from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.contenders import at_the_handoff, children, queued
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair, write_lock
 from tests.helpers.losses import ways
@@ -337,11 +337,13 @@ def test_who_does_not_ask(connect: Connect, proxy: Proxy, zk_path: str, in_threa
     client = connect(proxy.hosts)
     lock, other = Lock(client, zk_path), Lock(connect(), zk_path)
     lock.acquire()
+    mine = children(client, zk_path)
     with proxy.counting() as count:
         waits = in_thread(other.acquire, timeout=0.5)
         assert not waits.result(20)
     assert not count.requests["getChildren"]
-    assert not watched_by(client)
+    # The first beat watches the node of the hold itself.
+    assert watched_by(client) <= {f"{zk_path}/{name}" for name in mine}
     lock.release()
 
 
