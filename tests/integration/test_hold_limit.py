@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff
 from tests.helpers.grammar import Grammar
 from tests.helpers.lock_types import read_lock, unfair_lock, unfair_rlock, write_lock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BoundedSemaphore,
     Condition,
@@ -25,6 +27,7 @@ from zkconcurrent import (
     Lock,
     LockLostError,
     LossCause,
+    RefusedError,
     RLock,
     Semaphore,
     aio,
@@ -209,6 +212,28 @@ def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar, eventua
         assert "HoldLimit" not in told.kinds()
         eventually(lambda: "HoldLimit" in told.kinds())
     assert told.kinds() == ["Acquired", "Released", "Acquired", "HoldLimit", "Released"]
+
+
+def test_a_conditions_wait_that_is_refused(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """The hold goes on, and so does its limit, also one that has come while the wait tried to give the hold up."""
+    zk.create(zk_path, acl=[make_acl("world", "anyone", read=True, create=True)])
+    zk.create(f"{zk_path}/condition", acl=[make_acl("world", "anyone", read=True)])
+    client = connect(proxy.hosts)
+    lock = RLock(client, f"{zk_path}/lock", hold_limit=LIMIT, on_hold_limit="lose")
+    condition = Condition(client, f"{zk_path}/condition", lock)
+    condition.acquire()
+    lost = lock.lost
+    with proxy.hold("multi") as held:
+        timer = threading.Timer(3 * LIMIT, held.release)
+        timer.start()
+        with pytest.raises(RefusedError):
+            condition.wait()
+        timer.join()
+    eventually(lost.is_set)
+    with pytest.raises(LockLostError):
+        condition.release()
 
 
 def test_the_permits_of_one_acquire(

@@ -71,10 +71,17 @@ class HoldLimits:
             running = limit._replace(due=client.clock() + limit.seconds)
             for ticket in tickets:
                 ticket.limit = running
-            self._begun += 1
-            if running.due < self.due:
-                self.due = running.due
-                client.wake_keeper()
+            self.go_on(running)
+
+    def go_on(self, limit: Limit) -> None:
+        """Have the keeper look when a limit is due, with the session's lock held.
+
+        A condition's wait that was refused makes its ticket a hold again; meanwhile the keeper has passed it over.
+        """
+        self._begun += 1
+        if limit.due < self.due:
+            self.due = limit.due
+            self._client.wake_keeper()
 
     def look(self, now: float) -> None:
         """Report, or end, the holds that have lasted for too long. For the keeper, with the session's lock held."""

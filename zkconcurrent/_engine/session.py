@@ -299,6 +299,8 @@ class Session(ClientState):
             now = self.clock()
             if not self.registry.grant(ticket, now):
                 return False
+            if ticket.limit is not None:
+                self.hold_limits.go_on(ticket.limit)
         if ticket.lease.end < now + ticket.lease.timeout / 2:
             # The proof of this grant is rather old, so the heartbeat renews the lease at once.
             self.heartbeat.hurry()
