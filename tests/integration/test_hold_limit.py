@@ -298,3 +298,9 @@ def test_what_is_no_limit(kind: str, zk: KazooClient, zk_path: str) -> None:
     if kind in TWINS:
         with pytest.raises(TypeError, match="hold_limit must be"):
             TWINS[kind](zk, zk_path, hold_limit="30")
+
+
+def test_a_limit_that_never_comes(zk: KazooClient, zk_path: str) -> None:
+    """A limit may be as large as an integer can be."""
+    with Lock(zk, zk_path, hold_limit=10**400) as held:
+        assert held

@@ -7,6 +7,7 @@ at them when the first of these times has come. So only locks with a limit pay f
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -48,7 +49,7 @@ class Limit(NamedTuple):
             raise TypeError(f"hold_limit must be a number of seconds, not {type(hold_limit).__name__}")
         if not hold_limit > 0:
             raise ValueError(f"hold_limit must be above 0: {hold_limit}")
-        return cls(float(hold_limit), on_hold_limit == "lose")
+        return cls(float(min(hold_limit, threading.TIMEOUT_MAX)), on_hold_limit == "lose")
 
 
 class HoldLimits:
