@@ -19,10 +19,11 @@ from typing import Any, Literal, TypeAlias
 from ._engine import telling
 from ._engine.inspection import servers_of, state_of
 from ._engine.session import Session
-from ._errors import LockLostError, LossCause
+from ._errors import DeadlockError, LockLostError, LossCause
 from ._events import (
     Acquired,
     Cancelled,
+    DeadlockFound,
     DeadlockVictim,
     Failed,
     LockEvent,
@@ -115,7 +116,7 @@ ACQUISITIONS = Instrument(
 )
 LOSSES = Instrument("zkconcurrent.lock.losses", "counter", "{loss}", (*_OF_LOCK, _CAUSE), "Holds that were lost.")
 DEADLOCKS = Instrument(
-    "zkconcurrent.deadlocks", "counter", "{deadlock}", _OF_LOCK, "Acquires that would have waited for ever."
+    "zkconcurrent.deadlocks", "counter", "{deadlock}", _OF_LOCK, "Deadlocks found, by the acquire that found it."
 )
 WAITING = Instrument(
     "zkconcurrent.lock.wait.active", "up-down counter", "{wait}", _OF_LOCK, "Acquires that wait at present.", live=True
@@ -161,8 +162,13 @@ def records(event: LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
             return ((WAITS, event.waited, ("timeout", "")),)
         case Cancelled():
             return ((WAITS, event.waited, ("cancelled", "")),)
-        case DeadlockVictim():
-            return (WAITS, event.waited, ("deadlock", "")), (DEADLOCKS, 1, ())
+        case DeadlockFound():
+            return ((DEADLOCKS, 1, ()),)
+        case DeadlockVictim(error=error):
+            ended = (WAITS, event.waited, ("deadlock", ""))
+            # One of several members was counted as it was found; a wait for one's own hold is an error at once.
+            found = isinstance(error, DeadlockError) and bool(error.cycle)
+            return (ended,) if found else (ended, (DEADLOCKS, 1, ()))
         case Failed(error=error):
             failed = (WAITS, event.waited, ("error", type(error).__qualname__))
             # The loss of a hold that had begun was told when that ended; this one is a condition's, see `Story.fail`.

@@ -9,6 +9,7 @@ from zkconcurrent import (
     Acquired,
     Cancelled,
     Contended,
+    DeadlockFound,
     DeadlockVictim,
     Failed,
     HoldLimit,
@@ -63,6 +64,8 @@ class Owner:
             self.limited.discard(event.token)
         elif isinstance(event, NOT_ACQUIRED):
             self.waits = False
+        elif isinstance(event, DeadlockFound):
+            return None if self.waits else "does not wait"
         elif event.token not in self.held:
             return f"holds only {self.held}"
         elif isinstance(event, Released | Lost):

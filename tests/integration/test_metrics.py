@@ -48,7 +48,7 @@ from zkconcurrent import (
 from zkconcurrent._engine import telling
 from zkconcurrent._engine.session import Session
 from zkconcurrent._events import fold
-from zkconcurrent._metrics import BUCKETS, CLIENTS, HELD, MARGIN, OLDEST, TABLE, WAITING, Instrument
+from zkconcurrent._metrics import BUCKETS, CLIENTS, DEADLOCKS, HELD, MARGIN, OLDEST, TABLE, WAITING, Instrument
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 Scrape = Callable[[], dict[Sample, float]]
@@ -311,6 +311,45 @@ def test_what_is_active(
     for each in waiting:
         each.result(10)
     assert active(HELD) == active(OLDEST) == active(WAITING) == dict.fromkeys(keys, 0)
+
+
+@pytest.mark.parametrize("on_deadlock", ["warn", "raise"])
+def test_a_deadlock_counts_once(
+    on_deadlock: Any,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    scraped: Callable[..., Scrape],
+    collected: Callable[..., Callable[[], Collected]],
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Whether it is only warned of, or ends a wait: by the acquire that has closed it, at its lock."""
+    scrape, collect = scraped(), collected()
+    held = threading.Barrier(2)
+
+    def run(client: KazooClient, mine: str, other: str) -> None:
+        with RLock(client, f"{zk_path}/{mine}", on_deadlock=on_deadlock):
+            held.wait(20)
+            if mine == "b":
+                eventually(lambda: any(call.story and call.story.waits for call in Session.of(zk).calls))
+            second = RLock(client, f"{zk_path}/{other}", on_deadlock=on_deadlock)
+            with suppress(DeadlockError), ExitStack() as stack:
+                # It outlasts a second search, which finds the same deadlock.
+                if second.acquire(timeout=8 if mine == "b" else 20):
+                    stack.callback(second.release)
+
+    def counts() -> dict[str, float]:
+        found = {told: value for (name, told), value in scrape().items() if name == DEADLOCKS.prometheus_name}
+        return {dict(told)["zkconcurrent_name"]: value for told, value in found.items()}
+
+    running = [in_thread(run, zk, "a", "b"), in_thread(run, connect(), "b", "a")]
+    for each in running:
+        each.result(30)
+    once = {f"{fold(zk_path)}/a": 1.0}
+    eventually(lambda: counts() == once)
+    points = collect()[DEADLOCKS.name]
+    assert [point.value for point in points.values()] == [1]
 
 
 def test_several_locks_and_conditions(
