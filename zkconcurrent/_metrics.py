@@ -10,10 +10,12 @@ namespace if there is one, and once there are `MOST_NAMES` of these, all further
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ._engine import telling
@@ -37,6 +39,7 @@ from ._events import (
 from ._kazoo.link import KazooClient
 from ._namespace import BasePath
 from ._protocol.ticket import State
+from ._runtime.interrupts import insist
 from ._runtime.process_exit import living_sessions
 
 MOST_NAMES = 200
@@ -185,7 +188,7 @@ class Recorder:
     Args:
         scope: what to measure: a client, a namespace, or all.
         bind: returns what records an amount, given the instrument and the values of its attributes. It is called once
-            for each of these.
+            for each of these. One that is live takes its present value, any other what is to be added.
         live: record waits and holds as they begin and end, too, where they can't be observed.
         also: called with each event, and the values of the attributes of its lock.
 
@@ -207,8 +210,9 @@ class Recorder:
         self._bind = bind
         self._live = live
         self._also = also
-        # The waits that were recorded as they began, by the thread or task and the path.
-        self._waiting: set[tuple[str, str]] = set()
+        # The waits and holds that each live instrument counts, by the thread or task, the path and the token.
+        self._present: dict[tuple[Instrument, Values], set[tuple[str, str, int]]] = {}
+        self._process = os.getpid()
         self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}
         self._names: set[str] = set()
         # R4: each new name takes one.
@@ -219,13 +223,19 @@ class Recorder:
 
     def __call__(self, event: LockEvent) -> None:
         """Record an event."""
-        lock = self.lock(event)
-        for instrument, amount, more in records(event):
-            self._record(instrument, amount, lock + more)
-        if self._live:
-            self._follow(event, lock)
-        if self._also is not None:
-            self._also(event, lock)
+        try:
+            lock = self.lock(event)
+            for instrument, amount, more in records(event):
+                self._record(instrument, amount, lock + more)
+            if self._live:
+                self._follow(event)
+            if self._also is not None:
+                self._also(event, lock)
+        except BaseException:
+            if self._live:
+                # No later event would put right what an interrupt has left undone.
+                insist(partial(self._follow, event, again=True))
+            raise
 
     def _record(self, instrument: Instrument, amount: float, values: Values) -> None:
         key = instrument, values
@@ -234,20 +244,36 @@ class Recorder:
             record = self._bound[key] = self._bind(instrument, values)
         record(amount)
 
-    def _follow(self, event: LockEvent, lock: Values) -> None:
-        wait = event.by, event.path
+    def _follow(self, event: LockEvent, *, again: bool = False) -> None:
+        """Keep what is live; `again`: an interrupt may have left it half done."""
+        keep = partial(self._keep, self.lock(event), again)
+        if self._process != os.getpid():
+            # What the parent waits for and holds is not a forked child's.
+            self._process, self._present = os.getpid(), {}
+        wait, hold = (event.by, event.path, 0), (event.by, event.path, event.token)
         if isinstance(event, Waiting):
-            self._waiting.add(wait)
-            self._record(WAITING, 1, lock)
+            keep(WAITING, wait, present=True)
         elif isinstance(event, Released | Lost):
-            self._record(HELD, -1, lock)
+            keep(HELD, hold, present=False)
         elif isinstance(event, OUTCOMES):
-            # The acquire may not have waited.
-            if wait in self._waiting:
-                self._waiting.discard(wait)
-                self._record(WAITING, -1, lock)
+            keep(WAITING, wait, present=False)
             if isinstance(event, Acquired):
-                self._record(HELD, 1, lock)
+                keep(HELD, hold, present=True)
+
+    def _keep(
+        self, lock: Values, again: bool, instrument: Instrument, one: tuple[str, str, int], *, present: bool
+    ) -> None:
+        # R4: each of these changes is made in one step.
+        counted = self._present.setdefault((instrument, lock), set())
+        # The acquire may not have waited.
+        if present is (one in counted) and not again:
+            return
+        (counted.add if present else counted.discard)(one)
+        number = -1
+        # Another thread may have changed it meanwhile, and have recorded that before this one.
+        while number != len(counted):
+            number = len(counted)
+            self._record(instrument, number, lock)
 
     def lock(self, told: LockEvent | telling.Story) -> Values:
         """Return the values of the attributes of a lock."""

@@ -119,7 +119,7 @@ class _Collector:
             return self._histograms[instrument].labels(*values).observe
         gauge = self._gauges[instrument].labels(*values)
         self._live.append(gauge)
-        return gauge.inc
+        return gauge.set
 
 
 def _counter(row: Instrument) -> prometheus_client.Counter:

@@ -340,6 +340,59 @@ print("removed", *active())
     ]
 
 
+def test_interrupts_and_forks_in_the_multiprocess_mode(tmp_path: Path) -> None:
+    """What is active is right after an interrupt at any line of the recorder, and in a child of one that holds."""
+    program = """
+import os
+import prometheus_client
+from prometheus_client import multiprocess
+import zkconcurrent.prometheus
+from tests.helpers.interrupts import InterruptAt
+from zkconcurrent import Acquired, Cancelled, Released, Waiting
+from zkconcurrent._engine import telling
+
+remove = zkconcurrent.prometheus.instrument(registry=prometheus_client.CollectorRegistry())
+[registration] = telling.registered
+of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1)
+
+def active():
+    registry = prometheus_client.CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
+
+def interrupted(event, wanted):
+    for line in range(1, 200):
+        try:
+            with InterruptAt(line, "_metrics.py"):
+                registration.listener(event)
+        except KeyboardInterrupt:
+            # Before the first line has run, nothing can be done.
+            assert line == 1 or active() == wanted, (type(event).__name__, line, active())
+        else:
+            return
+    raise AssertionError("it does not end")
+
+for _ in range(2):
+    interrupted(Waiting(*of("b")), [1, 0])
+    interrupted(Acquired(*of("b"), 1.0, True), [0, 1])
+    interrupted(Released(*of("b"), 1.0), [0, 0])
+    interrupted(Waiting(*of("b")), [1, 0])
+    interrupted(Cancelled(*of("b"), 1.0), [0, 0])
+registration.listener(Acquired(*of("a"), 0.0, False))
+if (child := os.fork()) == 0:
+    registration.listener(Acquired(*of("c"), 0.0, False))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(*active())
+"""
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0", "2"]
+
+
 @pytest.mark.parametrize(
     ("module", "needs", "extra"),
     [("otel", "opentelemetry", "otel"), ("prometheus", "prometheus_client", "prometheus")],
