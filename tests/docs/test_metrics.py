@@ -117,3 +117,14 @@ def test_the_alerts_say_what_is_wrong() -> None:
     for alert in ALERTS:
         kept = {label.strip() for group in re.findall(r"by \((.*?)\)", alert["expr"]) for label in group.split(",")}
         assert {*re.findall(r"\$labels\.(\w+)", alert["annotations"]["summary"])} <= kept
+
+
+def test_the_first_of_a_counter_is_seen() -> None:
+    """A counter appears with its first loss, as 1, and `increase` of one that was not there before is 0."""
+    found = 0
+    for where, expression in expressions():
+        text = " ".join(expression.split())
+        for counter, window in re.findall(r"increase\((\S.*?)\[(\w+)\]\)", text):
+            assert f"{counter} unless {counter} offset {window} or increase({counter}[{window}])" in text, where
+            found += 1
+    assert found
