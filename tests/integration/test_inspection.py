@@ -152,6 +152,7 @@ def test_the_client(zk: KazooClient, zk_path: str) -> None:
         assert report.lease is not None
         assert 0 < report.lease < zk._session_timeout / 1000
         assert f"connected, session {zk.client_id[0] & (1 << 64) - 1:#x}, lease ends in " in str(inspect())
+    assert "lease" not in str(client_of(zk)), "nothing renews the lease of a client that holds nothing"
 
 
 def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:

@@ -137,7 +137,8 @@ class ClientReport(NamedTuple):
         hosts: its servers, and the chroot.
         state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked": of the parent process.
         session: its session id, a signed number; None between two sessions.
-        lease: for how many seconds its holds last if no server replies; None without a session.
+        lease: for how many seconds its holds last if no server replies; None without a session. Without a hold it may
+            be over, which is no fault.
         holds: what it holds, by path.
         waits: its calls that wait, the longest first.
     """
@@ -151,7 +152,8 @@ class ClientReport(NamedTuple):
 
     def __str__(self) -> str:
         session = "" if self.session is None else f", session {self.session & (1 << 64) - 1:#x}"
-        lease = "" if self.lease is None else f", lease ends in {self.lease:.1f} s"
+        # Nothing renews the lease of a client that holds nothing: its end would look like a fault.
+        lease = "" if self.lease is None or not self.holds else f", lease ends in {self.lease:.1f} s"
         return "\n  ".join([f"{self.hosts}: {self.state}{session}{lease}", *map(str, self.holds + self.waits)])
 
 
