@@ -195,7 +195,7 @@ def test_two_threads_of_two_clients(
     remove = add_listener(told.append, other)
     try:
         first, second = crossed(in_thread, eventually, zk, *makes)
-        with pytest.raises(DeadlockError, match="waits for") as caught:
+        with pytest.raises(DeadlockError, match=r"waits for \S+ \(for \d+\.\d s\), held by") as caught:
             second.result(20)
         first.result(20)
         eventually(lambda: any(isinstance(each, DeadlockFound) for each in told))

@@ -83,6 +83,7 @@ def test_a_long_wait(
     assert zk_path in text
     if kind != "DetachedLock":
         assert f"held by thread {threading.current_thread().name!r} of process {os.getpid()}" in text
+        assert "nodes are queued, with the holder's" in text
     assert first.levelno == logging.WARNING
     assert vars(first)["zk_path"] == zk_path
     assert vars(first)["zk_waited"] >= 0.5

@@ -317,7 +317,7 @@ def _edge(view: _View, waiter: Place, blocker: Place, hard: bool, now: float) ->
 def described(cycle: Sequence[DeadlockEdge]) -> str:
     """Return a deadlock in words, for an error or the log."""
     return "; ".join(
-        f"{Told(each.host, each.pid, each.thread).whole_name(each.waiter)} waits for {each.path} since "
-        f"{each.age:.1f} s, {'held by' if each.hard else 'behind'} {each.blocker}"
+        f"{Told(each.host, each.pid, each.thread).whole_name(each.waiter)} waits for {each.path} (for "
+        f"{each.age:.1f} s), {'held by' if each.hard else 'behind'} {each.blocker}"
         for each in cycle
     )

@@ -152,6 +152,7 @@ class QueueCore:
                 state = f"{queued} nodes are queued"
                 if first is not None:
                     by = first.by
+                    state += ", with the holder's"
                     state = f"held by {first.whole_name()} since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
                     if any(by == label(owner) for owner in owners):
                         state += "; this thread waits for itself, unless another one releases the lock"
