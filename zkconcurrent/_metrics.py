@@ -15,7 +15,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ._engine import telling
@@ -228,13 +227,13 @@ class Recorder:
             for instrument, amount, more in records(event):
                 self._record(instrument, amount, lock + more)
             if self._live:
-                self._follow(event)
+                self._follow(event, lock)
             if self._also is not None:
                 self._also(event, lock)
         except BaseException:
             if self._live:
                 # No later event would put right what an interrupt has left undone.
-                insist(partial(self._follow, event, again=True))
+                insist(lambda: self._follow(event, self.lock(event), again=True))
             raise
 
     def _record(self, instrument: Instrument, amount: float, values: Values) -> None:
@@ -244,27 +243,24 @@ class Recorder:
             record = self._bound[key] = self._bind(instrument, values)
         record(amount)
 
-    def _follow(self, event: LockEvent, *, again: bool = False) -> None:
+    def _follow(self, event: LockEvent, lock: Values, *, again: bool = False) -> None:
         """Keep what is live; `again`: an interrupt may have left it half done."""
-        keep = partial(self._keep, self.lock(event), again)
         if self._process != os.getpid():
             # What the parent waits for and holds is not a forked child's.
             self._process, self._present = os.getpid(), {}
-        wait, hold = (event.by, event.path, 0), (event.by, event.path, event.token)
         if isinstance(event, Waiting):
-            keep(WAITING, wait, present=True)
+            self._keep((WAITING, lock), (event.by, event.path, 0), True, again)
         elif isinstance(event, Released | Lost):
-            keep(HELD, hold, present=False)
+            self._keep((HELD, lock), (event.by, event.path, event.token), False, again)
         elif isinstance(event, OUTCOMES):
-            keep(WAITING, wait, present=False)
+            self._keep((WAITING, lock), (event.by, event.path, 0), False, again)
             if isinstance(event, Acquired):
-                keep(HELD, hold, present=True)
+                self._keep((HELD, lock), (event.by, event.path, event.token), True, again)
 
-    def _keep(
-        self, lock: Values, again: bool, instrument: Instrument, one: tuple[str, str, int], *, present: bool
-    ) -> None:
+    def _keep(self, key: tuple[Instrument, Values], one: tuple[str, str, int], present: bool, again: bool) -> None:
         # R4: each of these changes is made in one step.
-        counted = self._present.setdefault((instrument, lock), set())
+        if (counted := self._present.get(key)) is None:
+            counted = self._present.setdefault(key, set())
         # The acquire may not have waited.
         if present is (one in counted) and not again:
             return
@@ -273,7 +269,7 @@ class Recorder:
         # Another thread may have changed it meanwhile, and have recorded that before this one.
         while number != len(counted):
             number = len(counted)
-            self._record(instrument, number, lock)
+            self._record(key[0], number, key[1])
 
     def lock(self, told: LockEvent | telling.Story) -> Values:
         """Return the values of the attributes of a lock."""
