@@ -50,14 +50,14 @@ class GroupChecks(CallChecks):
     Attributes:
         moments: the members after each change.
         mine: the memberships of each process that were joined and not left.
-        operated: how long the log was when an operator had taken a node away.
+        operated: how long the log was when an operator had taken a node away, and whether a watch on it tells of that.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.moments: list[dict[str, Node]] = [{}]
         self.mine: dict[Membership, Any] = {}
-        self.operated: set[int] = set()
+        self.operated: dict[int, bool] = {}
 
     def state(self, before: Any, step: changes.Step) -> Any:  # noqa: ARG002
         """Return nothing: a thread of the library makes the changes."""
@@ -81,7 +81,9 @@ class GroupChecks(CallChecks):
     def remove(self, node: str) -> None:
         """Take note of when an operator took it away."""
         super().remove(node)
-        self.operated.add(len(self.ensemble.log))
+        wires = [process.connection.wire for process in self.processes]
+        told = [what for wire in wires if wire is not None for _, what, _, _ in wire.answers]
+        self.operated[len(self.ensemble.log)] = f"event: {node} DELETED" in told
 
     def since(self, begun: int) -> list[dict[str, Node]]:
         """Return the members at each moment since the log had so much."""
@@ -233,7 +235,7 @@ class GroupRun(CallRun):
         gone = 1 + max((k for k in range(n) if name in moments[k] and moments[k][name].owner == session), default=-1)
         _, applied, under_way = self._sent.get(id(answer), (answer, n, set()))
         unheard = gone > applied or f"event: {self.checks.path}/{name} DELETED" in under_way
-        return gone in self.checks.operated and unheard
+        return gone in self.checks.operated and (unheard or not self.checks.operated[gone])
 
     def _on_answer(self, wire: Transport, answer: object) -> None:
         """No client deletes a node that is another's, but for the one that took the id just as it left."""
@@ -249,8 +251,13 @@ class GroupRun(CallRun):
 
 
 def _heard(actor: Actor) -> tuple[int, set[str]]:
-    wire = actor.process.connection.wire
-    return (0, set()) if wire is None else (wire.server.applied, {what for _, what, _, _ in wire.answers})
+    wire, process = actor.process.connection.wire, actor.process
+    if wire is None:
+        return 0, set()
+    # A watcher that has yet to run has told nobody.
+    events = [callback.args[0] for _, callback in process.client.handler._callbacks]
+    told = {f"event: {process.client.chroot}{event.path} {event.type}" for event in events}
+    return wire.server.applied, told | {what for _, what, _, _ in wire.answers}
 
 
 def random_steps(seed: int) -> Schedule:
