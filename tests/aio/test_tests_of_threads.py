@@ -73,6 +73,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_an_on_revoke_that_fails": "has the helper's thread call on_revoke",
         "test_a_holder_is_asked": BY_LOOP.replace("on_lost", "on_revoke"),
         "test_a_request_before_the_watch": BY_LOOP.replace("on_lost", "on_revoke"),
+        "test_a_request_between_two_threads": "holds up one thread of two, and tasks have one",
     },
     "test_event": {
         "test_the_old_name": "asyncio's event has no isSet()",
