@@ -448,7 +448,7 @@ def test_the_work_for_a_thousand_holds() -> None:
 WAITS = """
 import os, signal, sys, threading, zkconcurrent
 zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")
-signal.signal(signal.SIGUSR2, lambda *_: print("before", flush=True))
+signal.signal(signal.SIGUSR2, lambda *_: os.write(1, b"before\\n"))
 zkconcurrent.dump_on_signal(signal.SIGUSR2)
 zkconcurrent.dump_on_signal(signal.SIGUSR2)
 with zkconcurrent.RLock(zk, sys.argv[2] + "/held"):
