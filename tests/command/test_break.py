@@ -125,7 +125,7 @@ def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> 
 
 
 def test_others_hold_beside_it(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """What is printed of a reader or a permit refuses its own token only: those before it hold rightly."""
+    """Of a reader or a permit, the command prints its own token only: those before it hold rightly."""
     first, last = (zkconcurrent.ReadWriteLock(each, f"{zk_path}/pair").read_lock for each in (zk, connect()))
     permits = [zkconcurrent.Semaphore(each, f"{zk_path}/permits", 2) for each in (zk, connect())]
     for lock in (first, last, *permits):

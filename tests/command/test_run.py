@@ -392,7 +392,7 @@ def test_no_name(run: Run, zk_path: str) -> None:
 
 
 def test_signals_that_are_blocked(run: Run, zk_path: str) -> None:
-    """What is blocked at the start is so for the command, also a real-time signal; its end is seen all the same."""
+    """Signals blocked at the start stay so for the command, real-time ones too; its end is seen all the same."""
     blocked = {signal.SIGCHLD, signal.SIGUSR1, signal.SIGRTMIN + 3}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:

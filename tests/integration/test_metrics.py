@@ -64,7 +64,7 @@ def _nobody_listens() -> Iterator[None]:
 
 @pytest.fixture
 def until_the_end() -> Iterator[ExitStack]:
-    """What is undone at the end, the last first."""
+    """Functions that the end of the test calls, the last first."""
     with ExitStack() as stack:
         yield stack
 

@@ -217,7 +217,7 @@ def test_a_wait_that_is_over() -> None:
 
 
 def test_a_member_that_goes_meanwhile() -> None:
-    """What is gone when all is listed again does not count."""
+    """A node that is gone when all is listed again does not count."""
     tree = Tree()
     waiters = ring(tree, 2)
     steps = tree.queues["/1"]

@@ -166,7 +166,7 @@ def test_a_condition_that_did_not_get_its_lock_back() -> None:
 
 
 def test_events_that_are_not_measured() -> None:
-    """What is neither the outcome of an acquire nor the end of a hold changes nothing, also in kinds yet to come."""
+    """An event that ends no acquire and no hold changes nothing, also of kinds yet to come."""
     registry = prometheus_client.CollectorRegistry()
     remove = zkconcurrent.prometheus.instrument(registry=registry)
     provider = MeterProvider(shutdown_on_exit=False)
@@ -250,7 +250,7 @@ def test_a_meter_provider_has_them_once() -> None:
 
 
 def test_a_wrong_scope() -> None:
-    """What is neither a client nor a namespace is refused, and the registry stays free."""
+    """A scope must be a client or a namespace; anything else is refused, and the registry stays free."""
     registry = prometheus_client.CollectorRegistry()
     provider = MeterProvider(shutdown_on_exit=False)
     wrong: Any = "zk://127.0.0.1:2181"

@@ -321,7 +321,7 @@ class History:
                 random.choice([self.send, self.apply, self.serve, self.take, self.act])()
         for _ in range(3):
             if self.granted:
-                # Who comes, or swaps, afterwards must not get in front either.
+                # Contenders that come, or swap, afterwards must not get in front either.
                 self.other_does()
         if self.granted:
             self.judge()
