@@ -203,15 +203,15 @@ def test_a_hand_over_in_the_process(
 
 def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar, eventually: Eventually) -> None:
     """It gives the hold up: the wait does not count, and the hold after it begins anew."""
-    lock = RLock(zk, f"{zk_path}/lock", hold_limit=1.0)
+    lock = RLock(zk, f"{zk_path}/lock", hold_limit=2.0)
     condition = Condition(zk, f"{zk_path}/condition", lock)
     with condition:
         time.sleep(0.4)
-        assert not condition.wait(1.2)
-        time.sleep(0.4)
-        assert "HoldLimit" not in told.kinds()
+        assert not condition.wait(1.7)
         eventually(lambda: "HoldLimit" in told.kinds())
     assert told.kinds() == ["Acquired", "Released", "Acquired", "HoldLimit", "Released"]
+    _, _, again, limit, _ = told.events
+    assert limit.at - again.at >= 2.0 - 0.05
 
 
 def test_a_conditions_wait_that_is_refused(
