@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 
 import pytest
 from kazoo.client import KazooClient, TransactionRequest
@@ -66,6 +67,31 @@ def test_until_success(run: Run, zk: KazooClient, zk_path: str, killed: bool) ->
     assert end_of(run(*options, "echo", "ran")) == (0, "ran\n", "")
     assert mark(zk, zk_path)
     assert end_of(run(*options, "echo", "ran")) == (0, "", "")
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["out of reach", "an outage"])
+def test_a_success_out_of_reach(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, back: bool) -> None:
+    """The mark of a success waits for ZooKeeper as long as the hold lasts; if that was too short, a line says so."""
+    far = f"zk://{proxy.hosts}?timeout={SESSION:g}"
+    options = ["--on-lost", "ignore", "--once-per", HOUR, "--until-success", zk_path, "--"]
+    process = run(*options, "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE, url=far)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "ready\n"
+    proxy.refuse()
+    proxy.cut()
+    process.stdin.write("\n")
+    process.stdin.flush()
+    if back:
+        # Longer than a release is waited for.
+        time.sleep(1.3)
+        proxy.resume()
+    code, _, err = end_of(process)
+    if back:
+        assert (code, err) == (0, "")
+    else:
+        assert (code, "another run may not learn that the command has succeeded" in err) == (0, True)
+    assert bool(mark(zk, zk_path)) == back
 
 
 @pytest.mark.parametrize("lost", ["lose_answer", "lose_request"])

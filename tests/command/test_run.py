@@ -177,6 +177,13 @@ def test_several_paths(run: Run, zk: KazooClient, zk_path: str, eventually: Even
     eventually(lambda: not any(nodes(zk, path) for path in paths), patience=2)
 
 
+def test_what_can_t_be_locked(run: Run, zk_path: str) -> None:
+    """Paths below one another, and more permits than there can be, are a wrong use."""
+    for options in ([zk_path, f"{zk_path}/below"], ["--permits", 10**20, zk_path]):
+        code, out, err = end_of(run(*options, "--", "echo"))
+        assert (code, out, "bug" in err) == (64, "", False), err
+
+
 def test_refused(run: Run, zk: KazooClient, zk_path: str) -> None:
     """What ZooKeeper refuses ends with 77."""
     zk.create(zk_path, acl=[make_acl("digest", "other:xyz", all=True)], makepath=True)

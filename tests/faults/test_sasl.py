@@ -5,7 +5,9 @@ The mechanism is a stand-in: each server answers a token, also one that does not
 
 from __future__ import annotations
 
+import logging
 import time
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,8 @@ import zkconcurrent
 from tests.conftest import Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import RefusedError
+from zkconcurrent._command.outcome import REFUSED, CommandError
+from zkconcurrent._command.server import ask_all, link_of
 from zkconcurrent.testing import Server
 
 URL = "zk://user:password@{}/sasl?sasl=DIGEST-MD5&timeout=6"
@@ -85,8 +89,13 @@ def test_a_server_that_does_not_offer_it(
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_server_that_demands_it_and_refuses(tmp_path: Path) -> None:
-    """Fault 199: the error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order."""
+def test_a_server_that_demands_it_and_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 199: the error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order.
+
+    The commands that look say so, too.
+    """
+    # They are silent where kazoo logs.
+    monkeypatch.setattr(logging.getLogger("kazoo"), "propagate", True)
     jaas = tmp_path / "jaas.conf"
     jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_user="password"; };\n')
     properties = {
@@ -94,5 +103,10 @@ def test_a_server_that_demands_it_and_refuses(tmp_path: Path) -> None:
         "zookeeper.authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         "zookeeper.sessionRequireClientSASLAuth": "true",
     }
-    with Server(properties=properties) as server, pytest.raises(RefusedError, match="credentials were not accepted"):
-        zkconcurrent.connect(URL.format(server.hosts), start_timeout=20)
+    with Server(properties=properties) as server:
+        with pytest.raises(RefusedError, match="credentials were not accepted"):
+            zkconcurrent.connect(URL.format(server.hosts), start_timeout=20)
+        found = Namespace(url=f"{URL.format(server.hosts)}&start_timeout=20", url_file=None)
+        with pytest.raises(CommandError, match="refuses the credentials") as refused, link_of(found) as link:
+            ask_all(link.children, ["/"])
+    assert refused.value.code == REFUSED

@@ -137,7 +137,11 @@ class Holder:
         client = self._connect()
         try:
             self._post("connected")
-            lock = self._lock = self._make(client)
+            try:
+                lock = self._lock = self._make(client)
+            except ValueError as error:
+                # Paths that lie below one another, or more permits than there can be.
+                raise CommandError(USAGE, "usage", str(error)) from None
             if self._given_up or not self._acquire(lock):
                 raise CommandError(NOT_ACQUIRED, "not_acquired", "not acquired in time")
             try:

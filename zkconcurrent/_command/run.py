@@ -120,6 +120,8 @@ class _Run:
         self._lease = -math.inf
         self._pulse = _TURN
         self._finished = False
+        # The end writes the mark of a success.
+        self._marks = False
         self._group = 0
         # How often the command has stopped.
         self._stops = 0
@@ -219,6 +221,8 @@ class _Run:
             self._tell_lease()
         elif self.phase == "ending":
             if self._finished or now >= self._deadline:
+                if self._marks and not self._finished:
+                    say("ZooKeeper is out of reach, so another run may not learn that the command has succeeded")
                 self.phase = "over"
         elif self._leaving:
             self._holder.give_up()
@@ -415,13 +419,17 @@ class _Run:
         self._release()
 
     def _release(self) -> None:
-        """Release the lock; wait for a moment until that is done."""
+        """Mark a success, if that counts, and release the lock; wait for a moment until that is done."""
         if self.phase == "ending":
             return
         self.phase = "ending"
         self._outcome.held = None if self._granted == math.inf else time.monotonic() - self._granted
-        self._deadline = time.monotonic() + RELEASE_PATIENCE
-        self._holder.end(success=self._status == 0 and self._lost is None)
+        success = self._status == 0 and self._lost is None
+        self._marks = success and self._found.until_success
+        # The mark is worth a wait for as long as nobody else can hold the lock.
+        patience = max(RELEASE_PATIENCE, self._holder.lease()[0] if self._marks else 0)
+        self._deadline = time.monotonic() + patience
+        self._holder.end(success=success)
 
 
 def _note(number: int, frame: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from .outcome import NOTHING_THERE, REFUSED, UNREACHABLE, CommandError
 
 _TOGETHER = 500
 _PATIENCE = 30.0  # seconds
+_POLL = 0.1  # seconds
 
 
 @contextmanager
@@ -41,7 +43,11 @@ def link_of(found: Namespace) -> Iterator[Link]:
     # Not a session's, which would ask the server for a container.
     link = Link(client)
     try:
-        client.start_async().wait(settings.get("start_timeout", PATIENCE))
+        live = client.start_async()
+        until = time.monotonic() + settings.get("start_timeout", PATIENCE)
+        # The link is stopped if the credentials are refused.
+        while not live.is_set() and not link.stopped and (left := until - time.monotonic()) > 0:
+            live.wait(min(left, _POLL))
         if not client.connected:
             why = f"ZooKeeper did not answer in time: {link.failures()}"
             raise CommandError(UNREACHABLE, "unreachable", why)
@@ -50,11 +56,14 @@ def link_of(found: Namespace) -> Iterator[Link]:
         raise CommandError(REFUSED, "refused", "ZooKeeper refuses: this client may not read here") from None
     except RefusedError as error:
         raise CommandError(REFUSED, "refused", str(error)) from None
-    except kazoo_errors.AuthFailedError:
-        raise CommandError(REFUSED, "refused", "ZooKeeper refuses the credentials") from None
     except kazoo_errors.NoNodeError:
         raise CommandError(NOTHING_THERE, "nothing_there", "there is no such path") from None
-    except kazoo_errors.KazooException as error:
+    except (kazoo_errors.KazooException, CommandError) as error:
+        # kazoo may say CONNECTED before the server has looked at the credentials.
+        if link.transport.opening.refusal is not None:
+            raise CommandError(REFUSED, "refused", "ZooKeeper refuses the credentials") from None
+        if isinstance(error, CommandError):
+            raise
         raise CommandError(UNREACHABLE, "unreachable", f"the connection was lost ({type(error).__name__})") from None
     finally:
         client.stop()
