@@ -121,7 +121,12 @@ DEADLOCKS = Instrument(
     "zkconcurrent.deadlocks", "counter", "{deadlock}", _OF_LOCK, "Deadlocks found, by the acquire that found it."
 )
 WAITING = Instrument(
-    "zkconcurrent.lock.wait.active", "up-down counter", "{wait}", _OF_LOCK, "Acquires that wait at present.", live=True
+    "zkconcurrent.lock.wait.active",
+    "up-down counter",
+    "{wait}",
+    _OF_LOCK,
+    "Acquires that wait at present, for a lock or for ZooKeeper.",
+    live=True,
 )
 HELD = Instrument("zkconcurrent.lock.hold.active", "up-down counter", "{hold}", _OF_LOCK, "Present holds.", live=True)
 OLDEST = Instrument("zkconcurrent.lock.hold.oldest", "gauge", "s", _OF_LOCK, "How long the oldest hold has lasted.")

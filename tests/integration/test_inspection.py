@@ -83,7 +83,7 @@ def test_holds(zk: KazooClient, zk_path: str) -> None:
         thread = threading.current_thread().name
         pattern = (
             rf"  holds {zk_path}/1 \(RLock\), token {owner.token}, since \d+-\d+-\d+ \d+:\d+:\d+ UTC \(\d+\.\d s\), "
-            rf"2 levels: thread '{thread}'\n"
+            rf"2 levels: thread '{thread}', at test_holds \(test_inspection.py:"
         )
         text = str(inspect())
         assert re.search(pattern, text), text
@@ -151,7 +151,9 @@ def test_the_client(zk: KazooClient, zk_path: str) -> None:
         assert report.hosts == f"{','.join(f'{host}:{port}' for host, port in zk.hosts)}{zk.chroot}"
         assert report.lease is not None
         assert 0 < report.lease < zk._session_timeout / 1000
-        assert f"connected, session {zk.client_id[0] & (1 << 64) - 1:#x}, lease ends in " in str(inspect())
+        session = f"session {zk.client_id[0] & (1 << 64) - 1:#x} of {report.timeout:g} s"
+        assert f"connected, {session}, lease ends in " in str(inspect())
+        assert report.timeout == zk._session_timeout / 1000
     assert "lease" not in str(client_of(zk)), "nothing renews the lease of a client that holds nothing"
 
 
@@ -168,7 +170,10 @@ def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThr
         assert 0 <= wait.waited < 20
         assert wait.awaits == (lock._lock_core.newest().ticket.node,)  # type: ignore[union-attr]
         assert wait.owner.by == lock.waiters()[0].by
-        assert wait.holder == holds(zk_path)[0].owner
+        (hold,) = holds(zk_path)
+        assert wait.holder is not None
+        assert hold.owner is not None
+        assert wait.holder.by == hold.owner.by
         assert f"; awaits {wait.awaits[0]}, held in this process by thread" in str(inspect())
         assert [each.awaits for each in client_of(other).waits] == [wait.awaits]
     waiting.result(20)
@@ -219,10 +224,29 @@ def test_its_thread_has_ended(kind: Callable[..., Any], zk: KazooClient, zk_path
     assert hold.owner is not None
     assert (hold.owner.name, hold.owner.by, hold.owner.gone) == ("", owner.by, "its thread has ended")
     text = next(line for line in str(inspect()).splitlines() if zk_path in line)
-    assert text.endswith(
-        f": {owner.by}, its thread has ended" + ": nobody will release it before this process ends" * (kind is RLock)
-    )
+    others = "" if kind is RLock else ", unless another thread does"
+    assert text.endswith(f": {owner.by}, its thread has ended: nobody will release it before this process ends{others}")
     lock._at_fork_reinit()
+
+
+def test_where_a_holder_is(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A hold tells where its thread is, so that one that hangs is told from one that works."""
+    done = threading.Event()
+
+    def settle() -> None:
+        with RLock(zk, zk_path):
+            done.wait()
+
+    settling = in_thread(settle)
+    where = re.compile(r"wait \(threading.py:\d+\) < wait \(threading.py:\d+\) < settle \(test_inspection.py:\d+\)")
+    eventually(lambda: [hold for hold in holds(zk_path) if hold.owner and where.fullmatch(hold.owner.at)])
+    assert where.search(next(line for line in str(inspect()).splitlines() if zk_path in line))
+    done.set()
+    settling.result(20)
+    with RLock(zk, zk_path):
+        (hold,) = holds(zk_path)
+        assert hold.owner is not None
+        assert "test_where_a_holder_is" in hold.owner.at
 
 
 def test_tasks(zk: KazooClient, zk_path: str) -> None:
@@ -238,7 +262,10 @@ def test_tasks(zk: KazooClient, zk_path: str) -> None:
             assert hold.owner is not None
             assert hold.owner.name == f"task {asyncio.current_task().get_name()!r}"  # type: ignore[union-attr]
             assert {wait.owner.name for wait in waits(zk_path)} == {"task 'waiter'", "task 'listener'"}
-            assert next(wait for wait in waits(zk_path) if wait.path == zk_path).holder == hold.owner
+            assert re.match(r"main \(test_inspection.py:\d+\)", hold.owner.at)
+            holder = next(wait for wait in waits(zk_path) if wait.path == zk_path).holder
+            assert holder is not None
+            assert holder.by == hold.owner.by
             for each in (waiting, event):
                 each.cancel()
             await asyncio.gather(waiting, event, return_exceptions=True)

@@ -104,6 +104,7 @@ def test_out_of_reach(how: str, held: Lock, proxy: Proxy) -> None:
     error = lost(held)
     assert error.cause is LossCause.LEASE_ENDED
     assert "its lease ran out, as ZooKeeper was out of reach; held for " in str(error)
+    assert ", so others may have held it since 2" in str(error)
 
 
 def test_slow_replies(held: Lock, proxy: Proxy) -> None:

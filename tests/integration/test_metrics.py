@@ -450,6 +450,34 @@ def test_a_term_and_a_task(
     asyncio.run(main())
 
 
+def test_an_acquire_out_of_reach(
+    connect: Connect,
+    zk_path: str,
+    scraped: Callable[..., Scrape],
+    proxy: Proxy,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Fault 334: an acquire that waits for ZooKeeper is a wait, too, so that people see that nobody gets in."""
+    client = connect(proxy.hosts, **FAST)
+    scrape, lock = scraped(namespace(client, zk_path)), Lock(client, f"{zk_path}/lock")
+
+    def waits() -> float:
+        return scrape()[WAITING.prometheus_name, labels(WAITING, "Lock", "lock", "exclusive")]
+
+    with lock:
+        pass
+    assert waits() == 0
+    proxy.refuse()
+    proxy.cut()
+    waiting = in_thread(lock.acquire)
+    eventually(lambda: waits() == 1)
+    proxy.resume()
+    assert waiting.result(30)
+    assert waits() == 0
+    lock.release()
+
+
 def test_clients(
     connect: Connect, zk_path: str, scraped: Callable[..., Scrape], proxy: Proxy, eventually: Eventually
 ) -> None:

@@ -26,6 +26,7 @@ def test_the_loss_of_a_stopped_client(connect: Connect, zk_path: str) -> None:
         lock.acquire()
         end(client)
         with pytest.raises(
-            LockLostError, match=r"lost \(its client was stopped; held for [\d.]+ s, last proved [\d.]+ s before\)"
+            LockLostError,
+            match=r"lost \(its client was stopped; held for [\d.]+ s; the last proof of its lease was sent [\d.]+ s",
         ):
             lock.release()

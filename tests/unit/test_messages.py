@@ -7,6 +7,7 @@ import enum
 import inspect
 import re
 import threading
+from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -150,9 +151,11 @@ def test_every_cause_of_a_loss_has_words() -> None:
         ticket.loss = LossRecord(cause)
         said.add(why_lost(ticket))
     assert len(said) == len(LossCause)
-    ticket.loss = LossRecord(LossCause.LEASE_ENDED, "ZooKeeper was out of reach", 12.34, 9.8)
+    over = datetime(2026, 1, 2, 3, 4, 5, 678, timezone.utc)
+    ticket.loss = LossRecord(LossCause.LEASE_ENDED, "ZooKeeper was out of reach", 12.34, 9.8, over)
     assert why_lost(ticket) == (
-        "its lease ran out, as ZooKeeper was out of reach; held for 12.3 s, last proved 9.8 s before"
+        "its lease ran out, as ZooKeeper was out of reach; held for 12.3 s; the last proof of its lease was sent 9.8 s "
+        "before, so others may have held it since 2026-01-02 03:04:05 UTC"
     )
 
 

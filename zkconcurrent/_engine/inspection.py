@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime, timezone
-from functools import cache
+from datetime import datetime
+from functools import cache, partial
+from itertools import islice
 from operator import attrgetter
 from types import FrameType
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
 from .._protocol.ticket import PREFIX_LENGTH, State, Ticket
-from .._runtime.identity import ended, label, name, task_of
+from .._runtime.clock import ago, in_words
+from .._runtime.identity import Task, ended, ident, label, name, task_of
 from .._runtime.process_exit import living_sessions
 from .._runtime.public import public
 from .driver import Call
@@ -33,6 +35,10 @@ MODES = {"__READ__": "read", "__WRIT__": "write", "lease": "permit"}
 """The modes of holds, by the role of their nodes without its hyphen; other roles have one mode only."""
 # Only the thread that has acquired one of these can release it.
 _OWN = ("RLock", "ReadWriteLock")
+# Any thread of its process can release one of these.
+_ANY_THREAD = ("Lock", "Semaphore", "BoundedSemaphore")
+_PACKAGE = __name__.partition(".")[0]
+_MOST_FRAMES = 3
 
 
 @public
@@ -43,11 +49,14 @@ class OwnerReport(NamedTuple):
         name: what it is, and its name, such as "thread 'MainThread'"; empty if it has ended.
         by: its name in the data of its nodes: the `by` of a `Contender`.
         gone: why it will never go on, such as "its thread has ended"; empty while it may.
+        at: where it is, but for the library's own calls: the innermost first, such as "wait (threading.py:320) < settle
+            (app.py:27)"; empty if that is not known.
     """
 
     name: str
     by: str
     gone: str
+    at: str = ""
 
     def __str__(self) -> str:
         return ", ".join(filter(None, (self.name or self.by, self.gone)))
@@ -82,15 +91,18 @@ class HoldReport(NamedTuple):
     cause: LossCause | None
 
     def __str__(self) -> str:
-        text = f"{_named(self.path, self.kind, self.mode)}, token {self.token}, since {_at(self.since)}"
+        text = f"{_named(self.path, self.kind, self.mode)}, token {self.token}, since {in_words(self.since)}"
         text += f" ({self.held_for:.1f} s)"
         if self.depth > 1:
             text += f", {self.depth} levels"
         text += ": " + ("no thread's own" if self.owner is None else str(self.owner))
         if self.cause is not None:
             return f"lost ({self.cause.value}): {text}"
-        if self.owner is not None and self.owner.gone and self.kind.startswith(_OWN):
-            text += ": nobody will release it before this process ends"
+        if self.owner is not None and self.owner.gone and self.kind.startswith((*_OWN, *_ANY_THREAD)):
+            others = ", unless another thread does" if self.kind.startswith(_ANY_THREAD) else ""
+            text += f": nobody will release it before this process ends{others}"
+        elif self.owner is not None and self.owner.at:
+            text += f", at {self.owner.at}"
         return f"holds {text}"
 
 
@@ -122,7 +134,7 @@ class WaitReport(NamedTuple):
     holder: OwnerReport | None
 
     def __str__(self) -> str:
-        text = f"waits at {_named(self.path, self.kind, self.mode)}, since {_at(self.since)} ({self.waited:.1f} s"
+        text = f"waits at {_named(self.path, self.kind, self.mode)}, since {in_words(self.since)} ({self.waited:.1f} s"
         text += f"{'' if self.timeout is None else f' of {self.timeout:.1f} s'}): {self.owner}"
         if self.awaits:
             text += f"; awaits {', '.join(self.awaits)}"
@@ -137,6 +149,7 @@ class ClientReport(NamedTuple):
         hosts: its servers, and the chroot.
         state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked": of the parent process.
         session: its session id, a signed number; None between two sessions.
+        timeout: its session timeout, in seconds; infinite before the first connection.
         lease: for how many seconds its holds last if no server replies; None without a session. Without a hold it may
             be over, which is no fault.
         holds: what it holds, by path.
@@ -146,14 +159,15 @@ class ClientReport(NamedTuple):
     hosts: str
     state: str
     session: int | None
+    timeout: float
     lease: float | None
     holds: tuple[HoldReport, ...]
     waits: tuple[WaitReport, ...]
 
     def __str__(self) -> str:
-        session = "" if self.session is None else f", session {self.session & (1 << 64) - 1:#x}"
+        session = "" if self.session is None else f", session {self.session & (1 << 64) - 1:#x} of {self.timeout:g} s"
         # Nothing renews the lease of a client that holds nothing: its end would look like a fault.
-        lease = "" if self.lease is None or not self.holds else f", lease ends in {self.lease:.1f} s"
+        lease = "" if self.lease is None or not self.holds else f", lease ends in {self.lease:.1f} s unless renewed"
         return "\n  ".join([f"{self.hosts}: {self.state}{session}{lease}", *map(str, self.holds + self.waits)])
 
 
@@ -184,7 +198,7 @@ class Inspection(NamedTuple):
     def __str__(self) -> str:
         counts = ((len(self.clients), "client"), (len(self.holds), "hold"), (len(self.waits), "wait"))
         told = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
-        return "\n".join([f"zkconcurrent, process {self.pid}, {_at(self.at)}: {told}", *map(str, self.clients)])
+        return "\n".join([f"zkconcurrent, process {self.pid}, {in_words(self.at)}: {told}", *map(str, self.clients)])
 
 
 @public
@@ -193,10 +207,10 @@ def inspect() -> Inspection:
 
     Takes no lock and sends nothing, so a signal handler may call it, and any thread.
     """
-    at = _ago(0.0)
+    at = ago(0.0)
     sessions: list[Any] = living_sessions()
     # One owner may hold a thousand locks.
-    describe = cache(report_owner)
+    describe = cache(partial(report_owner, frames=sys._current_frames()))
     seen = [_Seen(session, describe) for session in sessions]
     owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
     return Inspection(at, os.getpid(), tuple(each.report(owners) for each in seen))
@@ -227,6 +241,7 @@ class _Seen:
             servers_of(session),
             state_of(session),
             present,
+            lease.timeout,
             None if present is None else max(0.0, lease.end - session.clock()),
             tuple(sorted(self._held(), key=attrgetter("path", "since"))),
             tuple(sorted(self._waiting(owners), key=attrgetter("since"))),
@@ -237,9 +252,7 @@ class _Seen:
             for kept in [each for keeping in state.keeping for each in keeping._kept()]:
                 held_for = kept.held_for
                 owner = None if kept.owner is None else self._describe(kept.owner)
-                yield HoldReport(
-                    state.path, state.kind, kept.mode, kept.token, _ago(held_for), held_for, 1, owner, None
-                )
+                yield HoldReport(state.path, state.kind, kept.mode, kept.token, ago(held_for), held_for, 1, owner, None)
         for hold in self._holds:
             if hold.ticket.state in (State.HELD, State.LOST):
                 yield self._hold(hold.ticket, hold.path, hold.depth, self._describe(hold.owner))
@@ -254,7 +267,7 @@ class _Seen:
             *self._primitive(path),
             mode_of(ticket),
             ticket.token,
-            _ago(held_for),
+            ago(held_for),
             held_for,
             depth,
             owner,
@@ -283,7 +296,7 @@ class _Seen:
         return WaitReport(
             *self._primitive(call.path),
             next((mode for ticket in tickets if (mode := mode_of(ticket))), ""),
-            _ago(waited),
+            ago(waited),
             waited,
             timeout,
             waiter,
@@ -315,14 +328,43 @@ def state_of(session: Session) -> str:
     return "connected" if link.connected else "out of reach"
 
 
-def report_owner(owner: int) -> OwnerReport:
-    """Return what is to tell of an owner."""
+def report_owner(owner: int, frames: Mapping[int, FrameType]) -> OwnerReport:
+    """Return what is to tell of an owner, given the innermost frame of each thread."""
     if (task := task_of(owner)) is not None:
         gone = "its event loop is closed" if task.get_loop().is_closed() else ""
-        return OwnerReport(f"task {task.get_name()!r}", label(owner), "its task has ended" if task.done() else gone)
+        gone, at = "its task has ended" if task.done() else gone, _place(_frames_of_task(task))
+        return OwnerReport(f"task {task.get_name()!r}", label(owner), gone, at)
     if ended(owner):
         return OwnerReport("", label(owner), "its thread has ended")
-    return OwnerReport(f"thread {name(owner)!r}", label(owner), "")
+    return OwnerReport(f"thread {name(owner)!r}", label(owner), "", _place(_frames_of_thread(frames, owner)))
+
+
+def _frames_of_thread(frames: Mapping[int, FrameType], owner: int) -> Iterator[FrameType]:
+    """Return the frames of a thread, the innermost first."""
+    frame = frames.get(ident(owner))
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _frames_of_task(task: Task) -> Iterable[FrameType]:
+    """Return the frames of the coroutines of a task, the innermost first."""
+    frames: list[FrameType] = []
+    coroutine: Any = task.get_coro()
+    # Some coroutines are written in C, as Cython's are.
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        frames.append(frame)
+        coroutine = coroutine.cr_await
+    return reversed(frames)
+
+
+def _place(frames: Iterable[FrameType]) -> str:
+    """Return the innermost frames that are not the library's, as text."""
+    theirs = (frame for frame in frames if not frame.f_globals.get("__name__", "").startswith(_PACKAGE))
+    return " < ".join(
+        f"{frame.f_code.co_name} ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
+        for frame in islice(theirs, _MOST_FRAMES)
+    )
 
 
 def mode_of(ticket: Ticket) -> str:
@@ -336,19 +378,6 @@ def _prefix(node: str) -> str:
 
 def _named(path: str, kind: str, mode: str) -> str:
     return f"{path} ({', '.join(filter(None, (kind, mode)))})"
-
-
-def _ago(seconds: float) -> datetime:
-    """Return when something began that has lasted so long; called just after the length was measured.
-
-    A thread that is suspended in between puts a beginning too late, never before the true one.
-    """
-    return datetime.fromtimestamp(time.time() - seconds, timezone.utc)
-
-
-def _at(date: datetime) -> str:
-    # Not `strftime`, which imports a module at its first call.
-    return f"{date.isoformat(' ', 'seconds').partition('+')[0]} UTC"
 
 
 class _Dump:

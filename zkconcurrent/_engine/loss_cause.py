@@ -6,11 +6,13 @@ where to look: at this process, at the network, or at the servers.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from .._errors import LossCause
 from .._protocol.operations import NoNode
 from .._protocol.ticket import LossRecord, State, Ticket
+from .._runtime.clock import ago, in_words
 
 if TYPE_CHECKING:
     from .._kazoo.link import Link
@@ -57,9 +59,11 @@ def of_end(link: Link, lease: Lease, now: float, *, paused: bool, overdue: bool)
 
 
 def complete(ticket: Ticket, now: float) -> None:
-    """Add to the record of a loss for how long the hold lasted, and how old its last proof was."""
+    """Add to the record of a loss for how long the hold lasted, how old its last proof was, and when others got in."""
     if (loss := ticket.loss) is not None and loss.held_for is None:
-        ticket.loss = loss._replace(held_for=now - ticket.granted, unproved_for=now - ticket.lease.heard)
+        late = now - ticket.lease.proved_until
+        over = ago(late) if 0 <= late < math.inf else None
+        ticket.loss = loss._replace(held_for=now - ticket.granted, unproved_for=now - ticket.lease.heard, over=over)
 
 
 def was_lost(ticket: Ticket) -> bool:
@@ -90,5 +94,9 @@ def words(loss: LossRecord) -> str:
     if loss.detail:
         text = f"{text}, as {loss.detail}"
     if loss.held_for is not None and loss.unproved_for is not None:
-        text = f"{text}; held for {loss.held_for:.1f} s, last proved {loss.unproved_for:.1f} s before"
+        text += (
+            f"; held for {loss.held_for:.1f} s; the last proof of its lease was sent {loss.unproved_for:.1f} s before"
+        )
+    if loss.over is not None:
+        text += f", so others may have held it since {in_words(loss.over)}"
     return text

@@ -61,6 +61,8 @@ from .keeper import Keeper
 from .loss_cause import cause_of, was_lost, words
 
 Listener: TypeAlias = Callable[[LockEvent], object]
+# An acquire that waits for nobody is over sooner, if ZooKeeper is in reach.
+_LONG = 1.0  # seconds
 
 
 class Registration:
@@ -322,12 +324,15 @@ class Story:
 
     @property
     def stage(self) -> tuple[str, float]:
-        """Whether it is a "wait" or a "hold" at present, or neither (""), and since when, by the clock of deadlines."""
+        """Whether it is a "wait" or a "hold" at present, or neither (""), and since when, by the clock of deadlines.
+
+        An acquire that waits for ZooKeeper to be in reach waits, too: nobody has said so, and it shows by its length.
+        """
         if "end" in self._parts:
             return "", 0.0
         if (outcome := self._parts.get("outcome")) is not None:
             return ("hold" if outcome.kind is Acquired else ""), outcome.at
-        return ("wait" if self.waits else ""), self._begun
+        return ("wait" if self.waits or self._waited > _LONG else ""), self._begun
 
     @property
     def _acquired(self) -> Part | None:

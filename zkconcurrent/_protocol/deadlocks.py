@@ -316,8 +316,8 @@ def _edge(view: _View, waiter: Place, blocker: Place, hard: bool, now: float) ->
 
 def described(cycle: Sequence[DeadlockEdge]) -> str:
     """Return a deadlock in words, for an error or the log."""
+    names = [Told(each.host, each.pid, each.thread).whole_name(each.waiter) for each in cycle]
     return "; ".join(
-        f"{Told(each.host, each.pid, each.thread).whole_name(each.waiter)} waits for {each.path} (for "
-        f"{each.age:.1f} s), {'held by' if each.hard else 'behind'} {each.blocker}"
-        for each in cycle
+        f"{name} waits for {each.path} (for {each.age:.1f} s), {'held by' if each.hard else 'behind'} {blocker}"
+        for each, name, blocker in zip(cycle, names, [*names[1:], names[0]], strict=True)
     )

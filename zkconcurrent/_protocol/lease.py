@@ -245,5 +245,10 @@ class Lease:
         log = self._log
         return log[0].answered + self.gap if log else math.inf
 
+    @property
+    def proved_until(self) -> float:
+        """Until when the session surely lived, if it has ended since."""
+        return self.heard + (1 - self._margin) * self.timeout
+
     def _set_end(self) -> None:
-        self.end = NEVER if self.over else self.heard + (1 - self._margin) * self.timeout
+        self.end = NEVER if self.over else self.proved_until

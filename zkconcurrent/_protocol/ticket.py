@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
@@ -61,13 +62,15 @@ class LossRecord(NamedTuple):
         cause: why the hold was lost.
         detail: what ended its lease, if that is the cause.
         held_for: for how many seconds it had been held when its loss was noticed.
-        unproved_for: how many seconds before that its lease had been proved for the last time.
+        unproved_for: how many seconds before that the last request was sent that had proved its lease.
+        over: when its lease had ended, by this machine's clock, if it had.
     """
 
     cause: LossCause
     detail: str = ""
     held_for: float | None = None
     unproved_for: float | None = None
+    over: datetime | None = None
 
 
 def as_detached(unique: str) -> str:

@@ -148,11 +148,10 @@ class QueueCore:
         else:
             state = "ZooKeeper is out of reach"
             if found is not None:
-                queued, first = found
-                state = f"{queued} nodes are queued"
+                waiting, first = found
+                state = f"{waiting} nodes wait there"
                 if first is not None:
                     by = first.by
-                    state += ", with the holder's"
                     state = f"held by {first.whole_name()} since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
                     if any(by == label(owner) for owner in owners):
                         state += "; this thread waits for itself, unless another one releases the lock"
@@ -167,13 +166,15 @@ class QueueCore:
         )
 
     def head(self) -> Recipe[tuple[int, Contender | None]]:
-        """Return how many nodes are queued, and the first holder."""
+        """Return how many nodes wait, and the first holder."""
         names = yield from list_queue(self.path, self.rule)
-        first = next(iter(holders(names, self.rule)), None)
+        holding = holders(names, self.rule)
+        first = next(iter(holding), None)
         node = None if first is None else (yield Get(f"{self.path}/{first}"))
+        waiting = len(names) - len(holding)
         if first is None or node is None:
-            return len(names), None
-        return len(names), self._present(Contender.of(self.path, first, node))
+            return waiting, None
+        return waiting, self._present(Contender.of(self.path, first, node))
 
     def look(self, call: Call, owner: int, deadline: float | None, data: bytes = b"") -> Look | None:
         """Return the look at the nodes ahead of a waiter, whose node has these data, if its owner has any holds."""
