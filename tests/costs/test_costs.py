@@ -683,7 +683,8 @@ def test_a_wait(
     # That of its node; and if the lock was not free yet, of the one ahead and of its own at the release.
     assert sum(woken.events.values()) <= 3
     own = woken.requests["getData"]
-    assert woken.requests - Counter(getData=own, getChildren=own) == {"create2": 1, "delete": 1}
+    # On a machine that is so slow that the lease must be proved before it is believed, there is a second listing.
+    assert woken.requests - Counter(getData=own, getChildren=max(own, 2)) == {"create2": 1, "delete": 1}
     assert own <= 3
 
 
