@@ -72,13 +72,15 @@ def _secret(option: str, credential: object) -> Secret:
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """A client's log without the user's password, and without the session's, which would let others take it over.
 
-    While no server replies, kazoo warns of each attempt, some ten times in 5 s, in the same words. The first of these
-    warnings stays one, and so does one each `_SAME`; the others are logged at DEBUG.
+    While no server replies, kazoo tells of each attempt, some ten times in 5 s, in the same words. The first of these
+    warnings stays one, and so does one each `_SAME`; that it connects to an address is told once, until it has
+    connected. The others are logged at DEBUG.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__(logger, {})
         self._last: tuple[str, float] = ("", 0.0)
+        self._tried: set[str] = set()
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
@@ -86,8 +88,13 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
             return
         hides = "passwd" in str(msg)
         shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
-        if level == logging.WARNING:
-            text, now = f"{msg} {shown}", time.monotonic()
+        text, now = f"{msg} {shown}", time.monotonic()
+        if "Connecting to" in text:
+            level = logging.DEBUG if text in self._tried else level
+            self._tried.add(text)
+        elif level == logging.INFO:
+            self._tried.clear()
+        elif level == logging.WARNING:
             if text == self._last[0] and now - self._last[1] < _SAME:
                 level = logging.DEBUG
             else:

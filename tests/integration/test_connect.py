@@ -280,18 +280,30 @@ def test_the_log_shows_no_password(
 
 
 def test_the_log_while_no_server_replies(caplog: pytest.LogCaptureFixture) -> None:
-    """One of the warnings that kazoo gives of each attempt, in the same words, is shown; the others are at DEBUG."""
+    """What kazoo tells of each attempt, in the same words, is shown once; the rest is at DEBUG."""
     with caplog.at_level(logging.DEBUG), socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # it does not listen
         with pytest.raises(TimeoutError):
             zkconcurrent.connect(f"zk://127.0.0.1:{taken.getsockname()[1]}", start_timeout=2)
-    said = [
-        record.levelno
-        for record in caplog.records
-        if "Connection refused" in record.getMessage() and "dropped" in record.getMessage()
-    ]
-    assert len(said) > 2
-    assert said == [logging.WARNING] + [logging.DEBUG] * (len(said) - 1)
+
+    def levels(*words: str) -> list[int]:
+        said = [(record.levelno, record.getMessage()) for record in caplog.records]
+        return [level for level, text in said if all(word in text for word in words)]
+
+    for shown, said in ((logging.WARNING, levels("dropped", "refused")), (logging.INFO, levels("Connecting to"))):
+        assert len(said) > 2
+        assert said == [shown] + [logging.DEBUG] * (len(said) - 1)
+
+
+def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
+    """That a client connects is shown for each connection."""
+    with caplog.at_level(logging.INFO), zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as client:
+        for _ in range(2):
+            connections: list[str] = []
+            client.add_listener(connections.append)
+            proxy.cut()
+            eventually(lambda connections=connections: "CONNECTED" in connections)
+    assert sum("Connecting to" in record.getMessage() for record in caplog.records) == 3
 
 
 def test_tls(tls_port: int, zk_path: str) -> None:
