@@ -39,6 +39,7 @@ class What(str, Enum):
     REFUSED = "refused"  # acquire returned False
     LEAVES = "leaves"  # before release
     LEFT = "left"  # release returned
+    SENT = "sent"  # release returned without waiting for the reply
     LOST = "lost"  # acquire or release raised LockLostError
     FAILED = "failed"  # something raised what it should not
     TOLD = "told"  # `lock.lost` was set

@@ -15,11 +15,13 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from tests.soak.events import Log, What, clock
-from zkconcurrent import LockLostError
+from zkconcurrent import Lock, LockLostError, RLock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._runtime.events import SteadyEvent
 
 MOMENT = 0.4  # seconds
+HURRIES = 0.3
+"""How often a lock is released without waiting for the reply."""
 
 
 class TellingEvent(SteadyEvent):
@@ -147,24 +149,26 @@ class Caller:
         return bool(got)
 
     def release(self, role: str) -> None:
-        """Release one level."""
+        """Release one level; where a lock can, at times without waiting for the reply."""
+        hurries = self._hurries(role)
         self._leaving(role)
         try:
-            self._locks[role].release()
+            self._locks[role].release(**({"wait": False} if hurries else {}))
         except Exception as error:
             self._failed(role, error)
         else:
-            self._add(What.LEFT, role)
+            self._add(What.SENT if hurries else What.LEFT, role)
 
     def block(self, role: str, body: Callable[[], None]) -> None:
         """Hold for the time of a `with` block, and do something in it."""
+        lock, hurries = self._locks[role], self._hurries(role)
         self._add(What.ASKS, role)
         try:
-            with self._locks[role]:
+            with lock.hold(wait_release=False) if hurries else lock:
                 self._granted(role)
                 body()
                 self._leaving(role)
-            self._add(What.LEFT, role)
+            self._add(What.SENT if hurries else What.LEFT, role)
         except Exception as error:
             self._failed(role, error)
 
@@ -175,6 +179,9 @@ class Caller:
         until = start + seconds
         while not lost.is_set() and (left := max(until, self._mood.leave_at(start)) - clock()) > 0:
             lost.wait(min(left, 0.1))
+
+    def _hurries(self, role: str) -> bool:
+        return isinstance(self._locks[role], Lock | RLock) and self.random.random() < HURRIES
 
     def trade(self) -> None:
         """Do what a signal handler does where it may have interrupted its own thread; by default nothing."""

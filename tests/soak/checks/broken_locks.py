@@ -42,16 +42,16 @@ class Grants(Lock):
         """Acquire nothing."""
         return True
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Release nothing."""
 
 
 class Litters(RLock):
     """Leaves an ephemeral node."""
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Release, and leave something."""
-        super().release()
+        super().release(wait=wait)
         if not self.client.exists(f"{self.path}/left"):
             self.client.create(f"{self.path}/left-", ephemeral=True, sequence=True)
 
@@ -70,9 +70,9 @@ class Dawdles(Lock):
 class Alarms(Lock):
     """Says that holds were lost that were not."""
 
-    def release(self) -> None:
+    def release(self, *, wait: bool = True) -> None:
         """Release, and say that it was lost."""
-        super().release()
+        super().release(wait=wait)
         raise LockLostError(self.path, "it was not")
 
 

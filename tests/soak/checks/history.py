@@ -31,7 +31,7 @@ SLOW = 20.0  # seconds after the last fault was healed in which each thread must
 GRACE = 2.0  # seconds in which a process that runs again, or a client that was robbed, must have done what is due
 MARGIN = 2.5  # seconds by which a call may come back late, on a machine that has much to do
 
-DONE = (What.LEFT, What.ACKNOWLEDGED, What.ANSWERED)
+DONE = (What.LEFT, What.SENT, What.ACKNOWLEDGED, What.ANSWERED)
 
 Thread = tuple[str, int]
 Outcome = tuple[float, float, What]  # of one release: before, after, and how it ended
@@ -236,7 +236,7 @@ class History:
                 if not hold.depth:
                     hold.leaves = event.at
                     mine.pop()
-            elif event.what in (What.LEFT, What.LOST, What.FAILED) and leaving is not None:
+            elif event.what in (What.LEFT, What.SENT, What.LOST, What.FAILED) and leaving is not None:
                 hold, at = leaving
                 hold.releases.append((at, event.at, event.what))
                 leaving = None
@@ -349,7 +349,7 @@ def _released_unaware(asleep: Hold, other: Hold) -> Iterator[Violation]:
     if other.token <= asleep.token:
         return  # it is the other that comes late
     for leaves, _, outcome in asleep.releases:
-        if leaves > other.start and outcome is What.LEFT:
+        if leaves > other.start and outcome in (What.LEFT, What.SENT):
             words = f"{asleep} was given away to {other}, and its release said nothing of that"
             yield Violation("told by release", leaves, words, asleep.path, (asleep.who, other.who))
 
@@ -379,7 +379,7 @@ def releases(history: History) -> Iterator[Violation]:
             losses[hold.who, hold.path].append(hold.told)
         for leaves, outcome_at, outcome in hold.releases:
             told = math.inf if hold.told is None else hold.told
-            if outcome is What.LEFT and told < leaves:
+            if outcome in (What.LEFT, What.SENT) and told < leaves:
                 words = f"{hold} was lost at {told:.3f}, and its release at {leaves:.3f} did not say so"
             elif outcome is What.LOST and told > outcome_at + GRACE:
                 words = f"the release of {hold} raised LockLostError, but `lost` was not set"
@@ -396,7 +396,7 @@ def releases(history: History) -> Iterator[Violation]:
 
 
 def deletions(history: History) -> Iterator[Violation]:
-    """`release` of a hold whose node was deleted says so, unless a lost answer may have hidden it."""
+    """`release` of a hold whose node was deleted says so, if it waits, and unless a lost answer may have hidden it."""
     others = [fault for fault in history.faults if fault.kind != DELETED]
     for fault in history.deletions:
         for hold in history.holds:
