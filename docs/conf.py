@@ -17,6 +17,7 @@ from docutils import nodes
 import zkconcurrent
 
 sys.path.insert(0, str(Path(__file__).parent))
+import commands
 import diagrams
 
 project = "zkconcurrent"
@@ -82,7 +83,8 @@ def _let_names_break(app: Any, doctree: nodes.document, _page: str) -> None:
 
 
 def setup(app: Any) -> None:
-    """Have docstrings read before napoleon reads them, and the diagrams drawn before they are shown."""
+    """Have docstrings read before napoleon reads them, and what is made from code before it is shown."""
+    commands.write()
     diagrams.draw_all()
     app.connect("doctree-resolved", _let_names_break)
     app.connect("autodoc-process-docstring", _to_rst, priority=400)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import zkconcurrent
 from tests.command.conftest import Run, end_of, nodes, words
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
+from zkconcurrent.testing import Server
 
 READS = {"getChildren", "getChildren2", "getData", "exists", "ping", "connect", "closeSession"}
 
@@ -172,6 +174,17 @@ def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None
     assert [each["timeout"] for each in found] == [None] * 5
 
 
+@pytest.mark.parametrize("command", [("ls", "-r"), ("ls",), ("top", "-n", 1)])
+def test_all_below_a_chroot(
+    look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, command: tuple[object, ...]
+) -> None:
+    """Where the URL has a chroot, / is that."""
+    url = f"zk://{zookeeper.hosts}{zk_path}"
+    with zkconcurrent.Lock(zk, f"{zk_path}/lock") as _:
+        found = json.loads(end_of(look(*command, "--json", url=url))[1])
+    assert [each["path"] for each in found.get("contenders", found.get("rows"))] == ["/lock"]
+
+
 @pytest.mark.parametrize("first", ["lock-", "__READ__"])
 def test_two_kinds_on_one_path(look: Run, zk: KazooClient, zk_path: str, first: str) -> None:
     """They do not wait for each other, so both hold, each by the rules of its kind; and each may be broken."""
@@ -209,6 +222,44 @@ def test_nothing_is_written(look: Run, zk: KazooClient, zk_path: str, proxy: Pro
     names = {message.name for message in count.trace if message.kind == "request"}
     assert names <= READS, names
     assert zk.exists(f"{zk_path}/missing") is None
+
+
+@pytest.mark.long
+def test_ten_thousand_locks(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """They are listed in less than 3 s, of the processor's time: on a busy machine, a process waits for its turn."""
+    zk.ensure_path(zk_path)
+    data = json.dumps({"host": "h", "pid": 1, "thread": "t", "by": "01234567-1"}).encode()
+    for group in range(100):
+        transaction = zk.transaction()
+        transaction.create(f"{zk_path}/{group:02}")
+        for n in range(100):
+            transaction.create(f"{zk_path}/{group:02}/{n:02}")
+            name = f"{zk_path}/{group:02}/{n:02}/_c_{uuid.uuid4()}-lock-"
+            transaction.create(name, data, ephemeral=True, sequence=True)
+        transaction.commit()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code, out, err = end_of(look("ls", "-r", zk_path))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (code, err, out.count(" held ")) == (0, "", 10_000)
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 3
+
+
+@pytest.mark.long
+def test_thousands_that_wait(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A crowd on one path takes no longer than as many on paths of their own."""
+    zk.ensure_path(zk_path)
+    for _ in range(50):
+        transaction = zk.transaction()
+        for _ in range(100):
+            transaction.create(f"{zk_path}/_c_{uuid.uuid4()}-lock-", ephemeral=True, sequence=True)
+        transaction.commit()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = document(look("show", zk_path, "--json"))["contenders"]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert [each["position"] for each in found] == list(range(5_000))
+    names = [each["node"].rpartition("/")[2] for each in found]
+    assert [each["blocker"] for each in found] == [None, *names[:-1]]
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 3
 
 
 def test_where_it_writes(shell: Run, zk_path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 import uuid
 from typing import TypeAlias
 
@@ -26,6 +27,7 @@ from zkconcurrent._protocol.rules import (
     check_sequence,
     holders,
     line_up,
+    nearest,
 )
 
 Named: TypeAlias = "st.SearchStrategy[str]"
@@ -154,6 +156,23 @@ def test_holders_are_blocked_by_nobody(case: Case) -> None:
     if rule == MUTEX:
         assert len(found) == 1
         assert rule.is_ours(found[0])
+
+
+@given(queues)
+def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
+    """`nearest` tells, in the order of turns, what `blockers` tells of each contender."""
+    rule, queue = case
+    one_by_one = {name: next(iter(blockers(name, queue, rule)), None) for name in line_up(queue, rule)}
+    found = nearest(queue, rule)
+    assert (found, list(found)) == (one_by_one, list(one_by_one))
+
+
+def test_thousands_of_readers() -> None:
+    """Each look at a crowd takes one pass: with one for each reader, this would take minutes."""
+    crowd = [f"_c_{uuid.uuid4()}-__READ__{n:010}" for n in range(30_000)]
+    began = time.process_time()
+    assert holders(crowd, READ) == crowd
+    assert time.process_time() - began < 5
 
 
 @given(st.lists(named("lock-"), min_size=2, max_size=8, unique_by=lambda name: name[-10:]))

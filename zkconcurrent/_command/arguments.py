@@ -24,12 +24,20 @@ has another number of permits, 64 for a wrong use, 126 and 127 if the command ca
 
 _LS = f"List who holds and who waits, at a path and below it. {_SERVER}"
 _SHOW = f"Show who holds a path, who waits for it and behind whom, and what they hold meanwhile. {_SERVER}"
+_TOP = f"Show the busiest paths, how many wait there, and who holds. {_SERVER}"
+_EXPORT = f"Serve a page for Prometheus: who waits at some paths, who holds, and since when. {_SERVER}"
 
 _BREAK = f"End one hold: ask its holder to release, wait, then delete its node. {_SERVER}"
+
+_COMPLETION = """\
+Write a script by which the shell completes commands and options. For bash, the line `. <(zkconcurrent completion bash)`
+in ~/.bashrc reads it; for zsh, the same with zsh in ~/.zshrc."""
 
 
 # Thirty years: the system takes no timeout that is much longer.
 _MOST_SECONDS = 1e9
+_SHORTEST_INTERVAL = 0.1  # seconds
+_MOST_PATHS = 200
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,13 +56,7 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", parents=[server], help="run a command under a lock", allow_abbrev=False)
     run.description, run.formatter_class = _RUN, argparse.RawDescriptionHelpFormatter
     _add_run(run)
-    ls = commands.add_parser("ls", parents=[server], help="list who holds and who waits", description=_LS)
-    ls.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
-    ls.add_argument("-r", "--recursive", action="store_true", help="all paths below, not only the next")
-    show = commands.add_parser("show", parents=[server], help="show one lock, with its queue", description=_SHOW)
-    show.add_argument("path", metavar="PATH")
-    for looks in (ls, show):
-        looks.add_argument("--json", action="store_true", help="as one document of JSON")
+    _add_looks(commands, server)
     ends = commands.add_parser("break", parents=[server], help="end a hold that will not end", description=_BREAK)
     ends.add_argument("path", metavar="PATH")
     ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, as `show` tells it")
@@ -62,7 +64,47 @@ def parser() -> argparse.ArgumentParser:
         "--grace", type=_seconds, default=10.0, metavar="SEC", help="how long to wait once it was asked to release: 10"
     )
     ends.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    completion = commands.add_parser("completion", help="write a script that completes", description=_COMPLETION)
+    completion.add_argument("shell", choices=("bash", "zsh"))
     return whole
+
+
+def commands(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command, in order."""
+    (found,) = (each for each in whole._actions if isinstance(each, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def _add_looks(commands: argparse._SubParsersAction[_Parser], server: _Parser) -> None:
+    ls = commands.add_parser("ls", parents=[server], help="list who holds and who waits", description=_LS)
+    ls.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
+    ls.add_argument("-r", "--recursive", action="store_true", help="all paths below, not only the next")
+    show = commands.add_parser("show", parents=[server], help="show one lock, with its queue", description=_SHOW)
+    show.add_argument("path", metavar="PATH")
+    for looks in (ls, show):
+        looks.add_argument("--json", action="store_true", help="as one document of JSON; with --watch a line each time")
+        looks.add_argument("--watch", action="store_true", help="look again and again, until Ctrl-C")
+        _add_interval(looks)
+    top = commands.add_parser("top", parents=[server], help="show the busiest paths", description=_TOP)
+    top.add_argument("path", nargs="?", default="/", metavar="PATH", help="this path and all below: / unless given")
+    top.add_argument("--json", action="store_true", help="a line of JSON each time")
+    top.add_argument("-n", "--count", type=_count, metavar="N", help="end after so many times; else at Ctrl-C")
+    _add_interval(top)
+    export = commands.add_parser("export", parents=[server], help="serve a page for Prometheus", description=_EXPORT)
+    export.add_argument("paths", nargs="+", metavar="PATH", help=f"at most {_MOST_PATHS}")
+    export.add_argument(
+        "--listen",
+        type=_address,
+        default=("127.0.0.1", 9141),
+        metavar="HOST:PORT",
+        help="where: 127.0.0.1:9141 unless given; whoever reaches that may read the page",
+    )
+
+
+def _add_interval(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--interval", type=_interval, default=2.0, metavar="SEC", help="from one look to the next: 2, at least 0.1"
+    )
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -111,7 +153,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if found.do == "run":
         found.command = command
         _check_run(found)
-    elif found.path != "/":
+    elif found.do == "export":
+        _check_paths(found.paths)
+        if len(found.paths) > _MOST_PATHS:
+            _refuse(f"{len(found.paths)} paths are too many: at most {_MOST_PATHS}")
+    elif getattr(found, "path", "/") != "/":
         _check_path(found.path)
     return found
 
@@ -123,10 +169,7 @@ def _check_run(found: argparse.Namespace) -> None:
     found.nonblock = found.nonblock or found.wait == 0
     if not found.command:
         _refuse("write `--` and the command behind the paths: zkconcurrent run PATH -- COMMAND")
-    for path in found.paths:
-        _check_path(path)
-    if len(set(found.paths)) < len(found.paths):
-        _refuse("a path is given twice")
+    _check_paths(found.paths)
     if found.permits is not None and len(found.paths) > 1:
         _refuse("--permits takes one path")
     if found.once_per is not None and (found.shared or found.permits is not None):
@@ -146,6 +189,13 @@ def _check_run(found: argparse.Namespace) -> None:
             _refuse(f"--status-fd {found.status_fd}: it is open for reading only")
         if found.status_fd < 3:
             _refuse("--status-fd must be 3 or more: the command has the others")
+
+
+def _check_paths(paths: Sequence[str]) -> None:
+    for path in paths:
+        _check_path(path)
+    if len(set(paths)) < len(paths):
+        _refuse("a path is given twice")
 
 
 def _check_path(path: str) -> None:
@@ -191,11 +241,25 @@ def _seconds(text: str) -> float:
     return min(value, _MOST_SECONDS)
 
 
+def _interval(text: str) -> float:
+    value = _seconds(text)
+    if value < _SHORTEST_INTERVAL:
+        raise ValueError
+    return value
+
+
 def _count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise ValueError
     return value
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not 0 <= int(port) < 1 << 16:
+        raise ValueError
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _code(text: str) -> int:
@@ -206,4 +270,5 @@ def _code(text: str) -> int:
 
 
 # What argparse calls them in its errors.
-_seconds.__name__, _count.__name__, _code.__name__ = "number of seconds", "number", "exit code"
+_seconds.__name__ = _interval.__name__ = "number of seconds"
+_count.__name__, _code.__name__, _address.__name__ = "number", "exit code", "address"

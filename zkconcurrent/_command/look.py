@@ -9,24 +9,25 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.operations import Node
-from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, blockers, holders, line_up, role_of
+from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, line_up, nearest, role_of
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
 from .outcome import REFUSED, CommandError, escaped, say, write
 from .server import ask_all, link_of
+from .watch import again
 
 _RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
 _TYPES = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadWriteLock", PERMIT: "Semaphore"}
 _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
-_RESERVED = "/zookeeper"
+RESERVED = "/zookeeper"
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
 _HEADS = ("PATH", "TYPE", "STATE", "HOST", "PID", "THREAD", "AGE", "TOKEN", "SESSION", "BEHIND")
@@ -87,14 +88,15 @@ class Standing(NamedTuple):
         """Return what a line of `ls` tells of it."""
         each = self.contender
         state = "held" if self.holds else f"waits, {each.position}"
-        whose = (
-            _short(each.host or "?"),
-            "-" if each.pid is None else str(each.pid),
-            _short(each.thread or each.owner or "-"),
-        )
         kind = " ".join(filter(None, (self.kind, self.mode)))
         rest = (f"{self.age(now):.1f}s", str(each.token), _session(each), self.blocker or "-")
-        return tuple(map(escaped, (self.path, kind, state, *whose, *rest)))
+        return tuple(map(escaped, (self.path, kind, state, *self.whose(), *rest)))
+
+    def whose(self) -> tuple[str, str, str]:
+        """Return what a line tells of its thread: the host, the process and the thread, or an owner."""
+        each = self.contender
+        pid = "-" if each.pid is None else str(each.pid)
+        return _short(each.host or "?"), pid, _short(each.thread or each.owner or "-")
 
 
 def _short(text: str, most: int = _WIDEST) -> str:
@@ -107,65 +109,102 @@ def _session(contender: Contender) -> str:
     return f"{contender.session & (1 << 64) - 1:#x}"
 
 
-class _Listed(NamedTuple):
+class Listing(NamedTuple):
     """The contenders in one listing.
 
     Attributes:
         path: the primitive's path, and
         folder: the node that was listed.
+        kind: the primitive's class, as far as the names tell.
         rule: the rule of the queue.
         names: the contenders.
     """
 
     path: str
     folder: str
+    kind: str
     rule: Rule
     names: list[str]
 
+    def holders(self) -> list[str]:
+        """Return those that hold, in the order of their turns."""
+        if self.rule is PERMIT:
+            return line_up(self.names, PERMIT)
+        # Where a semaphore's clients queue, the first, too, waits: for permits.
+        return [] if self.kind == "Semaphore" else holders(self.names, self.rule)
+
 
 class Scan:
-    """All contenders at a path and below it.
-
-    Attributes:
-        unreadable: the paths that could not be read.
-    """
+    """All contenders at a path and below it."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._semaphores: set[str] = set()
-        self.unreadable: list[str] = []
+        self._errors: dict[str, Exception] = {}
+
+    @property
+    def unreadable(self) -> list[str]:
+        """The paths that this client may not read."""
+        return [path for path, error in self._errors.items() if isinstance(error, kazoo_errors.NoAuthError)]
 
     def places(self, path: str, depth: int | None) -> list[Standing]:
-        """Return the contenders at a path, and at so many levels below it; None: at all of them."""
-        queues: list[_Listed] = []
-        level = [path]
-        while level:
-            listings = ask_all(self._link.children, level)
-            if level == [path] and isinstance(listings[0], Exception):
-                raise listings[0]
-            below: list[str] = []
-            for node, names in zip(level, listings, strict=True):
-                if isinstance(names, Exception):
-                    self._note(node, names)
-                    continue
-                found, others = _sort(node, names)
-                queues += found
-                parts: set[str] = set()
-                if _LEASES in others or "permits" in others:
-                    self._semaphores.add(node)
-                    parts = {_LEASES, _QUEUE} & set(others)
-                deeper = others if depth is None or depth > 0 else parts
-                below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
-            # The parts of a semaphore belong to it: they are no level of their own.
-            depth = None if depth is None else max(depth - 1, 0)
-            level = [each for each in below if each != _RESERVED]
+        """Return the contenders at a path, and at so many levels below it; None: at all of them.
+
+        Raises:
+            KazooException: the path is not there, or may not be read.
+        """
+        queues = self.queues([path], depth)
+        if path in self._errors:
+            raise self._errors[path]
         return self._read(queues)
 
-    def _note(self, path: str, error: Exception) -> None:
-        if isinstance(error, kazoo_errors.NoAuthError):
-            self.unreadable.append(path)
+    def queues(self, level: Sequence[str], depth: int | None) -> list[Listing]:
+        """Return the queues at paths, and at so many levels below them, as far as these are there."""
+        queues: list[Listing] = []
+        while level:
+            below: list[str] = []
+            for node, names in zip(level, ask_all(self._link.children, level), strict=True):
+                if isinstance(names, Exception):
+                    self._errors[node] = names
+                    continue
+                found, others = self.sort(node, names)
+                queues += found
+                # The parts of a semaphore belong to it: they are no level of their own.
+                parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
+                deeper = others if depth is None or depth > 0 else parts
+                below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
+            depth = None if depth is None else max(depth - 1, 0)
+            level = [each for each in below if each != RESERVED]
+        return queues
 
-    def _read(self, queues: list[_Listed]) -> list[Standing]:
+    def sort(self, node: str, names: Sequence[str]) -> tuple[list[Listing], list[str]]:
+        """Return the queues of a node's contenders, and the other children. What is above it must come first.
+
+        Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two
+        queues.
+        """
+        kinds: dict[str, list[str]] = {}
+        others: list[str] = []
+        for name in names:
+            role = role_of(name)
+            if role is None:
+                others.append(name)
+            elif role in _RULES:
+                kinds.setdefault(_TYPES[_RULES[role]], []).append(name)
+        if {_LEASES, "permits"} & set(others):
+            self._semaphores.add(node)
+        above, _, last = node.rpartition("/")
+        queues: list[Listing] = []
+        for kind, contenders in kinds.items():
+            rule = _RULES[role_of(contenders[0]) or ""]
+            if last == _QUEUE and above in self._semaphores:
+                queues.append(Listing(above, node, "Semaphore", rule, contenders))
+            else:
+                path = above if rule is PERMIT and last == _LEASES else node
+                queues.append(Listing(path, node, kind, rule, contenders))
+        return queues, others
+
+    def _read(self, queues: list[Listing]) -> list[Standing]:
         """Read the nodes of all queues."""
         paths = [f"{queue.folder}/{name}" for queue in queues for name in queue.names]
         found = dict(zip(paths, ask_all(self._link.get, paths), strict=True))
@@ -175,90 +214,97 @@ class Scan:
             for name in queue.names:
                 got = found[f"{queue.folder}/{name}"]
                 if isinstance(got, Exception):
-                    self._note(f"{queue.folder}/{name}", got)
+                    self._errors[f"{queue.folder}/{name}"] = got
                 else:
-                    data, stat = got
-                    there[name] = Node(data, stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
+                    there[name] = node_of(got)
             places += _in_line(queue, there)
         # Those who hold permits come before those who wait for them.
-        return sorted(map(self._of_semaphore, places), key=lambda place: (place.path, place.contender.position))
-
-    def _of_semaphore(self, place: Standing) -> Standing:
-        """Return a contender in the queue of a semaphore as one that waits there, also the first."""
-        above, _, last = place.path.rpartition("/")
-        if last != _QUEUE or above not in self._semaphores:
-            return place
-        waits = place.contender._replace(position=place.contender.position + 1)
-        return Standing(above, "Semaphore", "permit", place.blocker, waits)
+        return sorted(places, key=lambda place: (place.path, place.contender.position))
 
 
-def _sort(node: str, names: list[str]) -> tuple[list[_Listed], list[str]]:
-    """Return the queues of a node's contenders, and the other children.
-
-    Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two queues.
-    """
-    kinds: dict[str, list[str]] = {}
-    others: list[str] = []
-    for name in names:
-        role = role_of(name)
-        if role is None:
-            others.append(name)
-        elif role in _RULES:
-            kinds.setdefault(_TYPES[_RULES[role]], []).append(name)
-    above, _, last = node.rpartition("/")
-    queues: list[_Listed] = []
-    for contenders in kinds.values():
-        rule = _RULES[role_of(contenders[0]) or ""]
-        queues.append(_Listed(above if rule is PERMIT and last == _LEASES else node, node, rule, contenders))
-    return queues, others
+def node_of(got: tuple[bytes, Any]) -> Node:
+    """Return a node of the reply that has its data and its stat."""
+    data, stat = got
+    return Node(data, stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
 
 
-def _in_line(queue: _Listed, there: dict[str, Node]) -> Iterator[Standing]:
+def _in_line(queue: Listing, there: dict[str, Node]) -> Iterator[Standing]:
     """Return the contenders of a queue that are there, the holders first."""
-    rule, line = queue.rule, line_up(queue.names, queue.rule)
-    permits = rule is PERMIT
-    holding = set(line if permits else holders(line, rule))
+    holding = set(queue.holders())
     position = 0
-    for name in line:
+    for name, blocker in nearest(queue.names, queue.rule).items():
         if name not in holding:
             position += 1
         if name in there:
-            contender = Contender.of(queue.folder, name, there[name], 0 if name in holding else position)
-            kind = "DetachedLock" if rule is MUTEX and contender.owner is not None else _TYPES[rule]
-            blocker = None if name in holding else next(iter(blockers(name, line, rule)), None)
-            yield Standing(queue.path, kind, _MODES.get(role_of(name) or "", ""), blocker, contender)
+            yield standing(queue, name, there[name], 0 if name in holding else position, blocker)
+
+
+def standing(queue: Listing, name: str, node: Node, position: int = 0, blocker: str | None = None) -> Standing:
+    """Return a contender, by its queue, its node and its place; 0: it holds."""
+    contender = Contender.of(queue.folder, name, node, position)
+    detached = queue.kind == "Lock" and contender.owner is not None
+    mode = "permit" if queue.kind == "Semaphore" else _MODES.get(role_of(name) or "", "")
+    return Standing(
+        queue.path, "DetachedLock" if detached else queue.kind, mode, blocker if position else None, contender
+    )
+
+
+# The contenders, and the paths that may not be read.
+_Seen: TypeAlias = tuple[list[Standing], list[str]]
 
 
 def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
-    with link_of(found) as link:
-        scan = Scan(link)
-        places = scan.places(found.path, None if found.recursive else 1)
-        now = time.time()
-    if found.json:
-        _write_json("ls", found.path, now, places)
-    elif places:
-        _write_table([_HEADS, *(place.row(now) for place in places)])
-    for path in scan.unreadable:
-        say(f"{path} may not be read by this client")
-    return REFUSED if scan.unreadable else 0
+
+    def tell(places: list[Standing], now: float) -> list[str]:
+        return table([_HEADS, *(place.row(now) for place in places)]) if places else []
+
+    return _look(found, None if found.recursive else 1, tell)
 
 
 def show(found: Namespace) -> int:
     """Show one queue; return the exit code."""
-    with link_of(found) as link:
+
+    def tell(places: list[Standing], _: float) -> list[str]:
+        free = f"{escaped(found.path)} is free: nobody holds it, and nobody waits"
+        return list(sentences(places)) if places else [free]
+
+    return _look(found, 0, tell)
+
+
+def _look(found: Namespace, depth: int | None, tell: Callable[[list[Standing], float], list[str]]) -> int:
+    """Look once, or again and again; return the exit code."""
+
+    def look(before: _Seen | None) -> _Seen:
         scan = Scan(link)
-        places = [place for place in scan.places(found.path, 0) if place.path == found.path]
+        try:
+            places = scan.places(found.path, depth)
+        except kazoo_errors.NoNodeError:
+            if before is None:
+                raise
+            # An empty container goes by itself, and the next contender makes it again.
+            return [], []
+        if depth == 0:
+            if scan.unreadable:
+                why = f"{scan.unreadable[0]} may not be read by this client"
+                raise CommandError(REFUSED, "refused", why)
+            places = [place for place in places if place.path == found.path]
+        for path in scan.unreadable:
+            if before is None or path not in before[1]:
+                say(f"{path} may not be read by this client")
+        return places, scan.unreadable
+
+    def lines(seen: _Seen) -> list[str]:
         now = time.time()
-    if scan.unreadable:
-        raise CommandError(REFUSED, "refused", f"{scan.unreadable[0]} may not be read by this client")
-    if found.json:
-        _write_json("show", found.path, now, places)
-    elif places:
-        _write_text(sentences(places))
-    else:
-        _write_text([f"{escaped(found.path)} is free: nobody holds it, and nobody waits"])
-    return 0
+        return [_document(found, now, seen[0])] if found.json else tell(seen[0], now)
+
+    with link_of(found) as link:
+        if found.watch:
+            title = f"zkconcurrent {found.do} {found.path}, every {found.interval:g} s"
+            again(link, look, lines, found.interval, None if found.json else title)
+        seen = look(None)
+    write("".join(f"{line}\n" for line in lines(seen)))
+    return REFUSED if seen[1] else 0
 
 
 def sentences(places: list[Standing]) -> Iterator[str]:
@@ -288,20 +334,18 @@ def sentences(places: list[Standing]) -> Iterator[str]:
             yield f"    holds meanwhile {more} more"
 
 
-def _write_json(command: str, path: str, now: float, places: list[Standing]) -> None:
-    document = {
-        "schema": f"zkconcurrent.{command}/1",
-        "path": path,
-        "at": datetime.fromtimestamp(now, timezone.utc).isoformat(),
-        "contenders": [place.as_json(now) for place in places],
-    }
-    _write_text([json.dumps(document)])
+def _document(found: Namespace, now: float, places: list[Standing]) -> str:
+    return json.dumps(
+        {
+            "schema": f"zkconcurrent.{found.do}/1",
+            "path": found.path,
+            "at": datetime.fromtimestamp(now, timezone.utc).isoformat(),
+            "contenders": [place.as_json(now) for place in places],
+        }
+    )
 
 
-def _write_table(rows: list[tuple[str, ...]]) -> None:
+def table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    _write_text("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-
-
-def _write_text(lines: Iterator[str] | list[str]) -> None:
-    write("".join(f"{line}\n" for line in lines))
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 import traceback
+from argparse import Namespace
 from collections.abc import Sequence
 
 from .outcome import BUG, BY_SIGNAL, USAGE, CommandError, die_of, say, settle_streams
@@ -30,9 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .break_hold import break_hold
 
             return break_hold(found)
-        from . import look
-
-        return look.ls(found) if found.do == "ls" else look.show(found)
+        return _look(found)
     except CommandError as error:
         say(str(error))
         return error.code
@@ -47,3 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         say("this is a bug of zkconcurrent")
         return BUG
+
+
+def _look(found: Namespace) -> int:
+    """Do what only looks; return the exit code."""
+    if found.do == "top":
+        from .top import top
+
+        return top(found)
+    if found.do == "export":
+        from .export import export
+
+        return export(found)
+    if found.do == "completion":
+        from .completion import completion
+
+        return completion(found)
+    from . import look
+
+    return look.ls(found) if found.do == "ls" else look.show(found)

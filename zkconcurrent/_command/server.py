@@ -43,31 +43,62 @@ def link_of(found: Namespace) -> Iterator[Link]:
     # Not a session's, which would ask the server for a container.
     link = Link(client)
     try:
-        live = client.start_async()
-        until = time.monotonic() + settings.get("start_timeout", PATIENCE)
-        # The link is stopped if the credentials are refused.
-        while not live.is_set() and not link.stopped and (left := until - time.monotonic()) > 0:
-            live.wait(min(left, _POLL))
-        if not client.connected:
-            why = f"ZooKeeper did not answer in time: {link.failures()}"
-            raise CommandError(UNREACHABLE, "unreachable", why)
-        yield link
+        with told():
+            live = client.start_async()
+            until = time.monotonic() + settings.get("start_timeout", PATIENCE)
+            # The link is stopped if the credentials are refused.
+            while not live.is_set() and not link.stopped and (left := until - time.monotonic()) > 0:
+                live.wait(min(left, _POLL))
+            check_connected(link)
+            yield link
+    except CommandError:
+        # kazoo may say CONNECTED before the server has looked at the credentials.
+        check_accepted(link)
+        raise
+    finally:
+        client.stop()
+        client.close()
+
+
+def check_connected(link: Link) -> None:
+    """Return if there is a connection.
+
+    Raises:
+        CommandError: there is none.
+    """
+    check_accepted(link)
+    if not link.client.connected:
+        why = f"ZooKeeper did not answer in time: {link.failures()}"
+        raise CommandError(UNREACHABLE, "unreachable", why)
+
+
+def check_accepted(link: Link) -> None:
+    """Raise the error of refused credentials, if there was one.
+
+    Raises:
+        CommandError: the servers do not accept the client's credentials.
+    """
+    if link.transport.opening.refusal is not None:
+        raise CommandError(REFUSED, "refused", "ZooKeeper refuses the credentials") from None
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Make a context manager that turns an error of ZooKeeper into the end of the command.
+
+    Raises:
+        CommandError: its block has raised such an error.
+    """
+    try:
+        yield
     except kazoo_errors.NoAuthError:
         raise CommandError(REFUSED, "refused", "ZooKeeper refuses: this client may not read here") from None
     except RefusedError as error:
         raise CommandError(REFUSED, "refused", str(error)) from None
     except kazoo_errors.NoNodeError:
         raise CommandError(NOTHING_THERE, "nothing_there", "there is no such path") from None
-    except (kazoo_errors.KazooException, CommandError) as error:
-        # kazoo may say CONNECTED before the server has looked at the credentials.
-        if link.transport.opening.refusal is not None:
-            raise CommandError(REFUSED, "refused", "ZooKeeper refuses the credentials") from None
-        if isinstance(error, CommandError):
-            raise
+    except kazoo_errors.KazooException as error:
         raise CommandError(UNREACHABLE, "unreachable", f"the connection was lost ({type(error).__name__})") from None
-    finally:
-        client.stop()
-        client.close()
 
 
 def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:

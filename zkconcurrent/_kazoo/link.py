@@ -229,8 +229,8 @@ class Link:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def full(self, path: str) -> str:
-        """Return `path` below the client's chroot."""
-        return f"{self.client.chroot}{path}"
+        """Return `path` below the client's chroot; / is the chroot itself."""
+        return f"{self.client.chroot}{path}" if path != "/" else self.client.chroot or path
 
     def location(self, path: str) -> tuple[str, tuple[tuple[str, int], ...]]:
         """Return a path's full name and the servers, as far as the client knows them: the same for all clients."""

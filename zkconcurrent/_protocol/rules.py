@@ -167,10 +167,29 @@ def behind(me: str, queue: Sequence[str], rule: Rule) -> list[str]:
     return [name for name in line if rule.key(name) > mine and (alone or rule.alone in name)]
 
 
+def nearest(queue: Sequence[str], rule: Rule) -> dict[str, str | None]:
+    """Return, in the order of turns, the node that each contender waits for: the first of its `blockers`, or None.
+
+    One pass finds them all: to ask `blockers` for each of n contenders takes n passes.
+    """
+    found: dict[str, str | None] = {}
+    last = last_alone = last_key = None
+    line = line_up(queue, rule)
+    for name in line:
+        key, alone = rule.key(name), rule.alone in name
+        if key == last_key:
+            # Only a downgrade's two nodes share a number.
+            found[name] = next(iter(blockers(name, line, rule)), None)
+        else:
+            found[name] = last if alone else last_alone
+        last, last_key, last_alone = name, key, name if alone else last_alone
+    return found
+
+
 def holders(queue: Sequence[str], rule: Rule) -> list[str]:
     """Return the nodes that hold, in any role, in the order of their turns."""
-    line = line_up(queue, rule)
-    return list(itertools.takewhile(lambda name: not blockers(name, line, rule), line))
+    found = nearest(queue, rule)
+    return list(itertools.takewhile(lambda name: found[name] is None, found))
 
 
 def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:

@@ -1,0 +1,200 @@
+"""`ls --watch` and `show --watch`: what changes is told, an outage is outlived, and the end is quiet."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+import zkconcurrent
+from tests.command.conftest import Run, end_of
+from tests.command.test_look import READS, look
+from tests.conftest import Eventually
+from tests.helpers.proxy import Proxy
+from zkconcurrent.testing import Server
+
+__all__ = ["look"]
+
+WATCH = ("--watch", "--interval", 0.1)
+
+
+class Told:
+    """What a process tells on a pipe, line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.lines: list[str] = []
+        stream = process.stdout
+        assert stream is not None
+        threading.Thread(target=lambda: self.lines.extend(stream), daemon=True).start()
+
+    def states(self) -> list[list[str]]:
+        """Return the states of all contenders, of each document of JSON."""
+        return [[each["state"] for each in json.loads(line)["contenders"]] for line in self.lines]
+
+
+class Screen:
+    """A terminal that a command has as its standard output, and what it has written there."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.text = ""
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                self.text += os.read(self.master, 65536).decode().replace("\r\n", "\n")
+            except OSError:
+                return
+
+    def frames(self) -> list[list[str]]:
+        """Return the lines of each whole frame."""
+        end = "\x1b[J\x1b[?7h"
+        return [
+            frame.removesuffix(end).replace("\x1b[K", "").replace("\x1b[?7l", "").splitlines()
+            for frame in self.text.split("\x1b[H")[1:]
+            if frame.endswith(end)
+        ]
+
+    def close(self) -> None:
+        """Close the terminal."""
+        os.close(self.slave)
+        os.close(self.master)
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    """A terminal."""
+    with closing(Screen()) as screen:
+        yield screen
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Interrupt a process, which ends quietly."""
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == -signal.SIGINT
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("command", ["ls", "show"])
+def test_each_change(
+    look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually, command: str
+) -> None:
+    """With --json there is a line for each change and none without, also where the path goes; by reads alone."""
+    zk.ensure_path(zk_path)
+    lock = zkconcurrent.Lock(zk, zk_path)
+    with proxy.counting() as count:
+        process = look(command, zk_path, "--json", *WATCH, url=f"zk://{proxy.hosts}")
+        told = Told(process)
+        eventually(lambda: told.states() == [[]])
+        lock.acquire()
+        eventually(lambda: told.states() == [[], ["held"]])
+        looks = sum(message.kind == "request" for message in count.trace)
+        eventually(lambda: sum(message.kind == "request" for message in count.trace) > looks + 10)
+        lock.release()
+        eventually(lambda: told.states() == [[], ["held"], []])
+        zk.delete(zk_path, recursive=True)
+        lock.acquire()
+        eventually(lambda: told.states() == [[], ["held"], [], ["held"]])
+        lock.release()
+        interrupt(process)
+    assert {json.loads(line)["schema"] for line in told.lines} == {f"zkconcurrent.{command}/1"}
+    requests = [message for message in count.trace if message.kind == "request"]
+    assert {message.name for message in requests} <= READS
+
+
+def test_a_reader_that_goes(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A closed pipe ends the command at once, though nothing changes that it could write."""
+    zk.ensure_path(zk_path)
+    process = look("ls", zk_path, "--watch", "--interval", 1000, "--json")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(30) == -signal.SIGPIPE
+    assert process.stderr.read() == ""
+
+
+def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually) -> None:
+    """A terminal shows the newest look over the one before, as much as fits."""
+    zk.ensure_path(zk_path)
+    process = look("show", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": ""})
+    title = f"\x1b[1mzkconcurrent show {zk_path}, every 0.1 s\x1b[m"
+    eventually(lambda: [title, f"{zk_path} is free: nobody holds it, and nobody waits"] in screen.frames())
+    with zkconcurrent.Lock(zk, zk_path):
+        eventually(lambda: screen.frames()[-1][1:2] == [f"{zk_path}: Lock"])
+    interrupt(process)
+    for n in range(50):
+        zk.create(f"{zk_path}/{n:02}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)
+    screen.text = ""
+    process = look("ls", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": "1"})
+    frame = eventually(lambda: screen.frames() and screen.frames()[-1])
+    assert frame[0] == f"zkconcurrent ls {zk_path}, every 0.1 s"
+    # Of a terminal that does not tell its size, 24 lines.
+    assert (len(frame), frame[-1]) == (23, "... 30 more lines")
+    interrupt(process)
+
+
+@pytest.mark.parametrize("option", ["--json", None])
+def test_what_is_no_screen(
+    look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually, option: str | None
+) -> None:
+    """JSON on a terminal, and all on one that can't be written over, is told one after the other, without colours."""
+    zk.ensure_path(zk_path)
+    options = [option] if option else []
+    term = "xterm" if option else "dumb"
+    process = look("show", zk_path, *WATCH, *options, stdout=screen.slave, env={"TERM": term})
+    eventually(lambda: screen.text.count("\n") == 1)
+    with zkconcurrent.Lock(zk, zk_path):
+        eventually(lambda: screen.text.count("\n") > 1)
+    interrupt(process)
+    assert "\x1b" not in screen.text
+
+
+def test_an_outage(
+    look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, proxy: Proxy, eventually: Eventually
+) -> None:
+    """An outage that ends the session is told once; then the command goes on."""
+    zk.ensure_path(zk_path)
+    sessions = zookeeper.mntr()["zk_global_sessions"]
+    process = look("show", zk_path, "--json", *WATCH, url=f"zk://{proxy.hosts}?timeout=1")
+    told = Told(process)
+    eventually(lambda: told.states() == [[]])
+    proxy.refuse()
+    proxy.cut()
+    assert process.stderr.readline().endswith("; it is asked again and again\n")
+    eventually(lambda: zookeeper.mntr()["zk_global_sessions"] == sessions)
+    with zkconcurrent.Lock(zk, zk_path):
+        proxy.resume()
+        eventually(lambda: told.states() == [[], ["held"]])
+    eventually(lambda: told.states() == [[], ["held"], []])
+    interrupt(process)
+
+
+def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """It is told once, and the rest is listed; a missing path is an error, as without --watch."""
+    assert end_of(look("ls", zk_path, *WATCH)) == (66, "", "zkconcurrent: there is no such path\n")
+    zk.ensure_path(zk_path)
+    zk.create(f"{zk_path}/secret", acl=[make_acl("digest", "other:xyz", all=True)])
+    process = look("ls", zk_path, "--json", *WATCH)
+    told = Told(process)
+    eventually(lambda: told.states() == [[]])
+    with zkconcurrent.Lock(zk, f"{zk_path}/open"):
+        eventually(lambda: told.states() == [[], ["held"]])
+    assert process.stderr.readline() == f"zkconcurrent: {zk_path}/secret may not be read by this client\n"
+    interrupt(process)
+
+
+def test_intervals(look: Run) -> None:
+    """An interval that is no number, or shorter than a tenth of a second, is a wrong use."""
+    for odd in ("0", "0.09", "-1", "x", "nan", "inf"):
+        code, out, err = end_of(look("ls", f"--interval={odd}"))
+        assert (code, out, "invalid number of seconds value" in err) == (64, "", True)

@@ -1,0 +1,98 @@
+"""`--watch`: looks again and again. A terminal shows the newest look; anything else gets each that differs.
+
+Every look is of reads alone, and none sets a watch at the server: so nothing is left there, whatever ends the command.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .._kazoo.link import Link
+from .outcome import UNREACHABLE, CommandError, escaped, say, write
+from .server import check_connected, told
+
+T = TypeVar("T")
+
+_HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+# Lines that are too long are cut by the terminal, which knows how wide their characters are.
+_CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"
+_BOLD, _NORMAL = "\x1b[1m", "\x1b[m"
+
+
+def again(
+    link: Link,
+    look: Callable[[T | None], T],
+    tell: Callable[[T], Sequence[str]],
+    seconds: float,
+    title: str | None,
+    times: int | None = None,
+) -> None:
+    """Look every few seconds, also after an outage, until the command is interrupted or nobody reads on.
+
+    Args:
+        link: the client's.
+        look: looks; it gets what it has seen before, or None.
+        tell: returns the lines that tell what was seen.
+        seconds: from the beginning of one look to that of the next.
+        title: the first line on a terminal; None: write there, too, what differs, one after the other.
+        times: how many looks to tell; None: there is no end.
+    """
+    seen: T | None = None
+    reached = True
+    while times != 0:
+        began = time.monotonic()
+        try:
+            with told():
+                check_connected(link)
+                found = look(seen)
+        except CommandError as error:
+            if error.code != UNREACHABLE:
+                raise
+            if reached:
+                say(f"{error}; it is asked again and again")
+            reached = False
+        else:
+            reached = True
+            if title is not None and has_screen():
+                show_screen(title, tell(found))
+            elif found != seen:
+                write("".join(f"{line}\n" for line in tell(found)))
+            seen = found
+            times = None if times is None else times - 1
+        if times != 0:
+            pause(began + seconds - time.monotonic())
+
+
+def has_screen() -> bool:
+    """Return whether standard output is a terminal that can be written over."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def show_screen(title: str, lines: Sequence[str]) -> None:
+    """Write lines over those that a terminal shows, as many as fit."""
+    room = shutil.get_terminal_size().lines - 2
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more lines"]
+    title = escaped(title) if os.environ.get("NO_COLOR") else f"{_BOLD}{escaped(title)}{_NORMAL}"
+    text = "".join(f"{line}{_END_OF_LINE}\n" for line in (title, *lines))
+    write(f"{_HOME}{_CUT}{text}{_BELOW}{_WRAP}")
+
+
+def pause(seconds: float) -> None:
+    """Wait.
+
+    Raises:
+        BrokenPipeError: nobody reads standard output any more; this is known at once, though nothing is written.
+    """
+    poll = select.poll()
+    # Of this, the end of the reader is always told.
+    poll.register(sys.stdout, 0)
+    if poll.poll(math.ceil(1000 * max(0.0, seconds))):
+        raise BrokenPipeError
