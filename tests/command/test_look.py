@@ -139,6 +139,16 @@ def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert end_of(look("list"))[0] == 64
 
 
+def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
+    """With a chroot in the URL, / is that node: fault 312."""
+    with zkconcurrent.Lock(zk, f"{zk_path}/a"):
+        there = url.replace("?", f"{zk_path}?")
+        for command in (("ls",), ("ls", "-r", "/")):
+            (found,) = document(look(*command, "--json", url=there))["contenders"]
+            assert found["path"] == "/a"
+    assert end_of(look("show", "/", url=there)) == (0, "/ is free: nobody holds it, and nobody waits\n", "")
+
+
 def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
     """What a stranger has written into a node can't control the terminal, and can't break the JSON."""
     text = "evil\x1b[2J\r\n\x07\u202e"

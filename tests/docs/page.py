@@ -6,9 +6,10 @@ It runs in the present folder, top to bottom, as a reader would who copies:
 
 * the `python` blocks of a page share one namespace, which begins empty;
 * a block whose first line is `# <name>.py` is that file, and must be run by a command further down;
-* of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`; the text below a command is
-  its output, where `...` stands for anything; a command that starts the server is the fixture's part, and one that
-  starts gunicorn, Celery, uvicorn or aiohttp is that of `test_workers`;
+* of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`, or begin with `zkconcurrent`,
+  `kill` or `ps`; the text below a command is its output, where `...` stands for anything; a command that starts the
+  server is the fixture's part, and one that starts gunicorn, Celery, uvicorn or aiohttp is that of `test_workers`;
+* what a line sets by `export NAME=VALUE`, the later commands find;
 * a block whose first line begins with `# Not run:` says why, and is only compiled. `test_pages` counts them.
 
 One thing is replaced: the address 127.0.0.1:2181 by that of the server at hand.
@@ -30,7 +31,8 @@ ADDRESS = "127.0.0.1:2181"
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w+)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# (\w+\.py)\n")
 _NOT_RUN = "# Not run: "
-_OURS = re.compile(r"\b(python|pytest)\b")
+_OURS = re.compile(r"\b(python|pytest)\b|(zkconcurrent|kill|ps) ")
+_EXPORT = re.compile(r"export (\w+)=([^\s$]+)")
 _SERVER = "python -m zkconcurrent.testing"
 _STARTED = re.compile(r"(gunicorn|celery|uvicorn|python serve\.py) ")
 
@@ -117,6 +119,8 @@ def run(page: Path, hosts: str) -> None:
             if _STARTED.match(command):
                 not_run_yet -= named_in(command, not_run_yet)
                 continue
+            if exported := _EXPORT.fullmatch(command):
+                environment[exported[1]] = exported[2]
             if not _OURS.search(command) or command.startswith(_SERVER):
                 continue
             done = subprocess.run(

@@ -27,6 +27,17 @@ _SHOW = f"Show who holds a path, who waits for it and behind whom, and what they
 _TOP = f"Show the busiest paths, how many wait there, and who holds. {_SERVER}"
 _EXPORT = f"Serve a page for Prometheus: who waits at some paths, who holds, and since when. {_SERVER}"
 
+_DEADLOCKS = f"""\
+Report deadlocks: rings of waits that lead through a path or what is below it. {_SERVER}
+
+The exit code is 0 if there is none, 1 if there is one, 2 if some waiters could not be followed."""
+
+_DOCTOR = f"""\
+Look for what would make locks fail, or slow: servers, session timeout, access rights, latency, paths. {_SERVER}
+
+The exit code is 0 if all is fine, 1 if something would fail, 69 if ZooKeeper is out of reach."""
+
+_TIMELINE = f"Watch who holds and who waits, and draw it as SVG. {_SERVER}"
 _BREAK = f"End one hold: ask its holder to release, wait, then delete its node. {_SERVER}"
 
 _COMPLETION = """\
@@ -57,6 +68,9 @@ def parser() -> argparse.ArgumentParser:
     run.description, run.formatter_class = _RUN, argparse.RawDescriptionHelpFormatter
     _add_run(run)
     _add_looks(commands, server)
+    _add_deadlocks(commands.add_parser("deadlocks", parents=[server], help="report rings of waits"))
+    _add_doctor(commands.add_parser("doctor", parents=[server], help="look for what would make locks fail"))
+    _add_timeline(commands.add_parser("timeline", parents=[server], help="draw who held and who waited"))
     ends = commands.add_parser("break", parents=[server], help="end a hold that will not end", description=_BREAK)
     ends.add_argument("path", metavar="PATH")
     ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, as `show` tells it")
@@ -105,6 +119,25 @@ def _add_interval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=_interval, default=2.0, metavar="SEC", help="from one look to the next: 2, at least 0.1"
     )
+
+
+def _add_deadlocks(deadlocks: argparse.ArgumentParser) -> None:
+    deadlocks.description, deadlocks.formatter_class = _DEADLOCKS, argparse.RawDescriptionHelpFormatter
+    deadlocks.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
+    deadlocks.add_argument("--json", action="store_true", help="as one document of JSON")
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.description, doctor.formatter_class = _DOCTOR, argparse.RawDescriptionHelpFormatter
+    doctor.add_argument("--scratch", metavar="PATH", help="try writes below this path, and remove what they made")
+    doctor.add_argument("--json", action="store_true", help="as one document of JSON")
+
+
+def _add_timeline(timeline: argparse.ArgumentParser) -> None:
+    timeline.description = _TIMELINE
+    timeline.add_argument("paths", nargs="+", metavar="PATH")
+    timeline.add_argument("--seconds", type=_seconds, default=10.0, metavar="N", help="how long to watch: 10")
+    timeline.add_argument("-o", "--output", required=True, metavar="FILE.svg", help="where to write the picture")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -157,6 +190,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         _check_paths(found.paths)
         if len(found.paths) > _MOST_PATHS:
             _refuse(f"{len(found.paths)} paths are too many: at most {_MOST_PATHS}")
+    elif found.do == "doctor":
+        if found.scratch is not None:
+            _check_path(found.scratch)
+    elif found.do == "timeline":
+        _check_paths(found.paths)
     elif getattr(found, "path", "/") != "/":
         _check_path(found.path)
     return found

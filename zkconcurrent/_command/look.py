@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.operations import Node
-from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, line_up, nearest, role_of
+from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
 from .outcome import REFUSED, CommandError, escaped, say, write
@@ -109,7 +109,7 @@ def _session(contender: Contender) -> str:
     return f"{contender.session & (1 << 64) - 1:#x}"
 
 
-class Listing(NamedTuple):
+class QueueListing(NamedTuple):
     """The contenders in one listing.
 
     Attributes:
@@ -135,12 +135,19 @@ class Listing(NamedTuple):
 
 
 class Scan:
-    """All contenders at a path and below it."""
+    """All contenders at a path and below it.
+
+    Attributes:
+        listings: the children of each node, by its path; contenders have none.
+        nodes: the contenders' nodes, by their paths.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._semaphores: set[str] = set()
         self._errors: dict[str, Exception] = {}
+        self.listings: dict[str, list[str]] = {}
+        self.nodes: dict[str, Node] = {}
 
     @property
     def unreadable(self) -> list[str]:
@@ -158,15 +165,16 @@ class Scan:
             raise self._errors[path]
         return self._read(queues)
 
-    def queues(self, level: Sequence[str], depth: int | None) -> list[Listing]:
+    def queues(self, level: Sequence[str], depth: int | None) -> list[QueueListing]:
         """Return the queues at paths, and at so many levels below them, as far as these are there."""
-        queues: list[Listing] = []
+        queues: list[QueueListing] = []
         while level:
             below: list[str] = []
             for node, names in zip(level, ask_all(self._link.children, level), strict=True):
                 if isinstance(names, Exception):
                     self._errors[node] = names
                     continue
+                self.listings[node] = names
                 found, others = self.sort(node, names)
                 queues += found
                 # The parts of a semaphore belong to it: they are no level of their own.
@@ -177,7 +185,7 @@ class Scan:
             level = [each for each in below if each != RESERVED]
         return queues
 
-    def sort(self, node: str, names: Sequence[str]) -> tuple[list[Listing], list[str]]:
+    def sort(self, node: str, names: Sequence[str]) -> tuple[list[QueueListing], list[str]]:
         """Return the queues of a node's contenders, and the other children. What is above it must come first.
 
         Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two
@@ -194,17 +202,17 @@ class Scan:
         if {_LEASES, "permits"} & set(others):
             self._semaphores.add(node)
         above, _, last = node.rpartition("/")
-        queues: list[Listing] = []
+        queues: list[QueueListing] = []
         for kind, contenders in kinds.items():
             rule = _RULES[role_of(contenders[0]) or ""]
             if last == _QUEUE and above in self._semaphores:
-                queues.append(Listing(above, node, "Semaphore", rule, contenders))
+                queues.append(QueueListing(above, node, "Semaphore", rule, contenders))
             else:
                 path = above if rule is PERMIT and last == _LEASES else node
-                queues.append(Listing(path, node, kind, rule, contenders))
+                queues.append(QueueListing(path, node, kind, rule, contenders))
         return queues, others
 
-    def _read(self, queues: list[Listing]) -> list[Standing]:
+    def _read(self, queues: list[QueueListing]) -> list[Standing]:
         """Read the nodes of all queues."""
         paths = [f"{queue.folder}/{name}" for queue in queues for name in queue.names]
         found = dict(zip(paths, ask_all(self._link.get, paths), strict=True))
@@ -216,7 +224,7 @@ class Scan:
                 if isinstance(got, Exception):
                     self._errors[f"{queue.folder}/{name}"] = got
                 else:
-                    there[name] = node_of(got)
+                    there[name] = self.nodes[f"{queue.folder}/{name}"] = node_of(got)
             places += _in_line(queue, there)
         # Those who hold permits come before those who wait for them.
         return sorted(places, key=lambda place: (place.path, place.contender.position))
@@ -228,7 +236,7 @@ def node_of(got: tuple[bytes, Any]) -> Node:
     return Node(data, stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
 
 
-def _in_line(queue: Listing, there: dict[str, Node]) -> Iterator[Standing]:
+def _in_line(queue: QueueListing, there: dict[str, Node]) -> Iterator[Standing]:
     """Return the contenders of a queue that are there, the holders first."""
     holding = set(queue.holders())
     position = 0
@@ -239,7 +247,7 @@ def _in_line(queue: Listing, there: dict[str, Node]) -> Iterator[Standing]:
             yield standing(queue, name, there[name], 0 if name in holding else position, blocker)
 
 
-def standing(queue: Listing, name: str, node: Node, position: int = 0, blocker: str | None = None) -> Standing:
+def standing(queue: QueueListing, name: str, node: Node, position: int = 0, blocker: str | None = None) -> Standing:
     """Return a contender, by its queue, its node and its place; 0: it holds."""
     contender = Contender.of(queue.folder, name, node, position)
     detached = queue.kind == "Lock" and contender.owner is not None
@@ -249,15 +257,15 @@ def standing(queue: Listing, name: str, node: Node, position: int = 0, blocker: 
     )
 
 
-# The contenders, and the paths that may not be read.
-_Seen: TypeAlias = tuple[list[Standing], list[str]]
+# The contenders; the paths that may not be read; and how many nodes of kazoo's recipes are at the path itself.
+_Seen: TypeAlias = tuple[list[Standing], list[str], int]
 
 
 def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
 
-    def tell(places: list[Standing], now: float) -> list[str]:
-        return table([_HEADS, *(place.row(now) for place in places)]) if places else []
+    def tell(seen: _Seen, now: float) -> list[str]:
+        return table([_HEADS, *(place.row(now) for place in seen[0])]) if seen[0] else []
 
     return _look(found, None if found.recursive else 1, tell)
 
@@ -265,14 +273,19 @@ def ls(found: Namespace) -> int:
 def show(found: Namespace) -> int:
     """Show one queue; return the exit code."""
 
-    def tell(places: list[Standing], _: float) -> list[str]:
-        free = f"{escaped(found.path)} is free: nobody holds it, and nobody waits"
-        return list(sentences(places)) if places else [free]
+    def tell(seen: _Seen, _: float) -> list[str]:
+        places, _unreadable, kazoos = seen
+        if places:
+            return list(sentences(places))
+        path = escaped(found.path)
+        if kazoos:
+            return [f"{path}: kazoo's own recipes use it: {kazoos} nodes, which do not tell who holds"]
+        return [f"{path} is free: nobody holds it, and nobody waits"]
 
     return _look(found, 0, tell)
 
 
-def _look(found: Namespace, depth: int | None, tell: Callable[[list[Standing], float], list[str]]) -> int:
+def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], list[str]]) -> int:
     """Look once, or again and again; return the exit code."""
 
     def look(before: _Seen | None) -> _Seen:
@@ -283,7 +296,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[list[Standing], f
             if before is None:
                 raise
             # An empty container goes by itself, and the next contender makes it again.
-            return [], []
+            return [], [], 0
         if depth == 0:
             if scan.unreadable:
                 why = f"{scan.unreadable[0]} may not be read by this client"
@@ -292,11 +305,11 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[list[Standing], f
         for path in scan.unreadable:
             if before is None or path not in before[1]:
                 say(f"{path} may not be read by this client")
-        return places, scan.unreadable
+        return places, scan.unreadable, sum(map(is_of_kazoo, scan.listings.get(found.path, ())))
 
     def lines(seen: _Seen) -> list[str]:
         now = time.time()
-        return [_document(found, now, seen[0])] if found.json else tell(seen[0], now)
+        return [_document(found, now, seen[0])] if found.json else tell(seen, now)
 
     with link_of(found) as link:
         if found.watch:

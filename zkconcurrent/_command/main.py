@@ -31,6 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .break_hold import break_hold
 
             return break_hold(found)
+        if found.do == "deadlocks":
+            from .deadlocks import deadlocks
+
+            return deadlocks(found)
+        if found.do == "doctor":
+            from .doctor import doctor
+
+            return doctor(found)
+        if found.do == "timeline":
+            from .timeline import timeline
+
+            return timeline(found)
         return _look(found)
     except CommandError as error:
         say(str(error))

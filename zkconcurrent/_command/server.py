@@ -19,6 +19,7 @@ from .arguments import server_url
 from .outcome import NOTHING_THERE, REFUSED, UNREACHABLE, CommandError
 
 _TOGETHER = 500
+_OF_ONE_NODE = (kazoo_errors.NoNodeError, kazoo_errors.NoAuthError, kazoo_errors.BadArgumentsError)
 _PATIENCE = 30.0  # seconds
 _POLL = 0.1  # seconds
 
@@ -104,10 +105,12 @@ def told() -> Iterator[None]:
 def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
     """Send a request for each path, hundreds at a time; return the results, in order.
 
-    Where a node is gone, or may not be read, the error stands in the place of its result.
+    Where a node is gone, may not be read, or has a name that no node can have, the error stands in the place of its
+    result.
 
     Args:
-        request: `children` or `get` of a client's `Link`, which sends on this thread; kazoo's own takes twice as long.
+        request: as `children` or `get` of a client's `Link`, which sends on this thread; kazoo's own takes twice as
+            long.
         paths: the paths.
     """
     results: list[Any] = []
@@ -121,7 +124,7 @@ def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list
         if not done.wait(_PATIENCE):
             raise CommandError(UNREACHABLE, "unreachable", "ZooKeeper does not answer")
         for reply in replies:
-            if isinstance(reply.error, kazoo_errors.NoNodeError | kazoo_errors.NoAuthError):
+            if isinstance(reply.error, _OF_ONE_NODE):
                 results.append(reply.error)
             elif reply.error is not None:
                 raise reply.error

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors
 from .._protocol.rules import PERMIT
-from .look import RESERVED, Listing, Scan, Standing, node_of, standing, table
+from .look import RESERVED, QueueListing, Scan, Standing, node_of, standing, table
 from .outcome import REFUSED, escaped, say
 from .server import ask_all, link_of
 from .watch import again, pause
@@ -45,7 +45,7 @@ class _Known:
         self.polled = 0.0
         self.came: float | None = None
         self.left: float | None = None
-        self.queues: list[tuple[Listing, list[str]]] = []
+        self.queues: list[tuple[QueueListing, list[str]]] = []
         # The node that was seen, and how often its children had changed: a path may be deleted, and made again.
         self._node = self._changes = self.children = 0
         self._is_listed = False
@@ -66,7 +66,7 @@ class _Known:
         self._is_listed = self._is_listed and not (is_new or changes)
         return not self._is_listed
 
-    def list(self, queues: list[Listing]) -> None:
+    def list(self, queues: list[QueueListing]) -> None:
         """Note the queues; one that is empty at the moment is remembered, as a lock is that nobody waits for."""
         self._is_listed = True
         found = [(queue, queue.holders()) for queue in queues]
@@ -93,7 +93,7 @@ class Row(NamedTuple):
     left: float | None
     waits: int
     holding: list[str]
-    queue: Listing
+    queue: QueueListing
     holder: Standing | None = None
 
     def as_json(self, now: float) -> dict[str, Any]:

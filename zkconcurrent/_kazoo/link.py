@@ -18,7 +18,14 @@ from kazoo.protocol.serialization import CheckVersion, Create2, Exists, GetData,
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
+from kazoo.security import (
+    ACL,
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    Permissions,
+    make_acl,
+    make_digest_acl_credential,
+)
 
 from .._protocol import operations as op
 from .._protocol.lease import Lease
@@ -52,8 +59,10 @@ __all__ = [
     "KazooClient",
     "KazooState",
     "Link",
+    "Permissions",
     "ZnodeStat",
     "make_acl",
+    "make_digest_acl_credential",
 ]
 
 

@@ -117,19 +117,27 @@ class _Queue:
         return self.behind(name) if self.rule.alone else []
 
 
-class _View:
-    """All that a search has read.
+class SearchView:
+    """All that was read. Several searches may share what was listed once.
 
     Attributes:
         queues: the queues, by path; None if one could not be followed.
         nodes: the data of nodes; None if a node is gone.
         expired: the waiters whose time is up.
+        unfollowed: how many queues and nodes could not be followed.
     """
 
     def __init__(self) -> None:
         self.queues: dict[str, _Queue | None] = {}
         self.nodes: dict[Place, tuple[Node, Told] | None] = {}
         self.expired: set[Place] = set()
+        self.unfollowed = 0
+
+    def copy(self) -> SearchView:
+        """Return a view to which others add nothing."""
+        view = SearchView()
+        view.queues, view.nodes, view.unfollowed = {**self.queues}, {**self.nodes}, self.unfollowed
+        return view
 
     def add(self, ask: Ask, answer: Answer) -> None:
         """Add what was read; of a queue that is listed again, keep what is in both listings."""
@@ -137,21 +145,18 @@ class _View:
         for path, names in zip(ask.paths, listings, strict=True):
             before = self.queues.get(path)
             if path not in self.queues:
-                self.queues[path] = _queue(path, names)
+                self.queues[path] = queue = queue_of(path, names)
+                self.unfollowed += queue is None
             elif before is not None:
                 self.queues[path] = _Queue({*before.line} & {*(names or ())}, before.rule)
         for place, node in zip(ask.nodes, nodes, strict=True):
-            self.nodes[place] = None if node is None else (node, Told.by_data(node.data))
-
-    @property
-    def unfollowed(self) -> int:
-        """How many queues and nodes of those read could not be followed."""
-        told = [found[1] for found in self.nodes.values() if found is not None]
-        queues = sum(queue is None for queue in self.queues.values())
-        return queues + sum(each.pid is None or each.more > 0 for each in told)
+            told = None if node is None else Told.by_data(node.data)
+            self.nodes[place] = None if node is None or told is None else (node, told)
+            self.unfollowed += told is not None and (told.pid is None or told.more > 0)
 
 
-def _queue(path: str, names: Listing) -> _Queue | None:
+def queue_of(path: str, names: Listing) -> _Queue | None:
+    """Return the queue that a listing shows; None if it could not be listed, or has nodes that are no contenders."""
     if names is None:
         return None
     rule = next((_RULES[role] for name in names if (role := role_of(name)) in _RULES), MUTEX)
@@ -187,7 +192,7 @@ def left_out(me: Waiter, node: Node, told: Told) -> bool:
     return node.czxid > me.czxid and (told.ends or not me.ends)
 
 
-def _search(me: Waiter, view: _View) -> _Found:
+def _search(me: Waiter, view: SearchView) -> _Found:
     """Find who waits, directly or not, for the holds of my owner, as far as the view tells."""
     # Of each hold, the node with which its owner waits; None for mine. Of each waiter, the node that it waits for.
     held: dict[Place, Place | None] = {}
@@ -254,9 +259,14 @@ def _chain(
     return chain
 
 
-def search(me: Waiter) -> Generator[Ask, Answer, SearchResult]:
-    """Search for a deadlock of which `me` is a part, and is the one to tell or to end."""
-    view, requests = _View(), 0
+def search(me: Waiter, view: SearchView | None = None) -> Generator[Ask, Answer, SearchResult]:
+    """Search for a deadlock of which `me` is a part, and is the one to tell or to end.
+
+    Args:
+        me: the waiter.
+        view: what was read already, to which the search adds what it asks for.
+    """
+    view, requests = view or SearchView(), 0
     while True:
         found = _search(me, view)
         paths = found.paths[:MOST_AT_ONCE]
@@ -270,6 +280,7 @@ def search(me: Waiter) -> Generator[Ask, Answer, SearchResult]:
         view.add(ask, (yield ask))
     cycle: tuple[DeadlockEdge, ...] = ()
     if found.chain:
+        view = view.copy()
         again = Ask([path for path, queue in view.queues.items() if queue is not None], again=True)
         requests += 1 + len(again.paths)
         view.add(again, (yield again))
@@ -278,7 +289,7 @@ def search(me: Waiter) -> Generator[Ask, Answer, SearchResult]:
     return SearchResult(cycle, found.idle, view.unfollowed, True, requests)
 
 
-def _confirm(me: Waiter, view: _View) -> Generator[Ask, Answer, tuple[tuple[DeadlockEdge, ...], int]]:
+def _confirm(me: Waiter, view: SearchView) -> Generator[Ask, Answer, tuple[tuple[DeadlockEdge, ...], int]]:
     """Return the edges of a deadlock that is left among what was listed twice, and how many requests that took."""
     requests = 0
     while chain := _search(me, view).chain:
@@ -305,7 +316,7 @@ def _is_late(found: tuple[Node, Told] | None, now: float) -> bool:
     return told.timeout is not None and node.ctime + told.timeout < now
 
 
-def _edge(view: _View, waiter: Place, blocker: Place, hard: bool, now: float) -> DeadlockEdge:
+def _edge(view: SearchView, waiter: Place, blocker: Place, hard: bool, now: float) -> DeadlockEdge:
     found = view.nodes[waiter]
     assert found is not None
     node, told = found

@@ -224,7 +224,7 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
                 "primitives must not nest, not even across processes; move one of the two, or delete the child if "
                 "something else left it behind",
             )
-        if _KAZOO_NODE.match(name):
+        if is_of_kazoo(name):
             raise ForeignNodeError(
                 path,
                 f"kazoo's own recipes use this path (child {name!r}), and their locks and ours do not exclude each "
@@ -239,6 +239,11 @@ def role_of(name: str) -> str | None:
     found = _KNOWN.match(name)
     role = None if found is None else found["ours"] or found["item"] or found["other"]
     return role if role in KINDS else None
+
+
+def is_of_kazoo(name: str) -> bool:
+    """Return whether one of kazoo's own locks or semaphores made a node."""
+    return _KAZOO_NODE.match(name) is not None
 
 
 def other_kind(name: str, role: str) -> str:

@@ -1,0 +1,243 @@
+"""`zkconcurrent deadlocks`: rings are found as their members find them, none is imagined, and doubts are told."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+import zkconcurrent
+from tests.command.conftest import Run, end_of, nodes
+from tests.command.test_look import READS, look
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
+from zkconcurrent._protocol.ticket import unique
+
+__all__ = ["look"]
+
+# It holds the first path, and then waits for the others, each within that before it.
+MEMBER = """\
+import contextlib, os, sys, zkconcurrent
+with zkconcurrent.connect(os.environ["ZKCONCURRENT_URL"]) as zk, contextlib.ExitStack() as stack:
+    for path in sys.argv[1:]:
+        side, _, path = path.partition(":")
+        if side == "lock":
+            stack.enter_context(zkconcurrent.RLock(zk, path))
+        else:
+            stack.enter_context(getattr(zkconcurrent.ReadWriteLock(zk, path), side))
+        os.write(1, b"held\\n")
+        sys.stdin.readline()
+"""
+
+
+def found(process: Any) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the document of a `deadlocks --json`."""
+    code, out, err = end_of(process)
+    assert err == ""
+    return code, json.loads(out)
+
+
+def member(start: Run, *words: str) -> Any:
+    """Start a program that holds the first path."""
+    process = start(sys.executable, "-c", MEMBER, *words, stdin=-1)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def go_on(process: Any) -> None:
+    """Let it wait for its next path."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Two programs that wait for each other: who holds what, waits for what, and how to end it; then it is over."""
+    a, b = f"{zk_path}/a", f"{zk_path}/b"
+    first, second = member(start, f"lock:{a}", f"lock:{b}"), member(start, f"lock:{b}", f"lock:{a}")
+    assert end_of(look("deadlocks", zk_path)) == (0, f"no deadlock at {zk_path} or below\n", "")
+    go_on(first)
+    eventually(lambda: len(nodes(zk, b)) == 2)
+    assert found(look("deadlocks", zk_path, "--json"))[0] == 0
+    go_on(second)
+    eventually(lambda: len(nodes(zk, a)) == 2)
+    code, document = found(look("deadlocks", zk_path, "--json"))
+    assert (code, document["schema"], document["unfollowed"]) == (1, "zkconcurrent.deadlocks/1", [])
+    (ring,) = document["rings"]
+    assert [(each["pid"], each["holds"]["path"], each["waits_for"], each["edge"]) for each in ring] == [
+        (second.pid, b, a, "hard"),
+        (first.pid, a, b, "hard"),
+    ]
+    code, out, err = end_of(look("deadlocks", zk_path))
+    lines = [line.strip() for line in out.splitlines()]
+    assert (code, err) == (1, "")
+    assert lines[1].startswith(f"1. thread 'MainThread' of process {second.pid} on host ")
+    assert lines[2] == f"holds {b}, token {ring[0]['holds']['token']}"
+    assert lines[3].startswith(f"waits for {a} for ")
+    assert lines[3].endswith(" s, which 2 holds (hard)")
+    command = lines[-1].split()
+    assert command[:2] == ["zkconcurrent", "break"]
+    # The remedy that it names is one.
+    assert end_of(look(*command[1:], "-y", "--grace", 0))[0] == 0
+    assert found(look("deadlocks", zk_path, "--json"))[0] == 0
+
+
+def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A reader behind a waiting writer waits softly: the ring has three members, one of which holds nothing in it."""
+    pair, other = f"{zk_path}/pair", f"{zk_path}/other"
+    reader = member(start, f"read_lock:{pair}", f"lock:{other}")
+    late = member(start, f"lock:{other}", f"read_lock:{pair}")
+    writer = member(start, f"lock:{zk_path}/alone", f"write_lock:{pair}")
+    for process, path, number in ((writer, pair, 2), (late, pair, 3), (reader, other, 2)):
+        go_on(process)
+        eventually(lambda path=path, number=number: len(nodes(zk, path)) == number)  # type: ignore[misc]
+    code, document = found(look("deadlocks", zk_path, "--json"))
+    assert code == 1
+    (ring,) = document["rings"]
+    assert [(each["pid"], each["edge"], (each["holds"] or {}).get("path")) for each in ring] == [
+        (reader.pid, "hard", pair),
+        (late.pid, "soft", other),
+        (writer.pid, "hard", None),
+    ]
+    _, out, _ = end_of(look("deadlocks", zk_path))
+    assert "behind 3, which waits itself (soft)" in out
+
+
+def test_a_ring_that_leaves_the_path(
+    start: Run, look: Run, zk: KazooClient, zk_path: str, url: str, eventually: Eventually
+) -> None:
+    """It is found from any of its paths, also where the youngest wait is elsewhere, or outside of the URL's chroot."""
+    paths = [f"{zk_path}/{name}/lock" for name in "abc"]
+    ring = [member(start, f"lock:{path}", f"lock:{paths[n - 1]}") for n, path in enumerate(paths)]
+    for n, process in enumerate(ring):
+        go_on(process)
+        eventually(lambda n=n: len(nodes(zk, paths[n - 1])) == 2)  # type: ignore[misc]
+    for path in paths:
+        assert found(look("deadlocks", path, "--json"))[0] == 1
+    inside = url.replace("?", f"{zk_path}/b?")
+    code, out, _ = end_of(look("deadlocks", url=inside))
+    assert (code, "waits for /lock for " in out, f"waits for {paths[0]} for " in out) == (1, True, True)
+
+
+class Nodes:
+    """Nodes with data as a test wants them, in a session that lives."""
+
+    def __init__(self, zk: KazooClient, path: str) -> None:
+        self._zk, self._path = zk, path
+
+    def add(self, name: str, owned: Sequence[str] = (), **said: object) -> str:
+        """Add a contender whose owner holds some nodes; return its path."""
+        mark = str(uuid.uuid4())
+        prefix = f"_c_{mark[:24]}{'8' if owned else '0'}{mark[25:]}-lock-"
+        held = [[path.rpartition("/")[0], unique(path.rpartition("/")[2])] for path in owned]
+        data = {"host": "h", "pid": 1, "thread": "t", "by": "1-1", **({"holds": held} if held else {}), **said}
+        made: str = self._zk.create(
+            f"{self._path}/{name}/{prefix}", json.dumps(data).encode(), ephemeral=True, sequence=True, makepath=True
+        )
+        return made
+
+    def ring(self, **said: object) -> list[str]:
+        """Add two owners who wait for each other; return the nodes with which they wait."""
+        a, b = self.add("a"), self.add("b")
+        return [self.add("b", [a], **said), self.add("a", [b])]
+
+
+def test_a_ring_that_ends_meanwhile(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
+    """What ends before the second listing is no deadlock."""
+    first, _ = Nodes(zk, zk_path).ring()
+    with proxy.hold("sync") as fault:
+        process = look("deadlocks", zk_path, "--json", url=f"zk://{proxy.hosts}")
+        fault.wait()
+        zk.delete(first)
+    code, document = found(process)
+    assert (code, document["rings"]) == (0, [])
+
+
+def test_a_wait_whose_time_is_up(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A node that outlives its wait, as that of a stopped process, counts no more."""
+    Nodes(zk, zk_path).ring(timeout=0)
+    assert found(look("deadlocks", zk_path, "--json"))[0] == 0
+
+
+@pytest.mark.parametrize("why", ["stranger", "more", "kazoo", "two kinds", "hidden", "elsewhere"])
+def test_what_can_not_be_followed(look: Run, zk: KazooClient, zk_path: str, why: str) -> None:
+    """A waiter that does not tell what it holds, and what may not be read, are named, and the code is 2."""
+    there = Nodes(zk, zk_path)
+    held = there.add("a")
+    path, node = f"{zk_path}/a", None
+    hidden = [make_acl("digest", "other:xyz", all=True)]
+    if why == "stranger":
+        node = zk.create(f"{path}/_c_{uuid.uuid4()}-lock-", b"10.0.0.1", ephemeral=True, sequence=True)
+    elif why == "more":
+        node = there.add("a", more=1)
+    elif why == "kazoo":
+        zk.create(f"{path}/{uuid.uuid4().hex}__lock__", b"", ephemeral=True, sequence=True)
+    elif why == "two kinds":
+        zk.create(f"{path}/_c_{uuid.uuid4()}-__READ__", b"", ephemeral=True, sequence=True)
+    elif why == "hidden":
+        path = f"{zk_path}/hidden"
+        zk.create(path, acl=hidden)
+    else:
+        path = f"{zk_path}-hidden"
+        zk.create(path, acl=hidden)
+        there.add("b")
+        there.add("b", [held], holds=[[path, "0" * 32]])
+    code, document = found(look("deadlocks", zk_path, "--json"))
+    assert code == 2
+    (each,) = document["unfollowed"]
+    assert (each["path"], each["node"]) == (path, node and node.rpartition("/")[2])
+    code, out, _ = end_of(look("deadlocks", zk_path))
+    assert (code, out.startswith(f"not followed: {path}")) == (2, True)
+    # A ring is told of all the same.
+    Nodes(zk, f"{zk_path}/more").ring()
+    assert found(look("deadlocks", zk_path, "--json"))[0] == 1
+
+
+def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """What the nodes say can neither control the terminal nor make a search fail."""
+    there = Nodes(zk, zk_path)
+    there.ring(thread="evil\x1b[2J" + "x" * 100_000)
+    held = there.add("c")
+    there.add("c", [held], holds=[["/a//b", "n"], ["relative", "n"], ["/\ud800", "n"], ["/nul\0", "n"], ["/", "n"]])
+    code, out, err = end_of(look("deadlocks", zk_path))
+    assert (code, err, "evil\\x1b[2J" in out, "\x1b" in out, len(out) < 3_000) == (1, "", True, False, True)
+
+
+def test_it_only_reads(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
+    """It sends no request that writes."""
+    Nodes(zk, zk_path).ring()
+    with proxy.counting() as count:
+        assert found(look("deadlocks", zk_path, "--json", url=f"zk://{proxy.hosts}"))[0] == 1
+    assert {message.name for message in count.trace if message.kind == "request"} <= {*READS, "sync"}
+
+
+def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """`show` does not call a path free that kazoo's own recipes use: fault 313."""
+    with zk.Lock(zk_path):
+        code, out, err = end_of(look("show", zk_path))
+    assert (code, "kazoo's own recipes use it" in out, err) == (0, True, "")
+
+
+def test_waits_in_threads(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A wait that leads to nobody who waits for it is no deadlock, however long the chain."""
+    clients = [zk, connect(), connect()]
+    outer = zkconcurrent.RLock(zk, f"{zk_path}/0")
+    outer.acquire()
+
+    def wait(n: int) -> None:
+        with zkconcurrent.RLock(clients[n], f"{zk_path}/{n}"), zkconcurrent.RLock(clients[n], f"{zk_path}/{n - 1}"):
+            pass
+
+    waits = [in_thread(wait, n) for n in (1, 2)]
+    eventually(lambda: all(len(nodes(zk, f"{zk_path}/{n}")) == 2 for n in (0, 1)))
+    assert end_of(look("deadlocks", zk_path))[:2] == (0, f"no deadlock at {zk_path} or below\n")
+    outer.release()
+    for each in waits:
+        each.result()

@@ -1,0 +1,283 @@
+"""`deadlocks`: rings of waits, found from outside, by the search that the members' own processes make.
+
+All queues below the path are listed, with the data of their nodes, and each waiter that tells of holds is searched in
+what was read. Whatever else a search asks for is read then. A waiter that it meets outside of the path is searched as
+well, as the youngest member of a ring finds it. In the end the queues of what was found are listed once more, behind a
+`sync`: what both listings have was there at one instant between the two, so no ring is imagined.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from argparse import Namespace
+from collections.abc import Generator, Iterator, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any, NamedTuple
+
+from .._engine.deadlocks import AGAIN_AFTER
+from .._errors import DeadlockEdge
+from .._kazoo import full_paths
+from .._kazoo.link import Link
+from .._kazoo.replies import kazoo_errors
+from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, SearchView, Waiter, search
+from .._protocol.operations import Node
+from .._protocol.rules import is_of_kazoo
+from .._protocol.told import Told
+from .look import Scan
+from .outcome import escaped, write
+from .server import ask_all, link_of
+
+FOUND, NOT_FOLLOWED = 1, 2
+# What a line shows of a stranger's text, in characters; JSON has the whole.
+_LONGEST = 300
+_SAYS_NOTHING = "its data do not tell what it holds: it is no node of this library, or of an old version"
+_UNREADABLE = "it may not be read by this client"
+_NO_QUEUE = "other nodes than those of one kind of lock are there, so they do not wait for each other"
+_TOO_LARGE = "the search from this node took too many steps"
+
+_Steps = Generator[Ask, Any, SearchResult]
+
+
+class RingMember(NamedTuple):
+    """One member of a ring.
+
+    Attributes:
+        edge: what it waits for.
+        node: its node.
+        held: the hold for which the member before it waits; None if that one waits only behind this one's place.
+        token: the token of that hold.
+    """
+
+    edge: DeadlockEdge
+    node: Node
+    held: Place | None
+    token: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a document of JSON tells of it."""
+        edge, told = self.edge, Told.by_data(self.node.data)
+        held = self.held and {"path": self.held.path, "node": self.held.name, "token": str(self.token)}
+        return {
+            "host": edge.host,
+            "pid": edge.pid,
+            "thread": edge.thread,
+            "by": told.by,
+            "session": f"{self.node.session & (1 << 64) - 1:#x}",
+            "holds": held,
+            "waits_for": edge.path,
+            "node": edge.waiter,
+            "blocker": edge.blocker,
+            "edge": "hard" if edge.hard else "soft",
+            "age": round(edge.age, 3),
+            "timeout": told.timeout,
+            "ends": told.ends,
+        }
+
+
+class Unfollowed(NamedTuple):
+    """What could not be followed: a ring through it is not found.
+
+    Attributes:
+        path: the queue.
+        node: the name of the node; None if it is the whole queue.
+        why: the reason, for people.
+    """
+
+    path: str
+    node: str | None
+    why: str
+
+
+class _Reader:
+    """What was read: first by the scan, then for the searches. All paths are full, with the chroot.
+
+    Attributes:
+        listings: the first listing of each queue.
+        met: the nodes that were read for the searches, and were not searched yet.
+    """
+
+    def __init__(self, link: Link, scan: Scan) -> None:
+        self._link = link
+        self.listings: dict[str, Listing] = {link.full(path): names for path, names in scan.listings.items()}
+        self._nodes: dict[Place, Node | None] = {place_of(link, path): node for path, node in scan.nodes.items()}
+        self.met: list[Place] = []
+
+    def all(self) -> tuple[Ask, Answer]:
+        """Return the nodes of the scan, and the queues in which they are."""
+        paths = [path for path, names in self.listings.items() if any(map(_is_contender, names or ()))]
+        ask = Ask(paths, [*self._nodes])
+        return ask, self.answer(ask)
+
+    def answer(self, ask: Ask) -> Answer:
+        """Return what was read, or read it."""
+        paths = [path for path in ask.paths if path not in self.listings]
+        self.listings |= self.list_now(paths)
+        nodes = [place for place in ask.nodes if place not in self._nodes]
+        results = ask_all(partial(full_paths.send_get, self._link), ["/".join(place) for place in nodes])
+        for place, result in zip(nodes, results, strict=True):
+            if isinstance(result, Exception):
+                self._nodes[place] = None if isinstance(result, kazoo_errors.NoNodeError) else UNREADABLE
+            else:
+                data, stat = result
+                self._nodes[place] = Node(data or b"", stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
+        self.met += nodes
+        return [self.listings[path] for path in ask.paths], [self._nodes[place] for place in ask.nodes]
+
+    def list_now(self, paths: Sequence[str]) -> dict[str, Listing]:
+        """List queues, whether they were listed before or not."""
+        listings: dict[str, Listing] = {}
+        results = ask_all(partial(full_paths.send_children, self._link), paths)
+        for path, result in zip(paths, results, strict=True):
+            if isinstance(result, Exception):
+                listings[path] = () if isinstance(result, kazoo_errors.NoNodeError) else None
+            else:
+                listings[path] = result[0]
+        return listings
+
+    def node(self, place: Place) -> Node | None:
+        """Return a node; None if it is gone."""
+        (node,) = self.answer(Ask(nodes=[place]))[1]
+        return node
+
+
+def place_of(link: Link, path: str) -> Place:
+    """Return the place of a node whose path begins below the chroot."""
+    folder, _, name = link.full(path).rpartition("/")
+    return Place(folder, name)
+
+
+def find(link: Link, path: str) -> tuple[list[list[RingMember]], list[Unfollowed]]:
+    """Return the rings that lead through a path or what is below it, and what could not be followed."""
+    scan = Scan(link)
+    places = scan.places(path, None)
+    now = time.time()
+    reader = _Reader(link, scan)
+    unfollowed = [Unfollowed(link.full(path), None, _UNREADABLE) for path in scan.unreadable]
+    pending: list[tuple[_Steps, Ask]] = []
+    todo = [place_of(link, each.contender.node) for each in places if not each.holds]
+    # For all searches: each by itself would begin anew with each of its steps.
+    view = SearchView()
+    view.add(*reader.all())
+    while todo:
+        place = todo.pop()
+        if (found := view.nodes[place]) is None:
+            continue
+        node, told = found
+        if told.by is None or told.more:
+            why = f"{told.more} of its holds are not named" if told.more else _SAYS_NOTHING
+            unfollowed.append(Unfollowed(*place, why))
+        if told.holds:
+            steps = search(Waiter(place, node.czxid, told.holds, told.ends, partial(_age, node, now)), view)
+            end = _advance(steps, None, reader)
+            if isinstance(end, Ask):
+                pending.append((steps, end))
+            elif not end.finished:
+                unfollowed.append(Unfollowed(*place, _TOO_LARGE))
+        todo += reader.met
+        reader.met = []
+    rings: dict[frozenset[str], list[RingMember]] = {}
+    for cycle in _confirmed(link, reader, pending):
+        rings[frozenset(edge.waiter for edge in cycle)] = [*_members(reader, cycle)]
+    for folder, queue in view.queues.items():
+        if queue is None:
+            why = _UNREADABLE if reader.listings[folder] is None else _NO_QUEUE
+            unfollowed.append(Unfollowed(folder, None, why))
+    return [*rings.values()], unfollowed
+
+
+def _age(node: Node, now: float) -> float:
+    return max(0.0, now - node.ctime)
+
+
+def _advance(steps: _Steps, answer: Answer | None, reader: _Reader) -> Ask | SearchResult:
+    """Go on with a search until it ends, or asks for new listings; at its begin, there is no answer yet."""
+    try:
+        ask = steps.send(answer)
+        while not ask.again:
+            ask = steps.send(reader.answer(ask))
+    except StopIteration as end:
+        result: SearchResult = end.value
+        return result
+    return ask
+
+
+def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]]) -> Iterator[Sequence[DeadlockEdge]]:
+    """List all queues of what was found once more, and return the rings that are still there."""
+    if not pending:
+        return
+    paths = [*dict.fromkeys(path for _, ask in pending for path in ask.paths)]
+    time.sleep(AGAIN_AFTER)
+    ask_all(partial(full_paths.send_sync, link), paths[:1])
+    listings = reader.list_now(paths)
+    for steps, ask in pending:
+        end = _advance(steps, ([listings[path] for path in ask.paths], []), reader)
+        if isinstance(end, SearchResult) and end.cycle:
+            yield end.cycle
+
+
+def _members(reader: _Reader, cycle: Sequence[DeadlockEdge]) -> Iterator[RingMember]:
+    before = cycle[-1]
+    for edge in cycle:
+        node = reader.node(Place(edge.path, edge.waiter))
+        held = Place(before.path, before.blocker) if before.hard else None
+        hold = None if held is None else reader.node(held)
+        before = edge
+        yield RingMember(edge, node or UNREADABLE, held, hold.czxid if hold else 0)
+
+
+def _is_contender(name: str) -> bool:
+    return (name.startswith("_c_") and "-lease-" not in name) or is_of_kazoo(name)
+
+
+def deadlocks(found: Namespace) -> int:
+    """Report the deadlocks at a path and below it; return the exit code."""
+    with link_of(found) as link:
+        rings, unfollowed = find(link, found.path)
+        chroot = link.client.chroot
+    if found.json:
+        document = {
+            "schema": "zkconcurrent.deadlocks/1",
+            "path": found.path,
+            "at": datetime.now(timezone.utc).isoformat(),
+            "rings": [[member.as_json() for member in ring] for ring in rings],
+            "unfollowed": [each._asdict() for each in unfollowed],
+        }
+        write(f"{json.dumps(document)}\n")
+    else:
+        lines = [line for ring in rings for line in picture(ring, chroot)]
+        if not rings and not unfollowed:
+            lines = [f"no deadlock at {found.path} or below"]
+        lines += [
+            f"not followed: {_shown(each.path, chroot)}{'' if each.node is None else f', node {each.node}'}: {each.why}"
+            for each in unfollowed
+        ]
+        write("".join(f"{escaped(line)}\n" for line in lines))
+    return FOUND if rings else NOT_FOLLOWED if unfollowed else 0
+
+
+def picture(ring: Sequence[RingMember], chroot: str) -> Iterator[str]:
+    """Return a ring as people read it, each member with its hold and its wait."""
+    yield f"a deadlock of {len(ring)} waits: each waits for the next, the last for the first"
+    for number, member in enumerate(ring, 1):
+        edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(ring) + 1
+        yield f"  {number}. {told.whole_name(edge.waiter)[:_LONGEST]}"
+        if member.held is not None:
+            yield f"     holds {_shown(member.held.path, chroot)}, token {member.token}"
+        blocked = f"which {next_one} holds (hard)" if edge.hard else f"behind {next_one}, which waits itself (soft)"
+        yield f"     waits for {_shown(edge.path, chroot)} for {edge.age:.1f} s, {blocked}"
+        if told.timeout is not None:
+            yield f"     gives up after {told.timeout:.1f} s"
+        if told.ends:
+            yield "     its process ends this wait with DeadlockError, if it finds the deadlock as well"
+    yield "  None goes on before another one ends: end one of these processes. If none can be reached, break a hold:"
+    first = next(member for member in ring if member.held is not None)
+    assert first.held is not None
+    yield f"  zkconcurrent break {shlex.quote(_shown(first.held.path, chroot))} --holder {first.token}"
+
+
+def _shown(path: str, chroot: str) -> str:
+    """Return a path as the other commands take it; one that is not below the chroot, in full."""
+    return path.removeprefix(chroot)[:_LONGEST] if f"{path}/".startswith(f"{chroot}/") else path[:_LONGEST]

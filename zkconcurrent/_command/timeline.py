@@ -1,0 +1,208 @@
+"""`timeline`: looks at queues again and again for some seconds, and draws who held and who waited meanwhile, as SVG.
+
+It reads each queue ten times a second, or less often where a look takes long, and leaves no watch. So what lasts for
+less than the time between two looks may not be in the picture, which tells how many looks there were.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from .._kazoo.link import Link
+from .._kazoo.replies import kazoo_errors
+from .._threads.base.contender import Contender
+from .look import Scan
+from .outcome import NOT_WRITTEN, CommandError, escaped, say
+from .server import link_of
+
+_BETWEEN = 0.1  # seconds
+# A look takes at most this part of the time.
+_SHARE = 0.25
+# Of each path; a picture of more is no help.
+_MOST_ROWS = 50
+_LONGEST = 46  # characters
+_LEFT, _WIDTH, _RIGHT, _ROW, _TOP, _HEAD = 330, 1200, 30, 18, 64, 34
+_HELD, _WAITS, _INK, _PALE, _RULE = "#2a9d5c", "#c9ced6", "#1f2430", "#6b7785", "#e3e6ea"
+
+
+@dataclass
+class Track:
+    """One thread's stretches of time at one path.
+
+    Attributes:
+        who: the thread, host and process, as its node tells; or the text of a stranger.
+        spans: whether it held, from when, and until when.
+    """
+
+    who: str
+    spans: list[tuple[bool, float, float]] = field(default_factory=list)
+
+    def see(self, held: bool, before: float, now: float) -> None:
+        """Note what a look has shown, after one that came before."""
+        if self.spans and self.spans[-1][0] == held and self.spans[-1][2] == before:
+            self.spans[-1] = (held, self.spans[-1][1], now)
+        else:
+            self.spans.append((held, before, now))
+
+
+@dataclass
+class WatchedPath:
+    """What was seen at one path.
+
+    Attributes:
+        path: the path.
+        rows: the threads, in the order in which they came; by their names and what tells these apart.
+        most: how many waited at most at once.
+        held: for how many seconds somebody held.
+    """
+
+    path: str
+    rows: dict[tuple[str, str], Track] = field(default_factory=dict)
+    most: int = 0
+    held: float = 0.0
+
+    def note(self, seen: dict[tuple[str, str], bool], before: float, now: float) -> None:
+        """Note what a look has shown, after one that came before."""
+        for key, held in seen.items():
+            self.rows.setdefault(key, Track(key[0])).see(held, before, now)
+        self.most = max(self.most, sum(not held for held in seen.values()))
+        self.held += (now - before) * any(seen.values())
+
+
+def timeline(found: Namespace) -> int:
+    """Watch some paths, and draw what was seen; return the exit code."""
+    watched = [WatchedPath(path) for path in dict.fromkeys(found.paths)]
+    began = datetime.now(timezone.utc)
+    with link_of(found) as link:
+        for each in watched:
+            if link.client.exists(each.path) is None:
+                raise kazoo_errors.NoNodeError
+        looks, seconds = _watch(link, watched, found.seconds)
+    try:
+        Path(found.output).write_text(draw(watched, looks, seconds, began), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(NOT_WRITTEN, "not_written", f"{found.output}: {error.strerror}") from None
+    return 0
+
+
+def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[int, float]:
+    """Look at all paths until the time is up, or Ctrl-C; return how often, and for how long."""
+    began = time.monotonic()
+    before, looks = 0.0, 0
+    try:
+        while before < seconds:
+            pause = max(_BETWEEN, (time.monotonic() - began - before) * (1 / _SHARE - 1)) if looks else 0.0
+            time.sleep(min(pause, max(0.0, seconds - (time.monotonic() - began))))
+            now = time.monotonic() - began
+            # Noted together, as Ctrl-C may end a look.
+            for each, seen in [(each, _look(link, each.path)) for each in watched]:
+                each.note(seen, before, now)
+            before, looks = now, looks + 1
+    except KeyboardInterrupt:
+        # Who has seen enough gets the picture of that.
+        say("interrupted: drawn is what was seen until then")
+    return looks, max(before, 0.001)
+
+
+def _look(link: Link, path: str) -> dict[tuple[str, str], bool]:
+    """Return who is there, and whether they hold."""
+    try:
+        places = [place for place in Scan(link).places(path, 0) if place.path == path]
+    except kazoo_errors.NoNodeError:
+        # Its container was removed: nobody is there.
+        return {}
+    seen: dict[tuple[str, str], bool] = {}
+    for place in places:
+        key = _who(place.contender), place.contender.by or str(place.contender.session)
+        seen[key] = seen.get(key, False) or place.holds
+    return seen
+
+
+def _who(contender: Contender) -> str:
+    if contender.pid is None:
+        return repr(contender.host or "?")
+    return f"{contender.thread}, {contender.host} {contender.pid}"
+
+
+# -- the picture -------------------------------------------------------------------------------------------------------
+
+
+def draw(watched: Sequence[WatchedPath], looks: int, seconds: float, began: datetime) -> str:
+    """Return the picture."""
+    body: list[str] = []
+    y = _TOP
+    for each in watched:
+        y += _HEAD
+        share = f"held for {100 * each.held / seconds:.0f} % of the time, at most {each.most} waited"
+        body.append(_text(16, y - 10, f"{_short(each.path, 90)}: {share}", size=14, bold=True))
+        for row in [*each.rows.values()][:_MOST_ROWS]:
+            body += _row(row, y, seconds)
+            y += _ROW
+        if len(each.rows) > _MOST_ROWS:
+            body.append(_text(16, y + 13, f"and {len(each.rows) - _MOST_ROWS} more", fill=_PALE))
+            y += _ROW
+    title = f"Who held, and who waited, for {seconds:.1f} s from {began:%F %T} UTC"
+    head = [
+        _text(16, 30, title, size=18, bold=True),
+        _text(16, 52, f"{looks} looks: what was shorter than the time between two may be missing", fill=_PALE),
+        *_box(760, 42, 18, _HELD, ""),
+        _text(784, 53, "holds"),
+        *_box(850, 42, 18, _WAITS, ""),
+        _text(874, 53, "waits"),
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 40}" width="{_WIDTH}"'
+            f' height="{y + 40}" font-family="sans-serif" font-size="12" role="img">',
+            f"<title>{escape(title)}</title>",
+            f'<rect width="{_WIDTH}" height="{y + 40}" fill="#ffffff"/>',
+            *_axis(y + 6, seconds),
+            *head,
+            *body,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _row(row: Track, y: int, seconds: float) -> Iterator[str]:
+    yield _text(_LEFT - 10, y + 13, _short(row.who, _LONGEST), anchor="end")
+    for held, start, end in row.spans:
+        left, right = _x(start, seconds), _x(end, seconds)
+        says = f"{row.who[:300]} {'held' if held else 'waited'} from {start:.1f} to {end:.1f} s"
+        yield from _box(left, y + 2, max(right - left, 1.0), _HELD if held else _WAITS, says)
+
+
+def _axis(bottom: int, seconds: float) -> Iterator[str]:
+    step = next(each * 10**power for power in range(-2, 9) for each in (1, 2, 5) if each * 10**power * 10 >= seconds)
+    for n in range(int(seconds / step) + 1):
+        x = _x(n * step, seconds)
+        yield f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="{_RULE}"/>'
+        yield _text(x, bottom + 16, f"{n * step:g} s", fill=_PALE, anchor="middle")
+
+
+def _x(at: float, seconds: float) -> float:
+    return _LEFT + at / seconds * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _box(x: float, y: float, width: float, fill: str, says: str) -> Iterator[str]:
+    title = f"<title>{escape(escaped(says))}</title>" if says else ""
+    yield f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_ROW - 4}" fill="{fill}">{title}</rect>'
+
+
+def _text(
+    x: float, y: float, words: str, *, fill: str = _INK, anchor: str = "start", size: int = 12, bold: bool = False
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}"{weight}'
+    return f"<text {place}>{escape(escaped(words))}</text>"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
