@@ -5,7 +5,7 @@
 It runs in the present folder, top to bottom, as a reader would who copies:
 
 * the `python` blocks of a page share one namespace, which begins empty;
-* a block whose first line is `# <name>.py` is that file, and must be run by a command further down;
+* a block whose first line is `# <name>.py`, or a path, is that file, and a command further down must name it;
 * of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`, or begin with `zkconcurrent`,
   `kill` or `ps`; the text below a command is its output, where `...` stands for anything; a command that starts the
   server is the fixture's part, and one that starts gunicorn, Celery, uvicorn or aiohttp is that of `test_workers`;
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 ADDRESS = "127.0.0.1:2181"
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w+)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# (\w+\.py)\n")
+_FILE = re.compile(r"# ([\w/]+\.py)\n")
 _NOT_RUN = "# Not run: "
 _OURS = re.compile(r"\b(python|pytest)\b|(zkconcurrent|kill|ps) ")
 _EXPORT = re.compile(r"export (\w+)=([^\s$]+)")
@@ -73,8 +73,8 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def named_in(command: str, files: set[str]) -> set[str]:
-    """Return those files that a command names, with `.py` or without."""
-    return {name for name in files if name.removesuffix(".py") in command}
+    """Return those files that a command names, by the last part of their names, with `.py` or without."""
+    return {name for name in files if Path(name).stem in command}
 
 
 def matches(shown: str, output: str) -> bool:
@@ -87,6 +87,12 @@ def files(page: str, hosts: str) -> dict[str, str]:
     """Return the files that a reader of the page has saved."""
     texts = [block.text.replace(ADDRESS, hosts) for block in blocks(page) if block.kind == "python"]
     return {named[1]: text for text in texts if (named := _FILE.match(text))}
+
+
+def save(file: Path, text: str) -> None:
+    """Save a file of a page, in folders that may be new."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
 
 
 def run(page: Path, hosts: str) -> None:
@@ -110,7 +116,7 @@ def run(page: Path, hosts: str) -> None:
             if not block.runs:
                 continue
             if named := _FILE.match(text):
-                Path(named[1]).write_text(text)
+                save(Path(named[1]), text)
                 not_run_yet.add(named[1])
             else:
                 exec(compile(tree, str(page), "exec"), namespace)

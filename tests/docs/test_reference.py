@@ -10,6 +10,7 @@ import zkconcurrent
 import zkconcurrent.otel
 import zkconcurrent.prometheus
 import zkconcurrent.testing
+from tests.helpers import tooz
 from zkconcurrent import _connect, _url, aio
 from zkconcurrent._kazoo.transport import MAX_REQUEST
 from zkconcurrent._protocol.lease import MARGIN
@@ -21,6 +22,7 @@ PUBLIC = [
     *(f"zkconcurrent.testing.{name}" for name in zkconcurrent.testing.__all__),
     *(f"zkconcurrent.otel.{name}" for name in zkconcurrent.otel.__all__),
     *(f"zkconcurrent.prometheus.{name}" for name in zkconcurrent.prometheus.__all__),
+    *(f"zkconcurrent.tooz.{name}" for name in tooz.driver.__all__),
 ]
 
 

@@ -1,4 +1,4 @@
-"""gunicorn, Celery, uvicorn and aiohttp run what the pages tell the reader to copy, by the pages' commands."""
+"""gunicorn, Celery, Django, uvicorn and aiohttp run what the pages tell the reader to copy, by the pages' commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.docs.page import blocks, commands, files
-from zkconcurrent import Lock
+from tests.docs.page import blocks, commands, files, save
+from zkconcurrent import Election, Lock
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
-PAGES = [(ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in ("workers", "asyncio", "metrics")]
+PAGES = [
+    (ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in ("workers", "asyncio", "metrics", "frameworks")
+]
 TYPED = [
     typed for page in PAGES for block in blocks(page) if block.kind == "console" for typed, _ in commands(block.text)
 ]
@@ -37,7 +39,7 @@ def folder(zookeeper: Server, tmp_path: Path) -> Path:
     """A folder with the pages' files."""
     for page in PAGES:
         for name, text in files(page, zookeeper.hosts).items():
-            (tmp_path / name).write_text(text)
+            save(tmp_path / name, text)
     return tmp_path
 
 
@@ -263,6 +265,33 @@ def test_aiohttp(run: Run, connect: Connect, in_thread: InThread, eventually: Ev
     stop(worker, eventually)
 
 
+@pytest.mark.long
+def test_django(folder: Path, run: Run, connect: Connect, in_thread: InThread, eventually: Eventually) -> None:
+    """Workers that gunicorn has forked off a process with a client have each a client of its own, and both wait."""
+    views, port = folder / "store" / "views.py", free_port()
+    views.write_text(views.read_text().replace("timeout=5", "timeout=60"))
+    setup = "from django.core.wsgi import get_wsgi_application\n\napplication = get_wsgi_application()\n"
+    (folder / "wsgi.py").write_text(f"{setup}from store import locks\nlocks.client()\n")
+    command = f"gunicorn --preload --workers 2 --bind 127.0.0.1:{port} --no-control-socket wsgi:application"
+    gunicorn = run([sys.executable, "-m", *command.split()], {"DJANGO_SETTINGS_MODULE": "settings"})
+
+    def answers() -> bool:
+        assert gunicorn.poll() is None
+        with suppress(URLError):
+            return "user 8" in ask(port, "/users/8/buy")
+        return False
+
+    eventually(answers, patience=PATIENCE)
+    seven = Lock(connect(), "/django/users/7")
+    with seven:
+        requests = [in_thread(ask, port, "/users/7/buy") for _ in range(2)]
+        waiters = eventually(lambda: len(them := seven.waiters()) == 2 and them, patience=PATIENCE)
+        assert len({waiter.pid for waiter in waiters} | {gunicorn.pid}) == 3
+        assert len({waiter.session for waiter in waiters}) == 2
+    assert all("user 7" in request.result(PATIENCE) for request in requests)
+    stop(gunicorn, eventually)
+
+
 def without_redis(folder: Path) -> str:
     """Return the end of a program of Celery's that makes a folder its broker."""
     for name in ("queue", "control", "results"):
@@ -294,7 +323,7 @@ def buy():
         return str(error)
 """
     (folder / "tasks.py").write_text(text + without_redis(folder))
-    worker = start(run, "celery")
+    worker = start(run, "celery --app tasks worker")
     caller = run([sys.executable, "-c", "from tasks import buy; print(buy.delay().get())"], stdout=subprocess.PIPE)
     told, _ = caller.communicate(timeout=PATIENCE)
     assert b"opened before fork()" in told
@@ -311,7 +340,7 @@ def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) ->
     """
     tasks = folder / "tasks.py"
     tasks.write_text(tasks.read_text() + without_redis(folder))
-    worker = start(run, "celery", "--loglevel", "info")
+    worker = start(run, "celery --app tasks worker", "--loglevel", "info")
     asking = "from tasks import buy\ntwo = [buy.delay('apples') for _ in range(2)]\nfor each in two: print(each.get())"
     with apples:
         caller = run([sys.executable, "-c", asking], stdout=subprocess.PIPE, text=True)
@@ -321,3 +350,31 @@ def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) ->
     assert set(told.splitlines()) == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
     assert len({waiter.pid for waiter in waiters}) == 2
     stop(worker, eventually)
+
+
+@pytest.mark.long
+def test_celery_beat(folder: Path, run: Run, connect: Connect, eventually: Eventually) -> None:
+    """Of two beats one sends tasks. If it loses the lead, it ends, and the other one sends; that one stops well.
+
+    Redis is replaced, as above, and nobody takes the tasks from the folder.
+    """
+    tasks = folder / "tasks.py"
+    often = "\n\napp.conf.beat_schedule = {'often': {'task': 'tasks.buy', 'schedule': 0.2, 'args': ['apples']}}\n"
+    tasks.write_text(tasks.read_text() + without_redis(folder) + often)
+    election = Election(connect(), "/shop/beat")
+
+    def sent() -> int:
+        return len(list((folder / "queue").iterdir()))
+
+    beats = []
+    for n in range(1, 3):
+        beats.append(start(run, "celery --app tasks beat", "--pidfile", f"beat-{n}.pid"))
+        eventually(lambda n=n: len(election.candidates()) == n, patience=PATIENCE)
+    eventually(sent, patience=PATIENCE)
+    first, second = election.candidates()
+    election.client.delete(first.node)
+    assert beats[0].wait(PATIENCE) == 0
+    assert [each.node for each in election.candidates()] == [second.node]
+    before = sent()
+    eventually(lambda: sent() > before, patience=PATIENCE)
+    stop(beats[1], eventually)

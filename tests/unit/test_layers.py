@@ -26,7 +26,7 @@ LAYERS = [
     {"_namespace"},
     {"_synchronized"},
     {"_metrics"},
-    {"otel", "prometheus"},
+    {"otel", "prometheus", "tooz"},
     {"aio", "_command"},
     {"__init__"},
     {"__main__"},

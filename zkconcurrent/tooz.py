@@ -1,0 +1,446 @@
+"""A driver of OpenStack's tooz, on this library's lock, group and election: `pip install 'zkconcurrent[tooz]'`.
+
+tooz finds it by the scheme of a coordinator's URL: `zkconcurrent://host1,host2/app?timeout=30`. A service that uses
+tooz keeps its code, and learns what tooz's own driver for ZooKeeper, on kazoo's recipes, does not tell: that a lock, a
+leadership or a membership ended without it.
+
+tooz's calls belong to an object, not to a thread: the object that has acquired a lock releases it, on any thread. So
+an object here keeps its `Hold`, and ends that one alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote_to_bytes, urlencode
+
+try:
+    import tooz
+    from tooz import coordination, locking, utils
+except ImportError as _missing:
+    raise ImportError(
+        "zkconcurrent.tooz needs tooz: pip install 'zkconcurrent[tooz]'", name=_missing.name
+    ) from _missing
+
+from ._connect import Client, connect
+from ._engine.holds import Hold
+from ._engine.session import Session
+from ._errors import LockLostError, LossCause, RefusedError, ZkConcurrentError
+from ._kazoo.replies import kazoo_errors
+from ._runtime.interrupts import insist
+from ._threads.base.lock_base import core_of
+from ._threads.election import Election, Leading, Term
+from ._threads.group import Group, Membership
+from ._threads.lock import Lock
+
+__all__ = ["Driver", "DriverLock"]
+
+T = TypeVar("T")
+_log = logging.getLogger("zkconcurrent.losses")
+
+
+@contextmanager
+def _as_tooz() -> Iterator[None]:
+    """Raise the errors of this library, and kazoo's, as tooz's."""
+    try:
+        yield
+    except (ZkConcurrentError, kazoo_errors.KazooException) as error:
+        raise tooz.ToozError(str(error) or repr(error), cause=error) from error
+
+
+def _named(name: bytes | str) -> str:
+    """Return the name of the node for a name of tooz, which may have any bytes."""
+    return quote(name, safe="")
+
+
+class DriverLock(locking.Lock):
+    """A lock of tooz: a `Lock` that belongs to this object, not to the thread that has acquired it."""
+
+    def __init__(self, driver: Driver, name: bytes) -> None:
+        super().__init__(name)
+        self._driver = driver
+        self._lock = Lock(driver.client, f"/locks/{_named(name)}")
+        self._hold: Hold | None = None
+
+    def acquire(self, blocking: bool = True, shared: bool = False, timeout: float | None = None) -> bool:
+        """Acquire the lock; errors as tooz's `Lock.acquire`."""
+        if shared:
+            raise tooz.NotImplemented("a lock of zkconcurrent is exclusive")
+        blocking, timeout = utils.convert_blocking(blocking, timeout)
+        core = core_of(self._lock)
+        before = core.mine()
+        try:
+            with _as_tooz():
+                # This thread may not have settled a loss, which another object of this name has told, or may yet tell.
+                if before is not None and not before.alive:
+                    self._settle(before)
+                if not self._lock.acquire(blocking, timeout if blocking and timeout is not None else -1):
+                    return False
+                # tooz's users need not keep the object of a lock that they hold.
+                self._driver.held.add(self)
+                self._hold = core.mine()
+                return True
+        except BaseException:
+            # If an interrupt struck after the grant, the caller does not know that it holds.
+            if (hold := core.mine()) is not None and hold is not before:
+                insist(partial(core.drop, hold))
+                self._hold = None
+            raise
+
+    def _settle(self, hold: Hold) -> LockLostError | None:
+        """End a hold; return the error of its loss, if it was lost."""
+        core = core_of(self._lock)
+        try:
+            if (call := core.begin_release(hold)) is not None:
+                self._lock._await(call, core.released(call, hold))
+        except LockLostError as error:
+            return error
+        return None
+
+    def _end(self) -> tuple[bool, LockLostError | None]:
+        """Return whether this object held the lock until now; and the loss, if it has lost it."""
+        hold = self._hold
+        if hold is None or self._lock._session.forked:  # the hold is the parent's
+            return False, None
+        try:
+            # Another thread that waits for this object notes its own hold as soon as this one ends.
+            self._hold = None
+            self._driver.held.discard(self)
+            with _as_tooz():
+                lost = self._settle(hold)
+        except BaseException:
+            # If an interrupt struck before the release, nobody would repeat that.
+            insist(partial(core_of(self._lock).drop, hold))
+            raise
+        if lost is not None:
+            # Few programs look at what tooz's `release` returns.
+            fields = {"zk_path": lost.path, "zk_token": lost.token, "zk_cause": lost.cause and lost.cause.value}
+            _log.warning("%s", lost, extra=fields)
+        return lost is None, lost
+
+    def release(self) -> bool:
+        """Release the lock; return False if this object does not hold it, or has lost it."""
+        return self._end()[0]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Release the lock; a block that has lost it ends with a `ToozError`, unless it ends with an error anyway."""
+        _, lost = self._end()
+        if lost is not None and kind is None:
+            raise tooz.ToozError(str(lost), cause=lost) from lost
+
+    @property
+    def acquired(self) -> bool:
+        """Whether this object holds the lock; False as soon as the hold is lost. Sends nothing."""
+        return self.remaining() > 0
+
+    def is_still_owner(self) -> bool:
+        """Return `acquired`."""
+        return self.acquired
+
+    def remaining(self) -> float:
+        """Return for how many seconds this object surely holds the lock; 0 if it does not. Sends nothing."""
+        core, hold = core_of(self._lock), self._hold
+        core.session.check_lease()
+        return core.left(hold) if hold is not None and hold.alive and not core.session.forked else 0.0
+
+    def break_(self) -> bool:
+        """Delete the holder's node, whoever that is; return whether there was one."""
+        with _as_tooz():
+            owner = self._lock.owner()
+            try:
+                return owner is not None and bool(self._driver.client.delete(owner.node))
+            except kazoo_errors.NoNodeError:
+                return False
+
+
+class Driver(coordination.CoordinationDriverCachedRunWatchers):
+    """The driver of `zkconcurrent://` URLs, and of `zkconcurrents://` for TLS.
+
+    The rest of the URL is that of `connect`; without a path it is `/tooz`. All members must use the same path.
+
+    Layout:
+        below the path, `locks/<name>` is a `Lock`; `groups/<id>`, which is persistent, a `Group`; `leaders/<id>` an
+        `Election`. Names and ids are percent-encoded.
+
+    Attributes:
+        held: the locks that are held, or were lost and are not released.
+    """
+
+    CHARACTERISTICS: tuple[coordination.Characteristics, ...] = (
+        coordination.Characteristics.NON_TIMEOUT_BASED,
+        coordination.Characteristics.DISTRIBUTED_ACROSS_THREADS,
+        coordination.Characteristics.DISTRIBUTED_ACROSS_PROCESSES,
+        coordination.Characteristics.DISTRIBUTED_ACROSS_HOSTS,
+        coordination.Characteristics.SEQUENTIAL,
+    )
+
+    def __init__(self, member_id: bytes, parsed_url: Any, options: dict[str, Any]) -> None:
+        super().__init__(member_id, parsed_url, options)
+        scheme, given = parsed_url.scheme.replace("zkconcurrent", "zk"), urlencode(utils.collapse(options))
+        self._url = f"{scheme}://{parsed_url.netloc}{parsed_url.path or '/tooz'}{'?' if given else ''}{given}"
+        self._client: Client | None = None
+        self._stopping = False
+        self.held: set[DriverLock] = set()
+        self._memberships: dict[bytes, Membership] = {}
+        # With the term, the block that ends it.
+        self._terms: dict[bytes, tuple[Term, Leading]] = {}
+
+    @property
+    def client(self) -> Client:
+        """The client, from `start` to `stop`."""
+        if self._client is None:
+            raise tooz.ToozError("the driver is not started")
+        return self._client
+
+    def _start(self) -> None:
+        try:
+            self._client = connect(self._url)
+        except (TimeoutError, RefusedError) as error:
+            raise coordination.ToozConnectionError(str(error), cause=error) from error
+        self._stopping = False
+        # One thread: a call sees what an earlier one has done, even if nobody has asked for that one's result.
+        self._worker = ThreadPoolExecutor(1, "zkconcurrent tooz")
+
+    def stop(self) -> None:
+        """Stop the client, which ends all that it holds, and leaves all groups."""
+        # tooz would wait for each leave, and for a heartbeat that succeeds: for ever, while ZooKeeper is out of reach.
+        self._joined_groups.clear()
+        self._stopping = True
+        super().stop()
+
+    def _stop(self) -> None:
+        client, self._client = self.client, None
+        client.stop()
+        client.close()
+        self._worker.shutdown()
+        self.held.clear()
+        self._memberships.clear()
+        self._terms.clear()
+
+    def heartbeat(self) -> float:
+        """Return for how many seconds all that this member holds surely lasts; with nothing held, the session timeout.
+
+        tooz need not call it: the library's own thread keeps the session alive.
+
+        Raises:
+            ToozConnectionError: ZooKeeper is out of reach; the error tells the same.
+        """
+        session = Session.of(self.client)
+        left = [lock.remaining() for lock in list(self.held)]
+        left += [term.remaining() for term, _ in list(self._terms.values())]
+        least = min(filter(None, left), default=session.timeout)
+        if session.suspect and not self._stopping:
+            raise coordination.ToozConnectionError(f"ZooKeeper is out of reach; what is held lasts for {least:.1f} s")
+        return least
+
+    def _begin(self, func: Callable[..., T], *args: object) -> coordination.CoordAsyncResult[T]:
+        self.client  # noqa: B018 - an error if it is not started
+        return coordination.CoordinatorResult(self._worker.submit(func, *args), _as_tooz)
+
+    def get_lock(self, name: bytes) -> DriverLock:
+        """Return the lock with that name."""
+        return DriverLock(self, name)
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def _group(self, group_id: bytes) -> Group:
+        return Group(self.client, f"/groups/{_named(group_id)}")
+
+    def create_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
+        """Create a group, as a persistent node."""
+
+        def create() -> None:
+            try:
+                self.client.create(self._group(group_id).path, makepath=True)
+            except kazoo_errors.NodeExistsError:
+                raise coordination.GroupAlreadyExist(group_id) from None
+
+        return self._begin(create)
+
+    def delete_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
+        """Delete a group that has no members."""
+
+        def delete() -> None:
+            try:
+                self.client.delete(self._group(group_id).path)
+            except kazoo_errors.NoNodeError:
+                raise coordination.GroupNotCreated(group_id) from None
+            except kazoo_errors.NotEmptyError:
+                raise coordination.GroupNotEmpty(group_id) from None
+
+        return self._begin(delete)
+
+    def get_groups(self) -> coordination.CoordAsyncResult[list[bytes]]:
+        """Return the ids of all groups."""
+
+        def groups() -> list[bytes]:
+            try:
+                return [unquote_to_bytes(name) for name in self.client.get_children("/groups")]
+            except kazoo_errors.NoNodeError:
+                return []
+
+        return self._begin(groups)
+
+    def join_group(
+        self, group_id: bytes, capabilities: coordination.Capabilities | None = None
+    ) -> coordination.CoordAsyncResult[None]:
+        """Join a group; after an expiry of the session, the library joins it again."""
+
+        def join() -> None:
+            group = self._group(group_id)
+            if self.client.exists(group.path) is None:
+                raise coordination.GroupNotCreated(group_id)
+            try:
+                joined = group.join(utils.dumps(capabilities), _named(self._member_id))
+            except ValueError:
+                raise coordination.MemberAlreadyExist(group_id, self._member_id) from None
+            self._memberships[group_id] = joined
+            self._joined_groups.add(group_id)
+
+        return self._begin(join)
+
+    def leave_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
+        """Leave a group; as tooz has it, also if another process has joined it with this member's id."""
+
+        def leave() -> None:
+            membership = self._memberships.pop(group_id, None)
+            self._joined_groups.discard(group_id)
+            if membership is not None:
+                # The node of a lost membership may be another process's by now.
+                if membership.lost.is_set():
+                    raise coordination.MemberNotJoined(group_id, self._member_id)
+                membership.leave()
+                return
+            try:
+                self.client.delete(f"{self._group(group_id).path}/{_named(self._member_id)}")
+            except kazoo_errors.NoNodeError:
+                raise coordination.MemberNotJoined(group_id, self._member_id) from None
+
+        return self._begin(leave)
+
+    def _found(self, group_id: bytes) -> dict[bytes, bytes]:
+        group = self._group(group_id)
+        found = group.members()
+        if not found and self.client.exists(group.path) is None:
+            raise coordination.GroupNotCreated(group_id)
+        return {unquote_to_bytes(name): data for name, data in found.items()}
+
+    def get_members(self, group_id: bytes) -> coordination.CoordAsyncResult[set[bytes]]:
+        """Return the ids of a group's members."""
+        return self._begin(lambda: set(self._found(group_id)))
+
+    def get_members_with_capabilities(
+        self, group_id: bytes
+    ) -> coordination.CoordAsyncResult[dict[bytes, coordination.Capabilities | None]]:
+        """Return the capabilities of a group's members, by their ids."""
+        return self._begin(lambda: {name: utils.loads(data) for name, data in self._found(group_id).items()})
+
+    def _info(self, group_id: bytes, member_id: bytes) -> dict[str, Any]:
+        path = f"{self._group(group_id).path}/{_named(member_id)}"
+        self.client.sync(path)
+        try:
+            data, stat = self.client.get(path)
+        except kazoo_errors.NoNodeError:
+            raise coordination.MemberNotJoined(group_id, member_id) from None
+        return {
+            "capabilities": utils.loads(data),
+            "created_at": utils.millis_to_datetime(stat.ctime),
+            "updated_at": utils.millis_to_datetime(stat.mtime),
+        }
+
+    def get_member_capabilities(
+        self, group_id: bytes, member_id: bytes
+    ) -> coordination.CoordAsyncResult[coordination.Capabilities | None]:
+        """Return the capabilities of a member."""
+        return self._begin(lambda: self._info(group_id, member_id)["capabilities"])
+
+    def get_member_info(self, group_id: bytes, member_id: bytes) -> coordination.CoordAsyncResult[dict[str, Any]]:
+        """Return the capabilities of a member, and since when it has them."""
+        return self._begin(self._info, group_id, member_id)
+
+    def update_capabilities(
+        self, group_id: bytes, capabilities: coordination.Capabilities | None
+    ) -> coordination.CoordAsyncResult[None]:
+        """Replace this member's capabilities."""
+
+        def update() -> None:
+            membership = self._memberships.get(group_id)
+            if membership is None or membership.lost.is_set():
+                raise coordination.MemberNotJoined(group_id, self._member_id)
+            # If the node is away, with an expired session, it comes back with these.
+            membership.data = membership._member.data = utils.dumps(capabilities)
+            with suppress(kazoo_errors.NoNodeError):
+                self.client.set(membership.path, membership.data)
+
+        return self._begin(update)
+
+    def run_watchers(self, timeout: float | None = None) -> list[Any]:
+        """Call what watches groups and elections; log that another process has taken this member out of a group."""
+        events = super().run_watchers(timeout)
+        for group_id, membership in list(self._memberships.items()):
+            # A `Membership` joins again when its node is deleted; with tooz, that means that it shall not be a member.
+            if membership.lost.is_set() or membership._member.cause is LossCause.NODE_DELETED:
+                _log.warning("another process has ended the membership %s", membership.path)
+                del self._memberships[group_id]
+                self._joined_groups.discard(group_id)
+                membership.leave()
+        self.run_elect_coordinator()
+        return events
+
+    # -- leaders ---------------------------------------------------------------------------------------------------
+
+    def _election(self, group_id: bytes) -> Election:
+        return Election(self.client, f"/leaders/{_named(group_id)}", id=_named(self._member_id))
+
+    def run_elect_coordinator(self) -> None:
+        """Lead, where nobody leads; a member that has lost its leadership, and gets it anew, is told so again."""
+        for group_id, hooks in list(self._hooks_elected_leader.items()):
+            if (led := self._terms.get(group_id)) is not None:
+                if led[0].remaining() > 0:
+                    continue
+                self.stand_down_group_leader(group_id)
+            with _as_tooz():
+                leading = self._election(group_id).lead(timeout=0)
+                try:
+                    self._terms[group_id] = leading.__enter__(), leading
+                except TimeoutError:
+                    continue
+                except BaseException:
+                    # If an interrupt struck after the grant, nobody would end the term.
+                    insist(partial(leading._drop, leading._hold))
+                    raise
+            hooks.run(coordination.LeaderElected(group_id, self._member_id))
+
+    def stand_down_group_leader(self, group_id: bytes) -> bool:
+        """End this member's leadership; return False if it does not lead, or no longer."""
+        led = self._terms.get(group_id)
+        if led is None:
+            return False
+        _, leading = led
+        with _as_tooz():
+            try:
+                self._terms.pop(group_id, None)
+                leading.__exit__(None, None, None)
+            except LockLostError:
+                return False
+            except BaseException:
+                # If an interrupt struck before the term's end, nobody would repeat that.
+                insist(partial(leading._drop, leading._hold))
+                raise
+        return True
+
+    def get_leader(self, group_id: bytes) -> coordination.CoordAsyncResult[bytes]:
+        """Return the id of the member that leads; None if none does."""
+
+        def leader() -> Any:  # tooz's annotation has no None
+            found = self._election(group_id).leader()
+            return None if found is None else unquote_to_bytes(found.id)
+
+        return self._begin(leader)
