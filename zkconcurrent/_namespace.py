@@ -7,14 +7,17 @@ process lie in a service of its own, in memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
 from ._arguments.paths import check_name, check_path
 from ._engine import telling
 from ._engine.session import Session
+from ._ensembles import spread_over
+from ._errors import ClientError
 from ._kazoo.link import KazooClient
+from ._protocol.ensembles import RECORD, first_part
 from ._runtime.public import public
 from ._threads import (
     atomic,
@@ -26,6 +29,7 @@ from ._threads import (
     group,
     latch,
     lock,
+    moving_lock,
     multilock,
     queue,
     rlock,
@@ -40,6 +44,7 @@ from ._threads.base.primitive import OnLost, OnSuspect, PickledByPath
 
 if TYPE_CHECKING:
     from ._connect import LocalRoot
+    from ._engine.ensembles import Spread
 
 Listener: TypeAlias = telling.Listener
 P = ParamSpec("P")
@@ -51,6 +56,8 @@ class BasePath(PickledByPath):
     """A path of one client, below which all names lie."""
 
     _package = "zkconcurrent"
+    # The lock of a path that moves, made of one on each of its ensembles.
+    _moving: Callable[..., Any] = moving_lock.MovingLock
 
     def __init__(self, client: KazooClient, path: str, on_deadlock: OnDeadlock = "warn") -> None:
         check_on_deadlock(on_deadlock)
@@ -60,11 +67,21 @@ class BasePath(PickledByPath):
         self._path = base(path)
         self._on_deadlock: OnDeadlock = on_deadlock
         self._local: LocalRoot | None = None
+        self._spread: Spread | None = None
 
     @property
     def client(self) -> KazooClient:
-        """The kazoo client."""
+        """The kazoo client; a ValueError if there are several."""
+        if self._spread is not None:
+            raise ValueError(f"{self!r} has several clients: see its `clients`")
         return self._client if self._local is None else self._local.open()
+
+    @property
+    def clients(self) -> tuple[KazooClient, ...]:
+        """The kazoo clients: one of each ensemble, those of `joining` last."""
+        if self._spread is None:
+            return (self.client,)
+        return tuple(session.link.client for session in self._spread.sessions.values())
 
     @property
     def path(self) -> str:
@@ -73,10 +90,38 @@ class BasePath(PickledByPath):
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
         """Have a listener told of all that happens below this path, of this client: see `zkconcurrent.add_listener`."""
-        return telling.add(listener, Session.of(self.client), self._path)
+        removes = [telling.add(listener, Session.of(client), self._path) for client in self.clients]
+
+        def remove() -> None:
+            for each in removes:
+                each()
+
+        return remove
 
     def _at(self, name: str) -> str:
         return check_name(self._path, name)
+
+    def _place(self, make: Callable[..., Any], kind: str, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Make an object on the ensemble that has its path; of a path that moves, a lock on both."""
+        assert self._spread is not None
+        path = self._at(name)
+        if first_part(self._path, path) == RECORD:
+            raise ValueError(f"bad name {name!r}: {RECORD} is the record of the ensembles")
+        clients = [self._spread.sessions[each].link.client for each in self._spread.places(path)]
+        if len(clients) == 1:
+            return make(clients[0], path, *args, **kwargs)
+        if kind not in ("Lock", "RLock", "ReadWriteLock") or kwargs.get("on_revoke") is not None:
+            raise ClientError(
+                path,
+                f"this path moves from {' to '.join(self._spread.places(path))}, and a {kind} "
+                f"{'with on_revoke ' if 'Lock' in kind else ''}can't be on both meanwhile: stop all processes that use "
+                "the list, and start them with the new one, without joining=",
+            )
+        options = {each: kwargs.pop(each, None) for each in ("on_lost", "on_suspect")}
+        pair = [make(client, path, *args, **kwargs) for client in clients]
+        if kind == "ReadWriteLock":
+            return moving_lock.MovingReadWriteLock(self._moving, pair, options)
+        return self._moving(pair, **options)
 
     def __repr__(self) -> str:
         return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
@@ -89,6 +134,8 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if ends:
             kwargs.setdefault("on_deadlock", self._on_deadlock)
+        if self._spread is not None:
+            return self._place(make, kind.__name__, name, args, kwargs)  # type: ignore[no-any-return]
         return make(self.client, self._at(name), *args, **kwargs)
 
     call.__module__, call.__name__ = kind.__module__, kind.__name__
@@ -140,7 +187,11 @@ class Namespace(BasePath):
 
 @public
 def namespace(
-    client: KazooClient | Literal["local"], path: str = "/", *, on_deadlock: OnDeadlock = "warn"
+    client: KazooClient | Sequence[KazooClient] | Literal["local"],
+    path: str = "/",
+    *,
+    joining: Sequence[KazooClient] = (),
+    on_deadlock: OnDeadlock = "warn",
 ) -> Namespace:
     """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
 
@@ -157,21 +208,30 @@ def namespace(
     it. A forked child has a service of its own: there the namespace begins anew, and objects made before the fork
     raise `ClientError`.
 
+    `threads = namespace([one, two], "/app")` has its paths on several ensembles. The first part of a name decides which
+    has it, so `7/cart` and `7/stock` are on one. The call reads and writes their records, and so waits for all of them.
+    All processes must give the same ensembles, in any order; others get an error. The list grows by `joining`: see
+    *Scaling* in the documentation.
+
     Args:
-        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a list of
+            clients that are started, one of each ensemble.
         path: the base path of all names. No name can leave it.
+        joining: clients of the ensembles by which the list is about to grow. A lock at a path that moves is taken on
+            both ensembles; other objects at such a path are an error.
         on_deadlock: that of its locks, unless given to one: see `Lock`.
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is invalid. The namespace's methods raise it if a name is invalid, or belongs to another
-            kind of object.
+        ValueError: the path is invalid; the list is empty, or has an ensemble twice. The namespace's methods raise it
+            if a name is invalid, or belongs to another kind of object.
+        ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
         RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `threading`.
     """
-    return opened(Namespace, client, path, on_deadlock)
+    return opened(Namespace, client, path, joining, on_deadlock)
 
 
 @public
@@ -208,15 +268,25 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
 
 def opened(
     kind: Callable[[KazooClient, str, OnDeadlock], NamespaceT],
-    client: KazooClient | Literal["local"],
+    client: KazooClient | Sequence[KazooClient] | Literal["local"],
     path: str,
+    joining: Sequence[KazooClient],
     on_deadlock: OnDeadlock,
 ) -> NamespaceT:
-    """Return a namespace of a client, or of this process's own.
+    """Return a namespace of a client, of several ensembles, or of this process's own.
 
     Raises:
         ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
+            Or there is no client, or one is `joining` no list.
     """
+    if isinstance(client, list | tuple):
+        if not client:
+            raise ValueError("a namespace needs at least one client")
+        made = kind(client[0], path, on_deadlock)
+        made._spread = spread_over(client, joining, made.path)
+        return made
+    if joining:
+        raise ValueError("ensembles join a list: give the present ones as a list, too, such as [client]")
     if not isinstance(client, str):
         return kind(client, path, on_deadlock)
     if client != "local":

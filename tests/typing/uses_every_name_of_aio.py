@@ -234,6 +234,8 @@ def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
     """Pick one by configuration."""
     shared: aio.Namespace = aio.namespace(zk, "/app")
     local: aio.Namespace = aio.namespace("local")
+    several: aio.Namespace = aio.namespace([zk], "/app", joining=(zk,))
+    assert several.clients == (zk,)
     token: int = local.RLock("cart", on_lost=told).fencing_token
     read: aio.ReadLock = local.ReadWriteLock("pair").read_lock
     return shared if config["locks"] == "zookeeper" else local

@@ -22,7 +22,7 @@ LAYERS = [
     {"_threads.base"},
     {"_threads"},
     {"_url"},
-    {"_connect"},
+    {"_connect", "_ensembles"},
     {"_namespace"},
     {"_synchronized"},
     {"_metrics"},

@@ -168,7 +168,37 @@ def _new_ticket(call: Caller, step: op.NewTicket) -> Steps[Ticket]:
         yield from call.await_session(None)
         # If the session ended just now, the call waits for the next one.
         with contextlib.suppress(op.SessionExpired):
-            return call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
+            ticket = call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
+            if call.session.admissions:
+                yield from _admit(call, ticket)
+            return ticket
+
+
+def _admit(call: Caller, ticket: Ticket) -> Steps[None]:
+    """Become a member of each list of ensembles to which a ticket's path belongs, in the ticket's session.
+
+    Raises:
+        SessionExpired: the session is over; the ticket is discarded.
+        ClientError: the others have agreed on another list.
+    """
+    for each in list(call.session.admissions):
+        at = each.spread.at
+        while each.covers(ticket.path) and each.session != ticket.session:
+            join = op.Create(each.node(ticket.session), each.data(), ephemeral=True)
+            try:
+                yield from _request(call, (op.Multi(ticket, (op.Check(at, each.version), join)),))
+                each.session = ticket.session
+            except op.NodeExists:
+                # Another thread has made it, or an earlier request whose reply was lost.
+                each.session = ticket.session
+            except (op.BadVersion, op.NoNode):
+                _, node = yield from _request(call, (op.Sync(at), op.Get(at)))
+                each.read(node)
+            except op.SessionExpired:
+                call.session.discard(ticket)
+                raise
+            except op.ConnectionLost:
+                pass
 
 
 def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from .._kazoo.link import KazooClient
@@ -35,6 +35,7 @@ class Namespace(BasePath):
     """The names of `asyncio`, for all processes that open the same base path, or for one: see `namespace`."""
 
     _package = "zkconcurrent.aio"
+    _moving = _multilock.MovingLock
 
     Lock: Final = named(_lock.Lock)
     RLock: Final = named(_rlock.RLock)
@@ -69,7 +70,11 @@ class Namespace(BasePath):
 
 @public
 def namespace(
-    client: KazooClient | Literal["local"], path: str = "/", *, on_deadlock: OnDeadlock = "warn"
+    client: KazooClient | Sequence[KazooClient] | Literal["local"],
+    path: str = "/",
+    *,
+    joining: Sequence[KazooClient] = (),
+    on_deadlock: OnDeadlock = "warn",
 ) -> Namespace:
     """Return an object with the names of `asyncio`, for ZooKeeper or for this process alone.
 
@@ -79,18 +84,24 @@ def namespace(
     `tasks = aio.namespace("local")` has the same objects for the tasks of this process alone, in any loop. The first
     such call of a process begins its service, which takes some milliseconds: a program calls it before its loop runs.
 
+    `aio.namespace([one, two], "/app")` has its paths on several ensembles; see `zkconcurrent.namespace`. It waits for
+    them, so a program calls it before its loop runs, or as `await asyncio.to_thread(aio.namespace, clients, "/app")`.
+
     Args:
-        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a list of
+            clients that are started, one of each ensemble.
         path: the base path of all names. No name can leave it.
+        joining: clients of the ensembles by which the list is about to grow; see `zkconcurrent.namespace`.
         on_deadlock: that of its locks, unless given to one: see `Lock`.
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is invalid. The namespace's methods raise it if a name is invalid, or belongs to another
-            kind of object.
+        ValueError: the path is invalid; the list is empty, or has an ensemble twice. The namespace's methods raise it
+            if a name is invalid, or belongs to another kind of object.
+        ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
         RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `asyncio`.
     """
-    return opened(Namespace, client, path, on_deadlock)
+    return opened(Namespace, client, path, joining, on_deadlock)

@@ -24,6 +24,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from ..._engine.driver import Call
+from ..._engine.ensembles import token_of
 from ..._engine.holds import Hold, PathState
 from ..._engine.loss_cause import cause_of, why_lost
 from ..._engine.patience import POLL_INTERVAL
@@ -378,7 +379,7 @@ class LeaderLock(LockBase):
 
     def token(self, hold: Hold) -> int:
         """Return the token of a term; see `Term.token`."""
-        return self._lock_core.check_term(hold).ticket.token
+        return token_of(self._session, self._lock_core.check_term(hold).ticket)
 
     def left(self, hold: Hold) -> float:
         """Return for how many seconds a term surely lasts; see `Term.remaining`."""

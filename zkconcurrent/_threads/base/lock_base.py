@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, TypeVar
 
+from ..._engine.ensembles import token_of
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
@@ -264,11 +265,13 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
     def fencing_token(self) -> int:
         """A number that never decreases from holder to holder: the creation zxid of the holder's node.
 
+        At a path that has moved from one ensemble to another, it is that plus a constant.
+
         Raises:
             LockLostError: the hold is lost.
             RuntimeError: the caller has no hold that it may release.
         """
-        return self._lock_core.must_hold().ticket.token
+        return token_of(self._session, self._lock_core.must_hold().ticket)
 
     @property
     def lost(self) -> threading.Event:

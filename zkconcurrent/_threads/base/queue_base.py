@@ -14,6 +14,7 @@ from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_max_attempts
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
+from ..._engine.ensembles import raised
 from ..._engine.holds import Possession
 from ..._engine.session import Session
 from ..._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
@@ -429,7 +430,8 @@ class Claim(Generic[T]):
             raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
 
         def entered(taken: ClaimedItem) -> Claim[T]:
-            self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
+            self.item, self.attempts = taken.item, taken.attempts
+            self.token = raised(self._queue._session, self._queue.path, taken.token)
             self._owner, self._since = self._queue._identity(), self._queue._session.now()
             self._taken = taken
             return self

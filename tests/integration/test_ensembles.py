@@ -1,0 +1,465 @@
+"""Namespaces of several ensembles: who shares which path, lists that differ, and lists that grow."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
+from zkconcurrent import ClientError, Namespace, RLock, aio, namespace
+from zkconcurrent._protocol.ensembles import RECORD, Record
+from zkconcurrent.testing import Server
+
+Clients = Callable[..., list[KazooClient]]
+
+
+@pytest.fixture
+def clients(services: list[Server]) -> Iterator[Clients]:
+    """Open a client of each of some services, as one more process would; all are stopped after the test."""
+    opened: list[KazooClient] = []
+
+    def of(*which: int) -> list[KazooClient]:
+        new = [zkconcurrent.connect(f"zk://{services[each].hosts}?timeout=10") for each in which]
+        opened.extend(new)
+        return new
+
+    yield of
+    stop(*opened)
+
+
+def stop(*them: KazooClient) -> None:
+    """End the processes of these clients."""
+    for client in them:
+        client.stop()
+        client.close()
+
+
+def grow(clients: Clients, path: str) -> Namespace:
+    """Return the namespace of a process that takes part in the move from two ensembles to three."""
+    *old, new = clients(0, 1, 2)
+    return namespace(old, path, joining=[new])
+
+
+def names(threads: Namespace, moving: bool) -> list[str]:
+    """Return first parts whose places change, or whose places stay, of a process that takes part in a move."""
+    return [f"{n}" for n in range(60) if (len(threads._spread.places(f"{threads.path}/{n}")) == 2) is moving]  # type: ignore[union-attr]
+
+
+# -- places ----------------------------------------------------------------------------------------------------------
+
+
+def test_which_ensemble_has_a_path(clients: Clients, zk_path: str) -> None:
+    """All processes find a name on one ensemble, in whichever order they give them; its first part decides which."""
+    one, two = namespace(clients(0, 1), zk_path), namespace(clients(1, 0), zk_path)
+    assert len(one.clients) == 2
+    for n in range(8):
+        lock = one.RLock(f"{n}/cart")
+        assert lock.client is one.Queue(f"{n}/jobs").client
+        with lock:
+            assert not two.RLock(f"{n}/cart").acquire(blocking=False)
+    assert {one.Lock(f"{n}/lock").client for n in range(20)} == set(one.clients)
+    with one.MultiLock([f"m{n}" for n in range(8)]) as held:
+        assert held
+        assert not two.MultiLock(["m7", "m0"]).acquire(blocking=False)
+
+
+def test_what_a_namespace_of_several_has(clients: Clients, zk_path: str) -> None:
+    """Its listeners hear of all clients; it has no single client, and neither it nor its locks can be pickled."""
+    threads = namespace(clients(0, 1), zk_path)
+    told: list[str] = []
+    remove = threads.add_listener(lambda event: told.append(event.path))
+    locks = [threads.Lock(f"{n}") for n in range(8)]
+    for lock in locks:
+        with lock:
+            pass
+    assert set(told) == {lock.path for lock in locks}
+    remove()
+    told.clear()
+    with locks[0]:
+        assert not told
+    with pytest.raises(ValueError, match="clients"):
+        _ = threads.client
+    for each in (threads, locks[0]):
+        with pytest.raises(TypeError, match=r"clients|2 ensembles"):
+            pickle.dumps(each)
+    with pytest.raises(ValueError, match=RECORD):
+        threads.Lock(f"{RECORD}/x")
+
+
+def test_what_is_no_list(clients: Clients, zk_path: str, services: list[Server]) -> None:
+    """An empty list, one ensemble twice, and an ensemble that joins no list are refused; so is a base path within."""
+    one, two = clients(0, 1)
+    (again,) = clients(0)
+    with pytest.raises(ValueError, match="at least one client"):
+        namespace([], zk_path)
+    with pytest.raises(ValueError, match="one ensemble"):
+        namespace([one, again], zk_path)
+    with pytest.raises(ValueError, match="as a list"):
+        namespace(one, zk_path, joining=[two])
+    namespace([one], zk_path)
+    with pytest.raises(zkconcurrent.ForeignNodeError, match="names below its path"):
+        namespace([one, two], f"{zk_path}/below")
+    assert services
+
+
+def test_a_list_that_begins_anew(services: list[Server], zk_path: str) -> None:
+    """Once all processes have ended and the records are deleted, any list begins; here below the root of chroots."""
+    one, two = them = [zkconcurrent.connect(f"zk://{each.hosts}{zk_path}") for each in services[:2]]
+    try:
+        threads = namespace(them)
+        with threads.MultiLock([f"{n}" for n in range(8)]):
+            assert threads.path == "/"
+        for each in them:
+            each.stop()
+            each.start()
+        with pytest.raises(ClientError, match="agreed on"):
+            namespace([two])
+        for each in them:
+            each.delete(f"/{RECORD}", recursive=True)
+        with namespace([two]).Lock("0"):
+            pass
+        assert one.get_children("/") is not None
+    finally:
+        stop(*them)
+
+
+def test_tasks(clients: Clients, zk_path: str) -> None:
+    """Tasks share the places with threads, also of a path that moves."""
+    old = namespace(clients(0, 1), zk_path)
+    *two, new = clients(0, 1, 2)
+
+    async def main() -> None:
+        tasks = await asyncio.to_thread(aio.namespace, two, zk_path, joining=[new])
+        moving, staying = (f"{names(tasks, each)[0]}/lock" for each in (True, False))  # type: ignore[arg-type]
+
+        def try_on_thread(name: str) -> int:
+            with old.RLock(name).hold(blocking=False):
+                return old.RLock(name).fencing_token
+
+        for name in (moving, staying):
+            lock = tasks.RLock(name)
+            async with lock:
+                with pytest.raises(TimeoutError):
+                    await asyncio.to_thread(try_on_thread, name)
+                first = lock.fencing_token
+            assert await asyncio.to_thread(try_on_thread, name) > first
+            async with lock.hold(timeout=20):
+                pass
+        async with tasks.MultiLock([moving, staying]):
+            with pytest.raises(TimeoutError):
+                await asyncio.to_thread(try_on_thread, moving)
+        pair = tasks.ReadWriteLock(f"{moving}-pair")
+        async with pair.write_lock, pair.read_lock:
+            assert not await asyncio.to_thread(old.ReadWriteLock(f"{moving}-pair").read_lock.acquire, False)
+        with pytest.raises(ClientError, match="moves from"):
+            tasks.Semaphore(f"{moving}-semaphore", 1)
+
+    asyncio.run(main())
+
+
+# -- lists that differ -------------------------------------------------------------------------------------------------
+
+
+def test_another_list(clients: Clients, zk_path: str) -> None:
+    """Fault 324: a process whose list is not that of the others gets an error, and the others go on."""
+    threads = namespace(clients(0, 1), zk_path)
+    with threads.Lock("here"):
+        for which in ((0,), (1,), (0, 2), (2, 1)):
+            with pytest.raises(ClientError, match="have agreed on"):
+                namespace(clients(*which), zk_path)
+        with pytest.raises(ClientError, match=r"1 processes use a list without .* pid \d+"):
+            namespace(clients(0, 1, 2), zk_path)
+        assert not namespace(clients(0, 1), zk_path).Lock("here").acquire(blocking=False)
+    # A list that an ensemble was given to join by stands, too.
+    moving = grow(clients, zk_path)
+    for which in ((2,), (0, 2)):
+        with pytest.raises(ClientError, match="agree"):
+            namespace(clients(*which), zk_path)
+    with moving.Lock("here"):
+        assert not threads.Lock("here").acquire(blocking=False)
+
+
+def test_a_deleted_record(clients: Clients, zk_path: str, services: list[Server]) -> None:
+    """Fault 324: a process whose record is gone, as from an ensemble that was set up anew, gets an error."""
+    threads = namespace(clients(0), zk_path)
+    (client,) = threads.clients
+    with threads.Lock("here"):
+        pass
+    client.delete(f"{zk_path}/{RECORD}", recursive=True)
+    services[0].expire(client)
+    with pytest.raises(ClientError, match="record"):
+        threads.Lock("here").acquire()
+
+
+# -- lists that grow ---------------------------------------------------------------------------------------------------
+
+
+def test_tokens_of_a_move(clients: Clients, zk_path: str) -> None:
+    """Fault 327: no holder, before, during or after a move, has a lower token than one before."""
+    (zk,) = clients(0)
+    for n in range(30):
+        zk.create(f"/higher-{n}", ephemeral=True)  # the zxids of the old ensemble are above those of the new
+    old = namespace(clients(0), zk_path)
+    one, new = clients(0, 2)
+    moving = namespace([one], zk_path, joining=[new])
+    name = f"{names(moving, True)[0]}/lock"
+    tokens: list[int] = []
+
+    def take(threads: Namespace, *others: Namespace) -> None:
+        lock, pair = threads.RLock(name), threads.ReadWriteLock(f"{name}-pair")
+        with lock, lock:
+            tokens.append(lock.fencing_token)
+            for other in others:
+                assert not other.RLock(name).acquire(blocking=False)
+        for each in (pair.read_lock, pair.write_lock):
+            with each:
+                pairs.append(each.fencing_token)
+
+    pairs: list[int] = []
+    for _ in range(2):
+        take(old, moving)
+        take(moving, old)
+    with old.Election(f"{name}-leader").lead() as term:
+        led = term.token
+    stop(*old.clients)
+    grown = namespace(clients(2, 0), zk_path)
+    for _ in range(2):
+        take(moving, grown)
+        take(grown, moving)
+    assert tokens == sorted(set(tokens))
+    assert pairs == sorted(set(pairs))
+    with grown.Election(f"{name}-leader").lead() as term:
+        assert term.token > led
+    stop(*moving.clients, *grown.clients)
+    last = namespace(clients(2, 0, 1), zk_path)
+    with last.RLock(name):
+        assert last.RLock(name).fencing_token > max(tokens)
+
+
+def test_the_token_of_one_half(clients: Clients, zk_path: str) -> None:
+    """A path that moves has no token at one of its ensembles alone; it has one once both are held."""
+    namespace(clients(0, 1), zk_path)
+    moving = grow(clients, zk_path)
+    lock = moving.RLock(names(moving, True)[0])
+    half: Any = lock.locks[1]  # type: ignore[attr-defined]
+    with half, pytest.raises(RuntimeError, match="moving"):
+        _ = half.fencing_token
+    with moving.MultiLock([names(moving, True)[0]]) as _, lock.hold(wait_release=False):
+        assert half.fencing_token == lock.fencing_token
+    with pytest.raises(RuntimeError, match="not held"):
+        _ = lock.fencing_token
+
+
+def test_what_cannot_move_in_use(clients: Clients, zk_path: str) -> None:
+    """At a path that moves there are only locks; values, items and those who wait would be at one of the two places."""
+    moving = grow(clients, zk_path)
+    here, there = names(moving, True)[0], names(moving, False)[0]
+    for make in (
+        *(moving.Condition, moving.Event, moving.Queue, moving.Dict, moving.Group, moving.AtomicLong),
+        *(lambda name: moving.Semaphore(name, 1), lambda name: moving.RLock(name, on_revoke=print)),
+    ):
+        with pytest.raises(ClientError, match="start them with the new one"):
+            make(f"{here}/x")  # type: ignore[operator]
+    moving.Queue(there).put(b"1")
+    assert moving.Queue(there).get() == b"1"
+
+
+def test_what_would_be_left_behind(clients: Clients, zk_path: str, services: list[Server]) -> None:
+    """A list does not grow while values at paths that move are there, or clients without the list use such a path."""
+    old = namespace(clients(0, 1), zk_path)
+    probe = grow(clients, zk_path)
+    name, idle = names(probe, True)[:2]
+    stop(*probe.clients)
+    value = old.SharedValue(name, b"1")
+    value.set(b"2")
+    with old.RLock(idle):
+        pass
+    stop(*old.clients)
+    grown = clients(0, 1, 2)
+    with pytest.raises(ClientError, match=f"1 nodes would be left behind, such as {zk_path}/{name}:"):
+        namespace(grown, zk_path)
+    # Nothing has changed for processes of the old list.
+    old = namespace(clients(0, 1), zk_path)
+    again = old.SharedValue(name, b"1")
+    assert again.get().value == b"2"
+    again.destroy()
+    where = services.index(next(each for each in services if each.hosts == host_of(again.client)))
+    stop(*old.clients)
+    (stranger,) = clients(where)
+    with RLock(stranger, f"{zk_path}/{name}"), pytest.raises(ClientError, match=f"hold or wait for {zk_path}/{name}/"):
+        namespace(grown, zk_path)
+    threads = namespace(grown, zk_path)
+    assert threads.SharedValue(name, b"1").client is grown[2]
+
+
+def host_of(client: KazooClient) -> str:
+    """Return the address of a client's server."""
+    ((host, port),) = client.hosts
+    return f"{host}:{port}"
+
+
+def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], in_thread: InThread) -> None:
+    """Fault 325: a process of the old list whose sessions ended, and that missed the move, gets an error, no lock."""
+    old = namespace(clients(0, 1), zk_path)
+    moving = grow(clients, zk_path)
+    name = names(moving, True)[0]
+    locks = [old.RLock(name), *(old.RLock(each) for each in names(moving, False)[:6])]
+    with locks[0]:
+        pass
+    away = list(old.clients)
+    for each, client in enumerate(away):
+        services[each].expire(client)
+    grown = namespace(clients(0, 1, 2), zk_path)
+    with grown.RLock(name):
+        for lock in locks:
+            with pytest.raises(ClientError, match="have agreed on"):
+                lock.acquire(timeout=20)
+        assert not in_thread(moving.RLock(name).acquire, blocking=False).result(20)
+    with moving.RLock(name).hold(timeout=20):
+        pass
+
+
+def test_a_waiter_is_a_member(clients: Clients, zk_path: str, services: list[Server], in_thread: InThread) -> None:
+    """Fault 325: a thread that waits through the end of its session keeps the old list in use, as a holder would."""
+    old, other = namespace(clients(0, 1), zk_path), namespace(clients(0, 1), zk_path)
+    name = names(grow(clients, zk_path), True)[0]
+    lock = other.RLock(name)
+    with old.RLock(name):
+        waiting = in_thread(lock.acquire)
+        while not old.RLock(name).waiters():
+            time.sleep(0.01)
+        next(each for each in services if each.hosts == host_of(lock.client)).expire(lock.client)
+        while not old.RLock(name).waiters():
+            time.sleep(0.01)
+    assert waiting.result(20)
+    stop(*old.clients)
+    with pytest.raises(ClientError, match="1 processes use a list without"):
+        namespace(clients(0, 1, 2), zk_path)
+    for hold in list(lock._lock_core.all()):
+        lock._lock_core.drop(hold)
+
+
+def test_a_move_that_is_cut_off(clients: Clients, zk_path: str, services: list[Server]) -> None:
+    """Fault 326: a process is killed between the moves of two ensembles: the lists never meet, and the next ends it."""
+    old = namespace(clients(0, 1), zk_path)
+    moving = grow(clients, zk_path)
+    locks = [old.RLock(f"{each}/lock") for each in (*names(moving, True)[:4], *names(moving, False)[:4])]
+    for which, client in enumerate(old.clients):
+        services[which].expire(client)
+    # What that process has written: both have closed the old list, and one has moved.
+    at, both = f"{zk_path}/{RECORD}", clients(0, 1)
+    one, two = records = [Record.load(client.get(at)[0]) for client in both]
+    assert one is not None
+    assert two is not None
+    three = moving._spread.plan.ends  # type: ignore[union-attr]
+    both[0].set(at, Record(one.name, (*one.lists, three)).dump())
+    both[0].create(f"{at}/move-1")
+    both[1].set(at, two._replace(next=three).dump())
+    for lock in locks:
+        with pytest.raises(ClientError, match="agree"):
+            lock.acquire(timeout=20)
+    for which in ((0, 1), (1,)):
+        with pytest.raises(ClientError, match="agree"):
+            namespace(clients(*which), zk_path)
+    another = grow(clients, zk_path)
+    name = f"{names(moving, True)[0]}/lock"
+    with another.RLock(name):
+        assert not moving.RLock(name).acquire(blocking=False)
+        last = another.RLock(name).fencing_token
+    grown = namespace(clients(0, 1, 2), zk_path)
+    with grown.RLock(name):
+        assert grown.RLock(name).fencing_token > last
+        assert not moving.RLock(name).acquire(blocking=False)
+    records = [Record.load(client.get(at)[0]) for client in grown.clients]
+    assert [each and each[1:] for each in records] == [((one.lists[0], three), None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("what", "nth"),
+    [(what, nth) for what, most in (("create", 2), ("multi", 4), ("setData", 3)) for nth in range(1, most + 1)],
+)
+def test_lost_replies(proxy: Proxy, connect: Connect, zk: KazooClient, zk_path: str, what: str, nth: int) -> None:
+    """Fault 326: the reply to a write is lost, as a list begins or grows: it begins, and grows, all the same."""
+    zk.ensure_path(f"{zk_path}/two")
+    path = f"{zk_path}/base"
+    with proxy.lose_answer(what, nth=nth, where=lambda message: RECORD in message.path) as fault:
+        old = namespace([connect(proxy.hosts)], path)
+        with old.Lock("x"):
+            pass
+        stop(*old.clients)
+        pair = connect(proxy.hosts), connect(f"{proxy.hosts}{zk_path}/two")
+        threads = namespace(pair[::-1], path)
+        assert fault.injected.is_set()
+    for n in range(8):
+        with threads.Lock(f"{n}"):
+            assert threads.Lock(f"{n}").fencing_token
+    records = [Record.load(each.get(f"{path}/{RECORD}")[0]) for each in pair]
+    one, two = records
+    assert one is not None
+    assert two is not None
+    assert one.lists == two.lists == ((one.name,), tuple(sorted([one.name, two.name])))
+    assert one.next is two.next is None
+    assert [name for name in pair[0].get_children(f"{path}/{RECORD}") if name.startswith("move")] == ["move-1"]
+
+
+@pytest.mark.long
+def test_processes_roll_from_two_ensembles_to_three(
+    clients: Clients, services: list[Server], zk_path: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    """Fault 327: while each process is replaced, twice, nobody is inside with another, and no token falls."""
+    hosts = [each.hosts for each in services]
+    first = namespace(clients(0, 1), zk_path)
+    probe = grow(clients, zk_path)
+    used = [f"{names(probe, moving)[0]}/lock" for moving in (True, False)]
+    stop(*probe.clients, *first.clients)
+    running: list[subprocess.Popen[bytes]] = []
+    ended: list[subprocess.Popen[bytes]] = []
+
+    def start(old: list[str], joining: list[str]) -> None:
+        command = ["-m", "tests.integration.ensembles_party", str(tmp_path), zk_path, ",".join(old), ",".join(joining)]
+        running.append(subprocess.Popen([sys.executable, *command, *used]))
+
+    def cycles(process: subprocess.Popen[bytes]) -> int:
+        file = tmp_path / f"{process.pid}.cycles"
+        return int(file.read_text() or 0) if file.exists() else 0
+
+    def all_work() -> None:
+        """Wait until each process has gone through some cycles more."""
+        before = {each.pid: cycles(each) for each in running}
+        for each in running:
+            eventually(lambda each=each: each.poll() is not None or cycles(each) > before[each.pid])
+            assert each.poll() is None, "a process has failed"
+
+    def replace(old: list[str], joining: list[str]) -> None:
+        for _ in range(len(running)):
+            last = running.pop(0)
+            ended.append(last)
+            start(old, joining)
+            (tmp_path / f"{last.pid}.end").touch()
+            assert last.wait(60) == 0
+            all_work()
+
+    try:
+        for _ in range(3):
+            start(hosts[:2], [])
+        all_work()
+        replace(hosts[:2], hosts[2:])
+        replace(hosts, [])
+        for each in running:
+            (tmp_path / f"{each.pid}.end").touch()
+            assert each.wait(60) == 0
+    finally:
+        for each in (*running, *ended):
+            each.kill()
+            each.wait()

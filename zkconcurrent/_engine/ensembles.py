@@ -1,0 +1,127 @@
+"""The ensembles of a namespace as one process uses them; see `_protocol/ensembles.py`.
+
+A `Spread` tells where a path is. On each of its ensembles the process has an `Admission`, by which every new ticket
+below the base path finds, or makes, the node of the process's membership in the ticket's own session. So a process that
+comes back with an old list, after its session was over, gets an error and not a lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+
+from .._protocol.ensembles import MEMBER, RECORD, List, Plan, Record, first_part, floor, place
+from .._protocol.operations import Node
+from .._protocol.ticket import Ticket
+from .._recipes.ensembles import gone, refused
+from .session import Session
+
+
+class Spread:
+    """The ensembles of a namespace.
+
+    Attributes:
+        base: the base path.
+        at: the path of the record.
+        plan: the list of this process.
+        sessions: the session of each ensemble, by its name.
+        lists: the lists up to that of the plan's `uses`.
+        marks: the creation zxids of the marks of moves, by their number and the name of the ensemble.
+    """
+
+    def __init__(self, base: str, plan: Plan, sessions: Mapping[str, Session], lists: Sequence[List]) -> None:
+        self.base = base
+        self.at = record_path(base)
+        self.plan = plan
+        self.sessions = sessions
+        self.lists = lists
+        self.marks: dict[tuple[int, str], int] = {}
+
+    def places(self, path: str) -> tuple[str, ...]:
+        """Return the name of the ensemble that has a path; of a path that moves, those of both: the old one first."""
+        part = first_part(self.base, path)
+        return tuple(dict.fromkeys((place(self.plan.uses, part), place(self.plan.ends, part))))
+
+    def floor(self, path: str) -> int:
+        """Return what a token has in addition to the zxid, as long as the path is where `uses` has it."""
+        return floor(self.lists, first_part(self.base, path), lambda *of: self.marks[of])
+
+
+class Admission:
+    """The membership of this process on one ensemble of a namespace.
+
+    Attributes:
+        spread: the namespace's ensembles.
+        name: the ensemble's.
+        version: the version of the record by which this process may use the ensemble.
+        session: the session in which the process is a member; 0 before the first.
+    """
+
+    def __init__(self, spread: Spread, name: str, version: int) -> None:
+        self.spread = spread
+        self.name = name
+        self.version = version
+        self.session = 0
+        self._unique = uuid.uuid4().hex
+
+    def covers(self, path: str) -> bool:
+        """Return whether a path lies below the base; the record itself does not."""
+        return path.startswith(f"{self.spread.base.rstrip('/')}/") and first_part(self.spread.base, path) != RECORD
+
+    def read(self, node: Node | None) -> None:
+        """Read the record, which another process has written.
+
+        Raises:
+            ClientError: this process may not use the ensemble any more.
+        """
+        record = None if node is None else Record.load(node.data)
+        if node is None or record is None:
+            raise gone(self.spread.at)
+        if not self.spread.plan.may_use(record):
+            raise refused(self.spread.at, self.spread.plan, record)
+        self.version = node.version
+
+    def node(self, session: int) -> str:
+        """Return the node of the membership in a session."""
+        return f"{self.spread.at}/{MEMBER}{self._unique}-{session:x}"
+
+    def data(self) -> bytes:
+        """Return the data of that node."""
+        by = f"{socket.gethostname()} pid {os.getpid()}"
+        return json.dumps({"uses": self.spread.plan.uses, "ends": self.spread.plan.ends, "by": by}).encode()
+
+
+def record_path(base: str) -> str:
+    """Return the path of the record for a base path."""
+    return f"{base.rstrip('/')}/{RECORD}"
+
+
+def admission(session: Session, path: str) -> Admission | None:
+    """Return the admission for a path; that of a process which does not move, if there are two."""
+    found = [each for each in session.admissions if each.covers(path)]
+    return min(found, key=lambda each: each.spread.plan.moves, default=None)
+
+
+def token_of(session: Session, ticket: Ticket) -> int:
+    """Return the fencing token of a hold.
+
+    Raises:
+        RuntimeError: the path is moving, and the hold is on one of its two ensembles alone.
+    """
+    return raised(session, ticket.path, ticket.token) if ticket.fence is None else ticket.fence
+
+
+def raised(session: Session, path: str, zxid: int) -> int:
+    """Return the fencing token of a creation zxid at a path: it is above those of the ensembles that had the path.
+
+    Raises:
+        RuntimeError: the path is moving.
+    """
+    if not session.admissions or (by := admission(session, path)) is None:
+        return zxid
+    if len(by.spread.places(path)) > 1:
+        raise RuntimeError(f"{path} is moving to another ensemble: ask the lock that the namespace has returned")
+    return zxid + by.spread.floor(path)
