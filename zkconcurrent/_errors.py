@@ -84,6 +84,7 @@ class DeadlockEdge(NamedTuple):
         thread: its name, as its node tells.
         age: for how many seconds it has waited.
         hard: the blocker holds; otherwise it waits itself, ahead of this one.
+        label: the `label` of the lock with which it waits, if it has one.
     """
 
     path: str
@@ -94,6 +95,7 @@ class DeadlockEdge(NamedTuple):
     thread: str | None
     age: float
     hard: bool
+    label: str | None = None
 
 
 DeadlockEdge.__module__ = "zkconcurrent"

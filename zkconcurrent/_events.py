@@ -54,6 +54,7 @@ class LockEvent(OfClient):
         by: the thread or task that acquires, as in `Contender.by`.
         at: the time, by `time.monotonic()`.
         seq: the number of the event in this process.
+        label: the `label` of the lock, if it has one.
     """
 
     __module__ = "zkconcurrent"
@@ -65,11 +66,12 @@ class LockEvent(OfClient):
     by: str
     at: float
     seq: int
+    label: str | None
 
     @property
     def name(self) -> str:
-        """The path with `*` for each number, hash and UUID: locks of one kind, such as `/order/*`, have one name."""
-        return fold(self.path)
+        """The label, else the path with `*` for each number, hash and UUID: so locks of one kind have one name."""
+        return fold(self.path) if self.label is None else self.label
 
     @property
     def client(self) -> KazooClient | None:
@@ -141,11 +143,14 @@ class DeadlockFound(LockEvent):
 
     Attributes:
         cycle: who waits for whom, from this acquire on.
+        certain: nothing else can end it. False if another thread may: one of the holds is that of a `Lock` that no
+            block has acquired, so any thread of its process may release it.
     """
 
     __module__ = "zkconcurrent"
 
     cycle: tuple[DeadlockEdge, ...]
+    certain: bool
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ What is counted and measured comes from the events. What is so at the moment (wa
 of the clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no
 interrupt or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
 
-No attribute has more values than a process may export: a lock is named by its path with `*` for each id, below the
-namespace if there is one, and once there are `MOST_NAMES` of these, all further locks are named `OTHER`.
+No attribute has more values than a process may export: a lock is named by its label, else by its path with `*` for each
+id, below the namespace if there is one, and once there are `MOST_NAMES` of these, all further locks are named `OTHER`.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def translated(name: str) -> str:
 
 _OF_LOCK = ("zkconcurrent.primitive", "zkconcurrent.name", "zkconcurrent.mode")
 _OUTCOME, _CAUSE, _ERROR = "zkconcurrent.outcome", "zkconcurrent.cause", "error.type"
+_CERTAIN = "zkconcurrent.certain"
 _CLIENT, _STATE = "zkconcurrent.client", "zkconcurrent.state"
 
 WAITS = Instrument(
@@ -118,7 +119,11 @@ ACQUISITIONS = Instrument(
 )
 LOSSES = Instrument("zkconcurrent.lock.losses", "counter", "{loss}", (*_OF_LOCK, _CAUSE), "Holds that were lost.")
 DEADLOCKS = Instrument(
-    "zkconcurrent.deadlocks", "counter", "{deadlock}", _OF_LOCK, "Deadlocks found, by the acquire that found it."
+    "zkconcurrent.deadlocks",
+    "counter",
+    "{deadlock}",
+    (*_OF_LOCK, _CERTAIN),
+    "Deadlocks found, by the acquire that found it.",
 )
 WAITING = Instrument(
     "zkconcurrent.lock.wait.active",
@@ -169,13 +174,13 @@ def records(event: LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
             return ((WAITS, event.waited, ("timeout", "")),)
         case Cancelled():
             return ((WAITS, event.waited, ("cancelled", "")),)
-        case DeadlockFound():
-            return ((DEADLOCKS, 1, ()),)
+        case DeadlockFound(certain=certain):
+            return ((DEADLOCKS, 1, ("true" if certain else "false",)),)
         case DeadlockVictim(error=error):
             ended = (WAITS, event.waited, ("deadlock", ""))
             # One of several members was counted as it was found; a wait for one's own hold is an error at once.
             found = isinstance(error, DeadlockError) and bool(error.cycle)
-            return (ended,) if found else (ended, (DEADLOCKS, 1, ()))
+            return (ended,) if found else (ended, (DEADLOCKS, 1, ("true",)))
         case Failed(error=error):
             failed = (WAITS, event.waited, ("error", type(error).__qualname__))
             # The loss of a hold that had begun was told when that ended; this one is a condition's, see `Story.fail`.
@@ -279,7 +284,7 @@ class Recorder:
     def lock(self, told: LockEvent | telling.Story) -> Values:
         """Return the values of the attributes of a lock."""
         path = told.path
-        name = fold(path if self._base is None else path[len(self._base) + 1 :])
+        name = told.label or fold(path if self._base is None else path[len(self._base) + 1 :])
         if name not in self._names:
             try:
                 self._free.pop()

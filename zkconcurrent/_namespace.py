@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
+from ._arguments.limits import check_label
 from ._arguments.paths import check_name, check_path
 from ._engine import telling
 from ._engine.session import Session
@@ -59,13 +60,17 @@ class BasePath(PickledByPath):
     # The lock of a path that moves, made of one on each of its ensembles.
     _moving: Callable[..., Any] = moving_lock.MovingLock
 
-    def __init__(self, client: KazooClient, path: str, on_deadlock: OnDeadlock = "warn") -> None:
+    def __init__(
+        self, client: KazooClient, path: str, on_deadlock: OnDeadlock = "warn", label: str | None = None
+    ) -> None:
         check_on_deadlock(on_deadlock)
+        check_label(label)
         # This raises TypeError if it is not a client.
         Session.of(client)
         self._client = client
         self._path = base(path)
         self._on_deadlock: OnDeadlock = on_deadlock
+        self._label = label
         self._local: LocalRoot | None = None
         self._spread: Spread | None = None
 
@@ -132,8 +137,8 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     kind: Any = get_origin(make) or make
 
     def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if ends:
-            kwargs.setdefault("on_deadlock", self._on_deadlock)
+        for option in options:
+            kwargs.setdefault(option, getattr(self, f"_{option}"))
         if self._spread is not None:
             return self._place(make, kind.__name__, name, args, kwargs)  # type: ignore[no-any-return]
         return make(self.client, self._at(name), *args, **kwargs)
@@ -142,7 +147,7 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     call.__qualname__ = f"Namespace.{kind.__name__}"
     call.__doc__ = f"Return the `{kind.__name__}` with that name."
     given = list(signature(kind).parameters.values())[2:]
-    ends = any(each.name == "on_deadlock" for each in given)
+    options = [each.name for each in given if each.name in ("on_deadlock", "label")]
     first = [Parameter(each, Parameter.POSITIONAL_ONLY) for each in ("self", "name")]
     call.__annotations__ = {"name": str, "return": kind}
     call.__signature__ = Signature([*first, *given], return_annotation=kind)  # type: ignore[attr-defined]
@@ -192,6 +197,7 @@ def namespace(
     *,
     joining: Sequence[KazooClient] = (),
     on_deadlock: OnDeadlock = "warn",
+    label: str | None = None,
 ) -> Namespace:
     """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
 
@@ -220,18 +226,19 @@ def namespace(
         joining: clients of the ensembles by which the list is about to grow. A lock at a path that moves is taken on
             both ensembles; other objects at such a path are an error.
         on_deadlock: that of its locks, unless given to one: see `Lock`.
+        label: the same.
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is invalid; the list is empty, or has an ensemble twice. The namespace's methods raise it
-            if a name is invalid, or belongs to another kind of object.
+        ValueError: the path or an option is invalid; the list is empty, or has an ensemble twice. The namespace's
+            methods raise it if a name is invalid, or belongs to another kind of object.
         ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
         RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `threading`.
     """
-    return opened(Namespace, client, path, joining, on_deadlock)
+    return opened(Namespace, client, path, joining, on_deadlock, label)
 
 
 @public
@@ -267,11 +274,12 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
 
 
 def opened(
-    kind: Callable[[KazooClient, str, OnDeadlock], NamespaceT],
+    kind: Callable[[KazooClient, str, OnDeadlock, str | None], NamespaceT],
     client: KazooClient | Sequence[KazooClient] | Literal["local"],
     path: str,
     joining: Sequence[KazooClient],
     on_deadlock: OnDeadlock,
+    label: str | None,
 ) -> NamespaceT:
     """Return a namespace of a client, of several ensembles, or of this process's own.
 
@@ -282,13 +290,13 @@ def opened(
     if isinstance(client, list | tuple):
         if not client:
             raise ValueError("a namespace needs at least one client")
-        made = kind(client[0], path, on_deadlock)
+        made = kind(client[0], path, on_deadlock, label)
         made._spread = spread_over(client, joining, made.path)
         return made
     if joining:
         raise ValueError("ensembles join a list: give the present ones as a list, too, such as [client]")
     if not isinstance(client, str):
-        return kind(client, path, on_deadlock)
+        return kind(client, path, on_deadlock, label)
     if client != "local":
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
     path = base(path)
@@ -296,7 +304,7 @@ def opened(
     from ._connect import LocalRoot
 
     root = LocalRoot()
-    made = kind(root.open(), root.path if path == "/" else root.path + path, on_deadlock)
+    made = kind(root.open(), root.path if path == "/" else root.path + path, on_deadlock, label)
     made._local = root
     return made
 

@@ -29,6 +29,10 @@ with zkconcurrent.connect(os.environ["ZKCONCURRENT_URL"]) as zk, contextlib.Exit
         side, _, path = path.partition(":")
         if side == "lock":
             stack.enter_context(zkconcurrent.RLock(zk, path))
+        elif side == "bare":
+            lock = zkconcurrent.Lock(zk, path)
+            lock.acquire()
+            stack.callback(lock.release)
         else:
             stack.enter_context(getattr(zkconcurrent.ReadWriteLock(zk, path), side))
         os.write(1, b"held\\n")
@@ -68,7 +72,9 @@ def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually
     eventually(lambda: len(nodes(zk, a)) == 2)
     code, document = found(look("deadlocks", zk_path, "--json"))
     assert (code, document["schema"], document["unfollowed"]) == (1, "zkconcurrent.deadlocks/1", [])
-    (ring,) = document["rings"]
+    (found_ring,) = document["rings"]
+    assert found_ring["certain"]
+    ring = found_ring["members"]
     assert [(each["pid"], each["holds"]["path"], each["waits_for"], each["edge"]) for each in ring] == [
         (second.pid, b, a, "hard"),
         (first.pid, a, b, "hard"),
@@ -98,7 +104,7 @@ def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str, e
         eventually(lambda path=path, number=number: len(nodes(zk, path)) == number)  # type: ignore[misc]
     code, document = found(look("deadlocks", zk_path, "--json"))
     assert code == 1
-    (ring,) = document["rings"]
+    ((_, ring),) = [each.values() for each in document["rings"]]
     assert [(each["pid"], each["edge"], (each["holds"] or {}).get("path")) for each in ring] == [
         (reader.pid, "hard", pair),
         (late.pid, "soft", other),
@@ -122,6 +128,20 @@ def test_a_ring_that_leaves_the_path(
     inside = url.replace("?", f"{zk_path}/b?")
     code, out, _ = end_of(look("deadlocks", url=inside))
     assert (code, "waits for /lock for " in out, f"waits for {paths[0]} for " in out) == (1, True, True)
+
+
+def test_a_possible_ring(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A hold that another thread may release makes a ring possible, no more."""
+    a, b = f"{zk_path}/a", f"{zk_path}/b"
+    first, second = member(start, f"bare:{a}", f"lock:{b}"), member(start, f"lock:{b}", f"lock:{a}")
+    for process, path in ((first, b), (second, a)):
+        go_on(process)
+        eventually(lambda path=path: len(nodes(zk, path)) == 2)  # type: ignore[misc]
+    code, document = found(look("deadlocks", zk_path, "--json"))
+    assert (code, [ring["certain"] for ring in document["rings"]]) == (1, [False])
+    _, out, _ = end_of(look("deadlocks", zk_path))
+    assert out.startswith("a possible deadlock of 2 waits: ")
+    assert "unless another thread of its process releases its Lock" in out
 
 
 class Nodes:

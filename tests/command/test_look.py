@@ -122,6 +122,23 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eve
     assert end_of(process)[0] == 0
 
 
+def test_labels(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The table has labels if any contender has one; JSON always has them, and `show` has them in its words."""
+    plain, named = f"{zk_path}/plain", f"{zk_path}/named"
+    with zkconcurrent.Lock(zk, plain):
+        assert "LABEL" not in end_of(look("ls", zk_path))[1]
+        with zkconcurrent.Semaphore(connect(), named, label="night run"):
+            code, out, _ = end_of(look("ls", zk_path))
+            found = document(look("ls", zk_path, "--json"))
+            shown = end_of(look("show", named))[1]
+    assert code == 0
+    heads, *lines = out.splitlines()
+    column = heads.index("LABEL")
+    assert [line[column:].split("  ")[0] for line in lines] == ["night run", "-"]
+    assert [each["label"] for each in found["contenders"]] == ["night run", None]
+    assert "(label 'night run'), queued " in shown
+
+
 def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
     """A missing path is 66, a free lock 0, a path that may not be read 77, no server 69, and a wrong use 64."""
     assert end_of(look("show", zk_path)) == (66, "", "zkconcurrent: there is no such path\n")

@@ -1,8 +1,9 @@
 """Random programs that may deadlock, and an oracle: the search of `_protocol/deadlocks.py` runs in them, step by step.
 
-Owners acquire and release mutexes and read-write locks. Each reads from a server that may lag, and all of a search's
-reads interleave with what the others do. The oracle knows the true state at each instant. It knows nothing of the
-search: an owner is in a deadlock if it waits, through whomever, for itself.
+Owners acquire and release mutexes, some of which others may release, and read-write locks. Each reads from a server
+that may lag, and all of a search's reads interleave with what the others do. The oracle knows the true state at each
+instant. It knows nothing of the search: an owner is in a deadlock if it waits, through whomever, for itself; in a
+possible one if that is so as long as nobody releases what others may release.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from zkconcurrent._protocol.deadlocks import Place, Waiter, search
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, Rule, in_the_way
 from zkconcurrent._protocol.ticket import unique
+from zkconcurrent._protocol.told import Told
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Options:
     names_tokens: bool = False
     inner_waits_queue: bool = True
     counts_bare: bool = False
+    loose_tells: bool = True
 
 
 @dataclass(eq=False)
@@ -78,6 +81,7 @@ class Check:
     node: Znode
     steps: Iterator[None]
     was_stuck: bool = False
+    was_possibly_stuck: bool = False
 
 
 class Program:
@@ -88,6 +92,10 @@ class Program:
         false: how many of these were never in a deadlock while they were searched.
         twice: how many deadlocks had two victims.
         unseen: whether owners are left in a deadlock that nobody has told of.
+        possible: how many possible deadlocks were told of.
+        imagined: how many of these had a member that was in none while it searched.
+        repeated: how many were told of by two members.
+        missed: whether owners are left in a possible deadlock of which nobody has told.
     """
 
     def __init__(self, seed: int, options: Options) -> None:
@@ -107,7 +115,9 @@ class Program:
         self.victims = self.false = self.twice = 0
         self.ended: set[frozenset[str]] = set()
         self.reported: set[str] = set()
-        self.unseen = False
+        self.unseen = self.missed = False
+        self.possible = self.imagined = self.repeated = 0
+        self.tellers: dict[frozenset[str], str] = {}
 
     # -- ZooKeeper -----------------------------------------------------------------------------------------------
 
@@ -118,15 +128,10 @@ class Program:
 
     def create(self, owner: Owner, path: str, rule: Rule, number: str = "", *, bare: bool = False) -> Znode:
         """Create a node of an owner."""
-        holds = (
-            []
-            if number
-            else [
-                [each.place.path, unique(each.place.name)]
-                for each in owner.holds
-                if not each.bare or self.options.counts_bare
-            ]
-        )
+        held = [] if number else owner.holds
+        names = {each: [each.place.path, unique(each.place.name)] for each in held}
+        holds = [name for each, name in names.items() if not each.bare or self.options.counts_bare]
+        loose = [name for each, name in names.items() if each.bare and not self.options.counts_bare]
         if self.options.names_tokens:
             tokens = {each.czxid: each.place.name for each in self.nodes}
             holds = [
@@ -138,11 +143,13 @@ class Program:
             data["holds"] = told
             if owner.ends:
                 data["ends"] = 1
+        if loose and self.options.loose_tells:
+            data["loose"] = loose
         # Of a cancellation, nobody knows before.
         if owner.until < math.inf and owner.number % 2:
             data["timeout"] = owner.until - self.now
         mark = uuid.UUID(int=self.random.getrandbits(128))
-        text = str(mark)[:24] + ("8" if told else "0") + str(mark)[25:]
+        text = str(mark)[:24] + ("8" if told or "loose" in data else "0") + str(mark)[25:]
         self.zxid += 1
         number = number or f"{len([each for each in self.nodes if each.place.path == path]):010d}"
         node = Znode(
@@ -173,8 +180,14 @@ class Program:
 
     # -- the oracle ----------------------------------------------------------------------------------------------
 
-    def blockers(self, owner: Owner, holds: Owner | None = None) -> set[Owner]:
-        """Return the owners that must go on before this one can; of the owner `holds`, only its holds count."""
+    def blockers(self, owner: Owner, holds: Owner | None = None, *, loosely: bool = False) -> set[Owner]:
+        """Return the owners that must go on before this one can.
+
+        Args:
+            owner: this one.
+            holds: an owner of whom only the holds count.
+            loosely: what another thread may release counts, too.
+        """
         if owner.inner is not None:
             nodes = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
         elif owner.waits is not None:
@@ -182,13 +195,13 @@ class Program:
         else:
             return set()
         # Of what another thread may release, nobody is sure.
-        sure = [each for each in nodes if not (each.bare and each.owner.waits is not each)]
+        sure = [each for each in nodes if loosely or not (each.bare and each.owner.waits is not each)]
         return {each.owner for each in sure if each.owner is not holds or each.owner.waits is not each}
 
-    def stuck(self, holds: Owner | None = None) -> set[Owner]:
-        """Return the owners that wait, through whomever, for themselves; `holds` as for `blockers`."""
-        edges = {each: self.blockers(each, holds) for each in self.owners}
-        found = set()
+    def awaited(self, holds: Owner | None = None, *, loosely: bool = False) -> dict[Owner, set[Owner]]:
+        """Return for whom each owner waits, through whomever; the arguments as for `blockers`."""
+        edges = {each: self.blockers(each, holds, loosely=loosely) for each in self.owners}
+        found = {}
         for owner in self.owners:
             seen, todo = set[Owner](), [owner]
             while todo:
@@ -196,9 +209,12 @@ class Program:
                     if each not in seen:
                         seen.add(each)
                         todo.append(each)
-            if owner in seen:
-                found.add(owner)
+            found[owner] = seen
         return found
+
+    def stuck(self, holds: Owner | None = None, *, loosely: bool = False) -> set[Owner]:
+        """Return the owners that wait, through whomever, for themselves; the arguments as for `blockers`."""
+        return {owner for owner, seen in self.awaited(holds, loosely=loosely).items() if owner in seen}
 
     # -- what owners do ------------------------------------------------------------------------------------------
 
@@ -230,14 +246,19 @@ class Program:
                 rounds = 0
             self.checks = [each for each in self.checks if each.node.owner.waits is each.node]
             if self.checks:
-                stuck = self.stuck()
+                stuck, possibly = self.stuck(), self.stuck(loosely=True)
                 for each in self.checks:
                     each.was_stuck = each.was_stuck or each.node.owner in stuck
+                    each.was_possibly_stuck = each.was_possibly_stuck or each.node.owner in possibly
         left = self.stuck()
         told = {each for each in left if each.waits is not None and each.waits.place.name in self.reported}
         # One that holds nothing, or for whose holds nobody waits, could not help by giving up.
         could = any(each.waits is not None and b"ends" in each.waits.data and each in self.stuck(each) for each in left)
         self.unseen = bool(left) and (could or not told)
+        # Of each that is left in a possible one, one for whom it waits has told, or it waits for a certain one.
+        awaited = self.awaited(loosely=True)
+        spoke = {each for each in self.owners if each.waits is not None and each.waits.place.name in self.reported}
+        self.missed = any(not seen & (spoke | left) for owner, seen in awaited.items() if owner in seen)
         return self
 
     def can_act(self, owner: Owner) -> bool:
@@ -246,8 +267,8 @@ class Program:
             return owner.until < math.inf or not self.ahead(owner.waits)
         if owner.inner is not None:
             mates = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
-            queues = self.options.inner_waits_queue and any(not each.bare for each in owner.holds)
-            return queues or not mates or owner.until < math.inf
+            queues = self.options.inner_waits_queue and owner.holds
+            return bool(queues) or not mates or owner.until < math.inf
         return owner.budget > 0 or bool(owner.holds)
 
     def act(self, owner: Owner) -> None:
@@ -325,7 +346,7 @@ class Program:
 
     def begin_check(self, node: Znode) -> None:
         """Begin the search of a waiter, if its data tell of holds."""
-        if json.loads(node.data).get("holds"):
+        if {"holds", "loose"} & set(json.loads(node.data)):
             check = Check(node, iter(()))
             check.steps = self.check(check)
             self.checks.append(check)
@@ -335,10 +356,9 @@ class Program:
         node, owner = check.node, check.node.owner
         for _ in range(self.random.choice((0, 2, 10))):
             yield
-        check.was_stuck = owner in self.stuck()
-        data = json.loads(node.data)
-        holds = [(path, mark) for path, mark in data["holds"]]
-        me = Waiter(node.place, node.czxid, holds, "ends" in data, lambda: self.now - node.ctime)
+        check.was_stuck, check.was_possibly_stuck = owner in self.stuck(), owner in self.stuck(loosely=True)
+        told = Told.by_data(node.data)
+        me = Waiter(node.place, node.czxid, told.holds, told.ends, lambda: self.now - node.ctime, told.loose)
         steps = search(me)
         ask = next(steps)
         seen: dict[str, list[str]] = {}
@@ -363,19 +383,26 @@ class Program:
                 ask = steps.send((listings, nodes))
             except StopIteration as end:
                 if end.value.cycle:
-                    self.found(check, end.value.cycle)
+                    self.found(check, end.value.cycle, end.value.certain)
                 return
 
-    def found(self, check: Check, cycle: tuple[DeadlockEdge, ...]) -> None:
+    def found(self, check: Check, cycle: tuple[DeadlockEdge, ...], certain: bool) -> None:
         """Report a deadlock, or end the wait that has found it."""
         owner = check.node.owner
+        members = frozenset(edge.waiter for edge in cycle)
+        if not certain:
+            self.possible += 1
+            self.imagined += not check.was_possibly_stuck
+            teller = self.tellers.setdefault(members, check.node.place.name)
+            self.repeated += teller != check.node.place.name
+            self.reported.add(check.node.place.name)
+            return
         if not check.was_stuck:
             self.false += 1
         if not owner.ends:
             self.reported.add(check.node.place.name)
             return
         self.victims += 1
-        members = frozenset(edge.waiter for edge in cycle)
         self.twice += members in self.ended
         self.ended.add(members)
         self.give_up(owner)

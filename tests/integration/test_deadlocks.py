@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -251,6 +251,58 @@ def test_only_a_warning(
     assert not any(each.done() for each in running)
     assert mine[1].cancel_waits() == 1
     running[1].result(20)
+
+
+class Bare:
+    """A block around an acquire that is not its own: another thread may release the lock before it ends."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(RuntimeError):
+            self._lock.release()
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_what_another_thread_may_release(
+    both: bool,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    warnings: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A possible deadlock is logged once, as such, and listeners hear of it; no wait ends, until a lock is released."""
+    monkeypatch.setattr(deadlocks, "AFTER", 0.3)
+    told: list[LockEvent] = []
+    other = connect()
+    mine = [Lock(zk, f"{zk_path}/{name}", on_deadlock="raise", label="import") for name in "ab"]
+    theirs = [Lock(other, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
+    mine_held: Any = Bare(mine[0])
+    theirs_held: Any = Bare(theirs[0]) if both else theirs[0]
+    remove = add_listener(told.append, other)
+    try:
+        running = crossed(in_thread, eventually, zk, [mine_held, mine[1]], [theirs_held, theirs[1]])
+        eventually(warnings)
+        eventually(lambda: any(isinstance(each, DeadlockFound) for each in told))
+        time.sleep(1)
+    finally:
+        remove()
+    assert not any(each.done() for each in running)
+    assert [(each.certain, len(each.cycle)) for each in told if isinstance(each, DeadlockFound)] == [(False, 2)]
+    (warning,) = warnings()
+    assert warning.startswith("a possible deadlock of 2 waits, unless another thread releases a lock that one of them ")
+    assert "(label 'import') waits for " in warning
+    mine[0].release()
+    for each in running:
+        each.result(20)
+    assert children(zk, mine[0].path) == children(zk, mine[1].path) == []
 
 
 def test_a_read_lock_taken_again_through_another_client(

@@ -190,7 +190,7 @@ def expected(path: str) -> dict[tuple[str, ...], int]:
         (holds, *lock, "lost"): 1,
         (holds, *permits, "released"): 1,
         ("zkconcurrent.lock.losses", *lock, "node_deleted"): 1,
-        ("zkconcurrent.deadlocks", *lock): 1,
+        ("zkconcurrent.deadlocks", *lock, "true"): 1,
     }
 
 
@@ -341,6 +341,7 @@ def test_a_deadlock_counts_once(
 
     def counts() -> dict[str, float]:
         found = {told: value for (name, told), value in scrape().items() if name == DEADLOCKS.prometheus_name}
+        assert all(dict(told)["zkconcurrent_certain"] == "true" for told in found)
         return {dict(told)["zkconcurrent_name"]: value for told, value in found.items()}
 
     running = [in_thread(run, zk, "a", "b"), in_thread(run, connect(), "b", "a")]

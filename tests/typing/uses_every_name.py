@@ -45,7 +45,7 @@ def locks(zk: zkconcurrent.Client) -> None:
     lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", fair=False, on_lost=told, on_revoke=told)
     rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_suspect=warned, on_deadlock="raise")
     pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(
-        zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose"
+        zk, "/app/pair", on_lost=told, hold_limit=30.0, on_hold_limit="lose", label="import"
     )
     read: zkconcurrent.ReadLock = pair.read_lock
     write: zkconcurrent.WriteLock = pair.write_lock

@@ -79,7 +79,7 @@ def test_no_row_is_twice() -> None:
     """Each has a name of its own; and no lock's attribute tells a path, token, host or thread."""
     assert len({row.name for row in TABLE}) == len({row.prometheus_name for row in TABLE}) == len(TABLE)
     told = {name.rpartition(".")[2] for row in TABLE for name in row.attributes}
-    assert told == {"primitive", "name", "mode", "outcome", "type", "cause", "client", "state"}
+    assert told == {"primitive", "name", "mode", "outcome", "type", "cause", "certain", "client", "state"}
     assert list(BUCKETS) == sorted(BUCKETS)
 
 
@@ -103,7 +103,7 @@ def test_ids_are_folded(path: str, name: str) -> None:
 
     Fault 284.
     """
-    assert LockEvent("Lock", path, "exclusive", 1, "", 0.0, 1).name == name
+    assert LockEvent("Lock", path, "exclusive", 1, "", 0.0, 1, None).name == name
 
 
 def listener() -> Any:
@@ -114,8 +114,8 @@ def listener() -> Any:
 
 def cycle(path: str) -> None:
     """Tell the listener that a lock was acquired and released."""
-    listener()(Acquired("Lock", path, "exclusive", 1, "me", 0.0, 1, 0.001, False))
-    listener()(Released("Lock", path, "exclusive", 1, "me", 0.0, 2, 0.5))
+    listener()(Acquired("Lock", path, "exclusive", 1, "me", 0.0, 1, None, 0.001, False))
+    listener()(Released("Lock", path, "exclusive", 1, "me", 0.0, 2, None, 0.5))
 
 
 def names_of(registry: prometheus_client.CollectorRegistry, metric: str) -> dict[str, float]:
@@ -159,7 +159,7 @@ def test_a_condition_that_did_not_get_its_lock_back() -> None:
     remove = zkconcurrent.prometheus.instrument(registry=registry)
     for cause in (LossCause.NOT_REACQUIRED, LossCause.SESSION_EXPIRED):
         error = LockLostError("/order", "the hold was lost", cause)
-        listener()(Failed("Lock", "/order", "exclusive", 0, "me", 0.0, 1, 0.5, error))
+        listener()(Failed("Lock", "/order", "exclusive", 0, "me", 0.0, 1, None, 0.5, error))
     assert names_of(registry, "zkconcurrent_lock_losses_total") == {"/order": 1}
     assert names_of(registry, "zkconcurrent_lock_wait_duration_seconds_count") == {"/order": 2}
     remove()
@@ -173,7 +173,7 @@ def test_events_that_are_not_measured() -> None:
     also = zkconcurrent.otel.instrument(meter_provider=provider)
     for registration in list(telling.registered):
         for kind in (LockEvent, Waiting, Recovered):
-            registration.listener(kind("Lock", "/order", "exclusive", 1, "me", 0.0, 1))
+            registration.listener(kind("Lock", "/order", "exclusive", 1, "me", 0.0, 1, None))
     assert not [sample for metric in registry.collect() for sample in metric.samples if "_lock_" in sample.name]
     remove()
     also()
@@ -191,8 +191,8 @@ def test_the_cost_of_a_cycle() -> None:
     counter = prometheus_client.Counter("one", "one", labels, registry=None).labels(**labels)
     histogram = prometheus_client.Histogram("two", "two", labels, registry=None, buckets=BUCKETS).labels(**labels)
     told = listener()
-    acquired = Acquired("Lock", "/order/17", "exclusive", 1, "me", 0.0, 1, 0.001, False)
-    released = Released("Lock", "/order/17", "exclusive", 1, "me", 0.0, 2, 0.5)
+    acquired = Acquired("Lock", "/order/17", "exclusive", 1, "me", 0.0, 1, None, 0.001, False)
+    released = Released("Lock", "/order/17", "exclusive", 1, "me", 0.0, 2, None, 0.5)
 
     def ours() -> None:
         told(acquired)
@@ -298,7 +298,7 @@ from zkconcurrent._engine import telling
 
 remove = zkconcurrent.prometheus.instrument()
 [registration] = telling.registered
-of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1)
+of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1, None)
 
 def active():
     registry = prometheus_client.CollectorRegistry()
@@ -353,7 +353,7 @@ from zkconcurrent._engine import telling
 
 remove = zkconcurrent.prometheus.instrument(registry=prometheus_client.CollectorRegistry())
 [registration] = telling.registered
-of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1)
+of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1, None)
 
 def active():
     registry = prometheus_client.CollectorRegistry()

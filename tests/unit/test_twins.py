@@ -37,6 +37,7 @@ OF_A_LOCK = (
     "on_deadlock",
     "hold_limit",
     "on_hold_limit",
+    "label",
 )
 # Names that `aio` lacks, by class, or by class and method.
 MISSING: dict[str, dict[str, str]] = {

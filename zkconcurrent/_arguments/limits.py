@@ -20,6 +20,9 @@ CHECK_BYTES = 17
 REQUEST_OVERHEAD = 2_048
 """How many bytes a request may take besides a value and the paths: a thread's name has up to 720 of them."""
 
+LONGEST_LABEL = 60
+"""How many bytes of UTF-8 a label has at most: up to 1,000 nodes of one request have it, see `_NODE`."""
+
 # In bytes; the rest of 1 MB is left for access control lists and a chroot.
 _REQUEST = 800_000
 # How many bytes of a request each node takes besides its path, for its name, data and access control list.
@@ -58,6 +61,21 @@ def check_positive(name: str, value: object) -> int:
 def most_together(path: str) -> int:
     """Return how many nodes below `path` one request may name: `MOST_TOGETHER`, or fewer if the path is long."""
     return min(MOST_TOGETHER, _REQUEST // (_NODE + len(path.encode())))
+
+
+def check_label(label: object) -> None:
+    """Refuse what is no label: people read it in a line of a table or of the log.
+
+    Raises:
+        TypeError: it is neither a string nor None.
+        ValueError: it is empty, too long, or has characters that can't be printed.
+    """
+    if label is None:
+        return
+    if not isinstance(label, str):
+        raise TypeError(f"label must be a string, not {type(label).__name__}")
+    if not label.isprintable() or not 1 <= len(label.encode()) <= LONGEST_LABEL:
+        raise ValueError(f"label must have 1 to {LONGEST_LABEL} bytes, all printable: {label!r}")
 
 
 def check_max_attempts(value: object) -> int:

@@ -77,6 +77,22 @@ class RingMember(NamedTuple):
         }
 
 
+class Ring(NamedTuple):
+    """A deadlock: each of its members waits for the next one, the last for the first.
+
+    Attributes:
+        certain: only the members can end it; otherwise another thread may release one of the holds.
+        members: its members.
+    """
+
+    certain: bool
+    members: Sequence[RingMember]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a document of JSON tells of it."""
+        return {"certain": self.certain, "members": [member.as_json() for member in self.members]}
+
+
 class Unfollowed(NamedTuple):
     """What could not be followed: a ring through it is not found.
 
@@ -149,7 +165,7 @@ def place_of(link: Link, path: str) -> Place:
     return Place(folder, name)
 
 
-def find(link: Link, path: str) -> tuple[list[list[RingMember]], list[Unfollowed]]:
+def find(link: Link, path: str) -> tuple[list[Ring], list[Unfollowed]]:
     """Return the rings that lead through a path or what is below it, and what could not be followed."""
     scan = Scan(link)
     places = scan.places(path, None)
@@ -169,8 +185,9 @@ def find(link: Link, path: str) -> tuple[list[list[RingMember]], list[Unfollowed
         if told.by is None or told.more:
             why = f"{told.more} of its holds are not named" if told.more else _SAYS_NOTHING
             unfollowed.append(Unfollowed(*place, why))
-        if told.holds:
-            steps = search(Waiter(place, node.czxid, told.holds, told.ends, partial(_age, node, now)), view)
+        if told.holds or told.loose:
+            me = Waiter(place, node.czxid, told.holds, told.ends, partial(_age, node, now), told.loose)
+            steps = search(me, view)
             end = _advance(steps, None, reader)
             if isinstance(end, Ask):
                 pending.append((steps, end))
@@ -178,9 +195,10 @@ def find(link: Link, path: str) -> tuple[list[list[RingMember]], list[Unfollowed
                 unfollowed.append(Unfollowed(*place, _TOO_LARGE))
         todo += reader.met
         reader.met = []
-    rings: dict[frozenset[str], list[RingMember]] = {}
-    for cycle in _confirmed(link, reader, pending):
-        rings[frozenset(edge.waiter for edge in cycle)] = [*_members(reader, cycle)]
+    rings: dict[frozenset[str], Ring] = {}
+    for result in _confirmed(link, reader, pending):
+        waiters = frozenset(edge.waiter for edge in result.cycle)
+        rings[waiters] = Ring(result.certain, [*_members(reader, result.cycle)])
     for folder, queue in view.queues.items():
         if queue is None:
             why = _UNREADABLE if reader.listings[folder] is None else _NO_QUEUE
@@ -204,8 +222,8 @@ def _advance(steps: _Steps, answer: Answer | None, reader: _Reader) -> Ask | Sea
     return ask
 
 
-def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]]) -> Iterator[Sequence[DeadlockEdge]]:
-    """List all queues of what was found once more, and return the rings that are still there."""
+def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]]) -> Iterator[SearchResult]:
+    """List all queues of what was found once more, and return the results whose rings are still there."""
     if not pending:
         return
     paths = [*dict.fromkeys(path for _, ask in pending for path in ask.paths)]
@@ -215,7 +233,7 @@ def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]
     for steps, ask in pending:
         end = _advance(steps, ([listings[path] for path in ask.paths], []), reader)
         if isinstance(end, SearchResult) and end.cycle:
-            yield end.cycle
+            yield end
 
 
 def _members(reader: _Reader, cycle: Sequence[DeadlockEdge]) -> Iterator[RingMember]:
@@ -242,7 +260,7 @@ def deadlocks(found: Namespace) -> int:
             "schema": "zkconcurrent.deadlocks/1",
             "path": found.path,
             "at": datetime.now(timezone.utc).isoformat(),
-            "rings": [[member.as_json() for member in ring] for ring in rings],
+            "rings": [ring.as_json() for ring in rings],
             "unfollowed": [each._asdict() for each in unfollowed],
         }
         write(f"{json.dumps(document)}\n")
@@ -258,11 +276,12 @@ def deadlocks(found: Namespace) -> int:
     return FOUND if rings else NOT_FOLLOWED if unfollowed else 0
 
 
-def picture(ring: Sequence[RingMember], chroot: str) -> Iterator[str]:
+def picture(ring: Ring, chroot: str) -> Iterator[str]:
     """Return a ring as people read it, each member with its hold and its wait."""
-    yield f"a deadlock of {len(ring)} waits: each waits for the next, the last for the first"
-    for number, member in enumerate(ring, 1):
-        edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(ring) + 1
+    members, kind = ring.members, "deadlock" if ring.certain else "possible deadlock"
+    yield f"a {kind} of {len(members)} waits: each waits for the next, the last for the first"
+    for number, member in enumerate(members, 1):
+        edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(members) + 1
         yield f"  {number}. {told.whole_name(edge.waiter)[:_LONGEST]}"
         if member.held is not None:
             yield f"     holds {_shown(member.held.path, chroot)}, token {member.token}"
@@ -272,8 +291,10 @@ def picture(ring: Sequence[RingMember], chroot: str) -> Iterator[str]:
             yield f"     gives up after {told.timeout:.1f} s"
         if told.ends:
             yield "     its process ends this wait with DeadlockError, if it finds the deadlock as well"
-    yield "  None goes on before another one ends: end one of these processes. If none can be reached, break a hold:"
-    first = next(member for member in ring if member.held is not None)
+    unless = "" if ring.certain else ", unless another thread of its process releases its Lock"
+    yield f"  None goes on before another one ends{unless}: end one of these processes."
+    yield "  If none can be reached, break a hold:"
+    first = next(member for member in members if member.held is not None)
     assert first.held is not None
     yield f"  zkconcurrent break {shlex.quote(_shown(first.held.path, chroot))} --holder {first.token}"
 

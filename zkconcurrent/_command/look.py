@@ -30,7 +30,8 @@ _LEASES, _QUEUE = "leases", "locks"
 RESERVED = "/zookeeper"
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
-_HEADS = ("PATH", "TYPE", "STATE", "HOST", "PID", "THREAD", "AGE", "TOKEN", "SESSION", "BEHIND")
+_HEADS = ("PATH", "TYPE", "STATE", "HOST", "PID", "THREAD", "LABEL", "AGE", "TOKEN", "SESSION", "BEHIND")
+_LABEL = _HEADS.index("LABEL")
 
 
 class Standing(NamedTuple):
@@ -66,6 +67,7 @@ class Standing(NamedTuple):
             "host": each.host,
             "pid": each.pid,
             "thread": each.thread,
+            "label": each.label,
             "by": each.by,
             "owner": each.owner,
             "since": each.since.isoformat(),
@@ -90,7 +92,7 @@ class Standing(NamedTuple):
         state = "held" if self.holds else f"waits, {each.position}"
         kind = " ".join(filter(None, (self.kind, self.mode)))
         rest = (f"{self.age(now):.1f}s", str(each.token), _session(each), self.blocker or "-")
-        return tuple(map(escaped, (self.path, kind, state, *self.whose(), *rest)))
+        return tuple(map(escaped, (self.path, kind, state, *self.whose(), _short(each.label or "-"), *rest)))
 
     def whose(self) -> tuple[str, str, str]:
         """Return what a line tells of its thread: the host, the process and the thread, or an owner."""
@@ -265,7 +267,12 @@ def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
 
     def tell(seen: _Seen, now: float) -> list[str]:
-        return table([_HEADS, *(place.row(now) for place in seen[0])]) if seen[0] else []
+        if not seen[0]:
+            return []
+        rows = [_HEADS, *(place.row(now) for place in seen[0])]
+        if all(place.contender.label is None for place in seen[0]):
+            rows = [row[:_LABEL] + row[_LABEL + 1 :] for row in rows]
+        return table(rows)
 
     return _look(found, None if found.recursive else 1, tell)
 

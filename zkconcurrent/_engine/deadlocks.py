@@ -43,6 +43,7 @@ SELDOM = 60.0  # seconds
 AGAIN_AFTER = 0.25  # seconds
 SHARED_FOR = 1.0  # seconds
 MOST_A_SECOND = 200
+UNLESS = ", unless another thread releases a lock that one of them has acquired without a block"
 
 
 class WaitCheck:
@@ -177,7 +178,7 @@ class Deadlocks:
 
     def _check(self, check: WaitCheck) -> None:
         told, ticket, link = check.told, check.ticket, self._client.link
-        paths = [*dict.fromkeys(path for path, _ in told.holds)]
+        paths = [*dict.fromkeys(path for path, _ in told.holds + told.loose)]
         if check.idle:
             stats = self._ask(check, [(full_paths.send_exists, path) for path in paths])
             if [getattr(stat, "pzxid", None) for stat in stats] == [check.idle.get(path) for path in paths]:
@@ -186,7 +187,12 @@ class Deadlocks:
         assert ticket.name is not None
         now = self._client.now
         me = Waiter(
-            Place(link.full(ticket.path), ticket.name), ticket.token, told.holds, told.ends, lambda: now() - check.since
+            Place(link.full(ticket.path), ticket.name),
+            ticket.token,
+            told.holds,
+            told.ends,
+            lambda: now() - check.since,
+            told.loose,
         )
         outcome = self._search(check, me)
         if outcome.unfollowed or not outcome.finished:
@@ -197,7 +203,7 @@ class Deadlocks:
                 ticket.path,
             )
         if outcome.cycle:
-            self._found(check, outcome.cycle, ends=told.ends)
+            self._found(check, outcome.cycle, certain=outcome.certain, ends=told.ends and outcome.certain)
         elif outcome.idle and outcome.finished:
             check.idle = {path: self._listed[path][2] for path in paths if path in self._listed}
 
@@ -247,6 +253,8 @@ class Deadlocks:
             for (send, path), reply in zip(batch, replies, strict=True):
                 send(client.link, path, reply)
             self.requests += len(batch)
+            # Only now: on a busy machine they may have left long after their turn.
+            self._sent.extend([client.now()] * len(batch))
             until = client.now() + client.longest_reply
             while not replies[-1].done:
                 if client.now() >= until or self._is_over(check):
@@ -268,7 +276,6 @@ class Deadlocks:
             and (left := sent[number + len(sent) - MOST_A_SECOND - 1] + 1 - now()) > 0
         ):
             self._sleep(check, left)
-        sent.extend([now()] * number)
 
     def _sleep(self, check: WaitCheck, seconds: float) -> None:
         self._client.link.sleep_event().wait(seconds)
@@ -281,7 +288,7 @@ class Deadlocks:
 
     # -- what it does --------------------------------------------------------------------------------------------
 
-    def _found(self, check: WaitCheck, cycle: tuple[DeadlockEdge, ...], *, ends: bool) -> None:
+    def _found(self, check: WaitCheck, cycle: tuple[DeadlockEdge, ...], *, certain: bool, ends: bool) -> None:
         """Tell of a deadlock, once; end the wait, if a deadlock may."""
         client, ticket, call = self._client, check.ticket, check.call
         if call is None:
@@ -290,7 +297,7 @@ class Deadlocks:
         check.cycle = cycle
         text = deadlocks.described(cycle)
         if not known and call.story is not None:
-            call.story.find(cycle)
+            call.story.find(cycle, certain=certain)
         if ends:
             why = partial(
                 DeadlockError, call.path, f"a deadlock, which this call has ended by giving up: {text}", cycle
@@ -302,9 +309,10 @@ class Deadlocks:
                 return
         if ends or not known:
             log.warning(
-                "a deadlock of %d waits%s: %s [%s]",
+                "%s deadlock of %d waits%s: %s [%s]",
+                "a" if certain else "a possible",
                 len(cycle),
-                ", of which this one is ended" if ends else "",
+                ", of which this one is ended" if ends else "" if certain else UNLESS,
                 text,
                 call.path,
                 extra={"zk_path": call.path, "zk_by": label(check.owner)},

@@ -75,6 +75,7 @@ class Call:
         story: what listeners are told of the acquire that it makes; None if nobody listens.
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
         check: of a wait whose owner holds something, when it is searched for a deadlock.
+        label: the label of the lock that it acquires.
         for_block: what it acquires only its owner ends: a block acquires it.
         of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
@@ -97,6 +98,7 @@ class Call:
     story: Story | None = None
     long_wait: LongWait | None = None
     check: WaitCheck | None = None
+    label: str | None = None
     for_block = False
     of_library = False
     waiter: tuple[int, float] | None = None

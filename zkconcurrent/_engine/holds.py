@@ -41,14 +41,15 @@ class Hold:
         role: the role in which it was acquired, if the path has several roles.
         owner: the thread that acquired it.
         path: the path of the primitive.
-        location: the full path of its queue, and the servers, if only its owner ends it; otherwise None.
+        location: the full path of its queue, and the servers, if its owner's waits tell of it; otherwise None.
+        owned: only its owner ends it.
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
         contention: whether others wait behind it; None until somebody asks.
     """
 
-    __slots__ = ("claimant", "contention", "depth", "location", "loss", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "contention", "depth", "location", "loss", "owned", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path: str = path
@@ -61,6 +62,7 @@ class Hold:
         # The layers above make this `Contention`.
         self.contention: Any = None
         self.location: Location | None = None
+        self.owned: bool = False
 
     @property
     def alive(self) -> bool:
@@ -69,11 +71,16 @@ class Hold:
 
     def is_at(self, location: Location) -> bool:
         """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
-        return self.location is not None and self.location[0] == location[0]
+        return self.owned and self.location is not None and self.location[0] == location[0]
 
 
 def owned_by(owner: int) -> Collection[Hold]:
     """Return the holds that only `owner` ends, in whichever client of this process."""
+    return [each for each in told_of(owner) if each.owned]
+
+
+def told_of(owner: int) -> Collection[Hold]:
+    """Return the holds of which the waits of `owner` tell, in whichever client of this process."""
     holds: dict[str, Hold] = holds_of(owner)
     if not holds:
         return ()
@@ -229,8 +236,16 @@ class PathState:
         """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
-    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool = False) -> Hold:
-        """Make the granted ticket a hold of `owner`; `owned`: only this owner will end it."""
+    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool | None = None) -> Hold:
+        """Make the granted ticket a hold of `owner`.
+
+        Args:
+            ticket: the ticket.
+            rule: the rule of the queue.
+            owner: the thread or task.
+            depth: how many acquires it stands for.
+            owned: only this owner will end it; None: the owner's waits do not tell of it.
+        """
         role = rule.role
         with self.session.lock:
             if rule.exclusive:
@@ -245,8 +260,8 @@ class PathState:
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
             ticket.observer, ticket.owner = self._observer, owner
-            if owned:
-                hold.location = self.location
+            if owned is not None:
+                hold.location, hold.owned = self.location, owned
             self._keep(hold)
             self.next_loss.pop(role, None)
             if self.revocable.get(role):

@@ -78,6 +78,7 @@ class HoldReport(NamedTuple):
         owner: the thread or task that has acquired it; None for a membership, which belongs to the client, and at the
             moment when a hold is granted, or left to the next thread of this process.
         cause: why the hold was lost, until its owner has settled that; None while it is held.
+        label: the `label` of the lock, if it has one.
     """
 
     path: str
@@ -89,9 +90,10 @@ class HoldReport(NamedTuple):
     depth: int
     owner: OwnerReport | None
     cause: LossCause | None
+    label: str | None = None
 
     def __str__(self) -> str:
-        text = f"{_named(self.path, self.kind, self.mode)}, token {self.token}, since {in_words(self.since)}"
+        text = f"{_named(self)}, token {self.token}, since {in_words(self.since)}"
         text += f" ({self.held_for:.1f} s)"
         if self.depth > 1:
             text += f", {self.depth} levels"
@@ -121,6 +123,7 @@ class WaitReport(NamedTuple):
         awaits: the nodes for whose change it waits; none while it asks ZooKeeper, or waits for its turn among the
             threads of this process.
         holder: the owner of the awaited node, if that is in this process.
+        label: as of a hold.
     """
 
     path: str
@@ -132,9 +135,10 @@ class WaitReport(NamedTuple):
     owner: OwnerReport
     awaits: tuple[str, ...]
     holder: OwnerReport | None
+    label: str | None = None
 
     def __str__(self) -> str:
-        text = f"waits at {_named(self.path, self.kind, self.mode)}, since {in_words(self.since)} ({self.waited:.1f} s"
+        text = f"waits at {_named(self)}, since {in_words(self.since)} ({self.waited:.1f} s"
         text += f"{'' if self.timeout is None else f' of {self.timeout:.1f} s'}): {self.owner}"
         if self.awaits:
             text += f"; awaits {', '.join(self.awaits)}"
@@ -272,6 +276,7 @@ class _Seen:
             depth,
             owner,
             cause_of(ticket) if lost else None,
+            ticket.label,
         )
 
     def _waiting(self, owners: dict[str, int]) -> Iterator[WaitReport]:
@@ -302,6 +307,7 @@ class _Seen:
             waiter,
             awaits,
             self._describe(holders[0]) if holders else None,
+            call.label,
         )
 
     def _primitive(self, path: str) -> tuple[str, str]:
@@ -376,8 +382,9 @@ def _prefix(node: str) -> str:
     return node.rpartition("/")[2][:PREFIX_LENGTH]
 
 
-def _named(path: str, kind: str, mode: str) -> str:
-    return f"{path} ({', '.join(filter(None, (kind, mode)))})"
+def _named(report: HoldReport | WaitReport) -> str:
+    label = "" if report.label is None else f"label {report.label!r}"
+    return f"{report.path} ({', '.join(filter(None, (report.kind, report.mode, label)))})"
 
 
 class _Dump:

@@ -52,7 +52,7 @@ from .._events import (
 )
 from .._protocol.operations import OutOfReach
 from .._protocol.ticket import LossRecord, State, Ticket
-from .._runtime.identity import label
+from .._runtime.identity import label as owner_label
 from .._runtime.interrupts import insist
 from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
@@ -185,6 +185,7 @@ class Story:
         listeners: those whom it is told.
         owner: the thread or task that acquires.
         path: where.
+        label: the label of the lock.
         token: the fencing token of the hold; 0 before.
         tickets: the tickets of the hold, which the story also ends with.
         caller: returns the call of a release that waits for the reply, and then tells the end; None if there is none.
@@ -192,18 +193,26 @@ class Story:
     """
 
     def __init__(
-        self, teller: Teller, kind: str, path: str, mode: str, owner: int, listeners: Sequence[Registration]
+        self,
+        teller: Teller,
+        kind: str,
+        path: str,
+        mode: str,
+        owner: int,
+        label: str | None,
+        listeners: Sequence[Registration],
     ) -> None:
         self._teller = teller
         self._client = teller.client
         self._begun = self._client.now()
         self.primitive = kind.partition("(")[0]
         self.mode = mode
-        self._by = label(owner)
+        self._by = owner_label(owner)
         self.listeners = listeners
         self._parts: dict[object, Part] = {}
         self.owner = owner
         self.path = path
+        self.label = label
         self.token = 0
         self.tickets: Sequence[Ticket] = ()
         self.caller: Callable[[], object] = lambda: None
@@ -280,9 +289,9 @@ class Story:
             self._record("contended", Contended)
         return new
 
-    def find(self, cycle: tuple[DeadlockEdge, ...]) -> None:
+    def find(self, cycle: tuple[DeadlockEdge, ...], *, certain: bool) -> None:
         """Record that the acquire is a part of a deadlock, and have it told; on any thread."""
-        self._record(object(), DeadlockFound, cycle=cycle)
+        self._record(object(), DeadlockFound, cycle=cycle, certain=certain)
         self._teller.untold.append(self)
         self._client.wake_keeper()
 
@@ -352,7 +361,7 @@ class Story:
             for other in self._teller.untold_of(self):
                 other._look()
         at = self._client.now()
-        event = kind(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), **more)
+        event = kind(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
         event._set_client(self._teller.client_ref)
         # R4: of several, one is recorded.
         self._parts.setdefault(stage, Part(event, [each for each in self.listeners if each in registered]))
@@ -413,11 +422,11 @@ class Teller:
         self.wary: LiveSet[Any] = LiveSet()
         self._works = False
 
-    def begin(self, kind: str, path: str, mode: str, owner: int) -> Story | None:
+    def begin(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
         """Return the story of an acquire; None if nobody listens to it."""
         listeners = [each for each in list(registered) if each.hears(self.client, path)]
         # A listener's own calls are not told: to tell of them could go on for ever.
-        return Story(self, kind, path, mode, owner, listeners) if listeners and not in_listener() else None
+        return Story(self, kind, path, mode, owner, label, listeners) if listeners and not in_listener() else None
 
     def note(self, ticket: Ticket) -> None:
         """Note that the hold of a ticket is about to end, or has ended."""

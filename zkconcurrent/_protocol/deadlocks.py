@@ -14,7 +14,9 @@ holds to those that wait for them, to the holds of these, and so on. If it comes
   there in between, a name never comes back, and the order of a queue never changes. So at one instant between the two
   all those edges existed at once.
 
-Only holds that nobody but their owner ends are followed: those that `holds` names.
+This is so of what only its owner ends: the holds that `holds` names. If nothing is found, a second search follows those
+in `loose`, too, which any thread of their process may end. What it finds is a *possible* deadlock, and nobody is its
+victim. So it leaves out the holds of all younger waiters: the youngest member alone tells of it.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Waiter(NamedTuple):
         holds: what its owner holds, as in its data.
         ends: a deadlock may end its wait; otherwise it is only reported.
         waited: returns how long the node has been there, in seconds.
+        loose: what else its owner holds that others may end.
     """
 
     place: Place
@@ -60,6 +63,7 @@ class Waiter(NamedTuple):
     holds: Sequence[tuple[str, str]]
     ends: bool
     waited: Callable[[], float]
+    loose: Sequence[tuple[str, str]] = ()
 
 
 class Ask(NamedTuple):
@@ -89,6 +93,7 @@ class SearchResult(NamedTuple):
         unfollowed: how many nodes and queues could not be followed: the holds of their owners are not all known.
         finished: the search was not ended by the limit of requests.
         requests: how many it took.
+        certain: only the owners of the deadlock's holds can end them.
     """
 
     cycle: tuple[DeadlockEdge, ...]
@@ -96,6 +101,7 @@ class SearchResult(NamedTuple):
     unfollowed: int
     finished: bool
     requests: int
+    certain: bool
 
 
 class _Queue:
@@ -125,6 +131,8 @@ class SearchView:
         nodes: the data of nodes; None if a node is gone.
         expired: the waiters whose time is up.
         unfollowed: how many queues and nodes could not be followed.
+        loosely: holds that others may end count, too.
+        requests: how many it took to read it.
     """
 
     def __init__(self) -> None:
@@ -132,16 +140,20 @@ class SearchView:
         self.nodes: dict[Place, tuple[Node, Told] | None] = {}
         self.expired: set[Place] = set()
         self.unfollowed = 0
+        self.loosely = False
+        self.requests = 0
 
     def copy(self) -> SearchView:
         """Return a view to which others add nothing."""
         view = SearchView()
         view.queues, view.nodes, view.unfollowed = {**self.queues}, {**self.nodes}, self.unfollowed
+        view.loosely, view.requests = self.loosely, self.requests
         return view
 
     def add(self, ask: Ask, answer: Answer) -> None:
         """Add what was read; of a queue that is listed again, keep what is in both listings."""
         listings, nodes = answer
+        self.requests += len(listings) + len(nodes) + ask.again
         for path, names in zip(ask.paths, listings, strict=True):
             before = self.queues.get(path)
             if path not in self.queues:
@@ -241,6 +253,8 @@ def _search(me: Waiter, view: SearchView) -> _Found:
             awaits[each] = place
             todo.append(each)
             hold(told.holds, each)
+            if view.loosely:
+                hold(told.loose, each)
     return _Found((), idle, [*paths], [*nodes])
 
 
@@ -266,7 +280,17 @@ def search(me: Waiter, view: SearchView | None = None) -> Generator[Ask, Answer,
         me: the waiter.
         view: what was read already, to which the search adds what it asks for.
     """
-    view, requests = view or SearchView(), 0
+    view = view or SearchView()
+    view.loosely, view.requests = False, 0
+    result = yield from _searched(me, view)
+    if result.cycle or not result.finished:
+        return result
+    view.loosely, view.requests = True, result.requests
+    return (yield from _searched(me._replace(holds=(*me.holds, *me.loose), ends=False), view))
+
+
+def _searched(me: Waiter, view: SearchView) -> Generator[Ask, Answer, SearchResult]:
+    """Search, and add to the view what that takes."""
     while True:
         found = _search(me, view)
         paths = found.paths[:MOST_AT_ONCE]
@@ -274,38 +298,33 @@ def search(me: Waiter, view: SearchView | None = None) -> Generator[Ask, Answer,
         wanted = len(ask.paths) + len(ask.nodes)
         if not wanted:
             break
-        if requests + wanted > MOST_REQUESTS:
-            return SearchResult((), False, view.unfollowed, False, requests)
-        requests += wanted
+        if view.requests + wanted > MOST_REQUESTS:
+            return SearchResult((), False, view.unfollowed, False, view.requests, False)
         view.add(ask, (yield ask))
     cycle: tuple[DeadlockEdge, ...] = ()
     if found.chain:
         view = view.copy()
         again = Ask([path for path, queue in view.queues.items() if queue is not None], again=True)
-        requests += 1 + len(again.paths)
         view.add(again, (yield again))
-        cycle, more = yield from _confirm(me, view)
-        requests += more
-    return SearchResult(cycle, found.idle, view.unfollowed, True, requests)
+        cycle = yield from _confirm(me, view)
+    return SearchResult(cycle, found.idle, view.unfollowed, True, view.requests, bool(cycle) and not view.loosely)
 
 
-def _confirm(me: Waiter, view: SearchView) -> Generator[Ask, Answer, tuple[tuple[DeadlockEdge, ...], int]]:
-    """Return the edges of a deadlock that is left among what was listed twice, and how many requests that took."""
-    requests = 0
+def _confirm(me: Waiter, view: SearchView) -> Generator[Ask, Answer, tuple[DeadlockEdge, ...]]:
+    """Return the edges of a deadlock that is left among what was listed twice."""
     while chain := _search(me, view).chain:
         # Those who hold nothing but their place in a queue were not read yet; nor was mine.
         unread = [waiter for waiter, _, _ in chain if waiter not in view.nodes]
         if unread:
-            requests += len(unread)
             view.add(ask := Ask(nodes=unread), (yield ask))
         if (found := view.nodes[me.place]) is None:
             break
         now = found[0].ctime + me.waited()
         late = {waiter for waiter, _, _ in chain if _is_late(view.nodes[waiter], now)} - {me.place}
         if not late:
-            return tuple(_edge(view, *each, now) for each in chain), requests
+            return tuple(_edge(view, *each, now) for each in chain)
         view.expired |= late
-    return (), requests
+    return ()
 
 
 def _is_late(found: tuple[Node, Told] | None, now: float) -> bool:
@@ -321,13 +340,21 @@ def _edge(view: SearchView, waiter: Place, blocker: Place, hard: bool, now: floa
     assert found is not None
     node, told = found
     return DeadlockEdge(
-        waiter.path, waiter.name, blocker.name, told.host, told.pid, told.thread, max(0.0, now - node.ctime), hard
+        waiter.path,
+        waiter.name,
+        blocker.name,
+        told.host,
+        told.pid,
+        told.thread,
+        max(0.0, now - node.ctime),
+        hard,
+        told.label,
     )
 
 
 def described(cycle: Sequence[DeadlockEdge]) -> str:
     """Return a deadlock in words, for an error or the log."""
-    names = [Told(each.host, each.pid, each.thread).whole_name(each.waiter) for each in cycle]
+    names = [Told(each.host, each.pid, each.thread, label=each.label).whole_name(each.waiter) for each in cycle]
     return "; ".join(
         f"{name} waits for {each.path} (for {each.age:.1f} s), {'held by' if each.hard else 'behind'} {blocker}"
         for each, name, blocker in zip(cycle, names, [*names[1:], names[0]], strict=True)

@@ -122,6 +122,7 @@ class Ticket:
         wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
         story: what listeners are told of its hold; None if nobody listens.
         limit: for how long its hold may last; None for ever.
+        label: the label of the lock that holds it.
         observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
             none.
     """
@@ -154,6 +155,7 @@ class Ticket:
     story: Any = None
     # The layers above make this `Limit`.
     limit: Any = None
+    label: str | None = None
     observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)
 
     def __init__(self, path: str, prefix: str, lease: Lease) -> None:

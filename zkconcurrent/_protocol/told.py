@@ -28,6 +28,8 @@ class Told(NamedTuple):
         holds: what it held when it queued: full paths, each with the unique part of a node's name.
         more: how many holds are left out.
         ends: a deadlock may end its wait.
+        loose: what it held that any thread of its process may release, as `holds`.
+        label: what its program calls the lock, or the use that it makes of it.
     """
 
     host: str | None = None
@@ -39,6 +41,8 @@ class Told(NamedTuple):
     holds: tuple[tuple[str, str], ...] = ()
     more: int = 0
     ends: bool = False
+    loose: tuple[tuple[str, str], ...] = ()
+    label: str | None = None
 
     @classmethod
     def by_data(cls, data: bytes) -> Told:
@@ -52,9 +56,11 @@ class Told(NamedTuple):
                 _typed(said.get("owner"), str),
                 _typed(said.get("by"), str),
                 _duration(said.get("timeout")),
-                tuple((str(path), str(node)) for path, node in said.get("holds", ())),
+                _pairs(said.get("holds", ())),
                 max(0, _typed(said.get("more"), int) or 0),
                 said.get("ends") == 1,
+                _pairs(said.get("loose", ())),
+                _typed(said.get("label"), str),
             )
         except MALFORMED:
             return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)
@@ -63,11 +69,16 @@ class Told(NamedTuple):
         """Return the words by which messages name the creator."""
         if self.pid is None:
             return repr(self.host or otherwise)
-        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}"
+        label = "" if self.label is None else f" (label {self.label!r})"
+        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}{label}"
 
 
 def _typed(said: object, *kinds: type) -> Any:
     return said if type(said) in kinds else None
+
+
+def _pairs(said: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(path), str(node)) for path, node in said)
 
 
 def _duration(said: object) -> float | None:

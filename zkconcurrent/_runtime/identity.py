@@ -181,7 +181,7 @@ def ident(owner: int) -> int:
 
 
 def holds_of(owner: int) -> dict[str, Any]:
-    """Return the holds that only `owner` ends, by the prefixes of their nodes."""
+    """Return the holds of which the waits of `owner` tell, by the prefixes of their nodes."""
     life = _living.get(owner)
     return {} if life is None else life.holds
 

@@ -187,11 +187,12 @@ class Election(PickledByPath):
         id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
         layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
             other.
+        label: as for `Lock`, but it is not written into the nodes: these have the id.
 
     Raises:
-        TypeError: the id or the path is not a string.
-        ValueError: the layout is neither of the two; the id can't be encoded as UTF-8; the path is invalid; or this
-            client already uses it for another primitive or with the other layout.
+        TypeError: the id, the path or the label is not a string.
+        ValueError: the layout is neither of the two; the id can't be encoded as UTF-8; the path or the label is
+            invalid; or this client already uses the path for another primitive or with the other layout.
 
     Source:
         kazoo's `Election`; Curator's `LeaderSelector` and `LeaderLatch`; etcd's `Election`.
@@ -204,11 +205,12 @@ class Election(PickledByPath):
         *,
         id: str | None = None,  # noqa: A002 - as Curator has it
         layout: str = "selector",
+        label: str | None = None,
     ) -> None:
         # Pickling needs the argument as it was given: None means another candidate in each process.
-        self._id, self._layout = id, layout
+        self._id, self._layout, self._label = id, layout, label
         self._name = candidate_id(id)
-        self._leader_lock = LeaderLock(client, path, layout, self._name.encode())
+        self._leader_lock = LeaderLock(client, path, layout, self._name.encode(), label)
 
     @property
     def client(self) -> KazooClient:

@@ -39,11 +39,15 @@ class Lock(RevocableLock):
             counts, and each hold anew: also after a condition's wait, or a hand-over between threads.
         on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while
             its holder still works, until that looks at `lost`, or calls the lock. So "lose" needs fencing.
+        label: what the lock is for, or what the program does with it, in at most 60 bytes. Its nodes have it, and the
+            log, `owner()`, `inspect()`, events and the command show it. In metrics it is the lock's name.
 
     Raises:
-        TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
+        TypeError: the path is not a string, `hold_limit` is not a number, the label is no string, or a callback is not
+            callable.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
-            `hold_limit` is not above 0, or `on_deadlock` or `on_hold_limit` is none of its words.
+            `hold_limit` is not above 0, `on_deadlock` or `on_hold_limit` is none of its words, or the label is empty,
+            too long or not printable.
 
     Source:
         `threading.Lock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.

@@ -33,8 +33,8 @@ class RLock(RevocableLock):
         path: the lock's path; missing nodes are created as containers.
         fair: as for `Lock`.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
-        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit: as for `Lock`. The first level of a hold counts
-            for the limit.
+        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`. The first level of a hold
+            counts for the limit.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.

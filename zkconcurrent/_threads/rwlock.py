@@ -62,7 +62,7 @@ class ReadWriteLock(PickledByPath):
         on_suspect: called so, and with the seconds for which the hold surely lasts, each time that one becomes suspect.
         on_revoke: called so, once for each time that somebody asks a holder to let go: by `revoke()`, or by Curator's
             `Revoker`.
-        on_deadlock, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
+        on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of both.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
@@ -85,12 +85,14 @@ class ReadWriteLock(PickledByPath):
         on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
         self._on_lost, self._on_suspect, self._on_revoke = on_lost, on_suspect, on_revoke
         self._hold_limit, self._on_hold_limit = hold_limit, on_hold_limit
-        self._on_deadlock = on_deadlock
+        self._on_deadlock, self._label = on_deadlock, label
         called: Any = {"on_lost": on_lost, "on_suspect": on_suspect, "on_revoke": on_revoke}
         options: Any = {"on_deadlock": on_deadlock, "hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        options["label"] = label
         self._read_lock = ReadLock(client, path, **called, **options)
         self._write_lock = WriteLock(client, path, **called, **options)
 
@@ -140,7 +142,7 @@ class ReadCore(ReentrantCore):
         if writing is None:
             return super().recipe(call, wait, owner, deadline)
         self.check(writing)
-        return downgrade(writing.ticket, READ, node_data(owner))
+        return downgrade(writing.ticket, READ, node_data(owner, self.label))
 
 
 class WriteCore(ReentrantCore):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
 from .._engine.driver import Call
@@ -92,8 +92,8 @@ class PermitCore(LockCore):
             if size:
                 self._refuse_or_warn(permits, wait, size)
 
-        data = node_data(owner)
-        queued = waiter_data(owner, self.path_state, deadline) if wait else data
+        data = node_data(owner, self.label)
+        queued = waiter_data(owner, self.path_state, deadline, label=self.label) if wait else data
         recipe = acquire(
             self.layout, permits, data, queued=queued, wait=wait, near_deadline=near_deadline, too_few=too_few
         )
@@ -105,6 +105,8 @@ class PermitCore(LockCore):
             return False
         leases, size = taken
         self.path_state.note(size)
+        for lease in leases:
+            lease.label = self.label
         self.path_state.take_more(leases, PERMIT.role, owner, size)
         if self.limit is not None:
             self.session.hold_limits.begin(self.limit, leases)
@@ -218,7 +220,7 @@ class Semaphore(LockBase):
         value: the number of permits. All processes must give the same, until one has called `resize`; from then on, the
             number given to `resize` counts. None takes the current number; the semaphore must then exist at first use.
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
-        on_suspect, hold_limit, on_hold_limit: as for `Lock`. The permits of one `acquire` are one hold.
+        on_suspect, hold_limit, on_hold_limit, label: as for `Lock`. The permits of one `acquire` are one hold.
 
     Raises:
         TypeError: the value is not an int or None, the path is not a string, `hold_limit` is not a number, or a
@@ -245,13 +247,13 @@ class Semaphore(LockBase):
         on_suspect: OnSuspect | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
         if value is not None and (value := check_int("value", value)) < 0:
             raise ValueError("semaphore initial value must be >= 0")
         self._value = value
-        super().__init__(
-            client, path, on_lost=on_lost, on_suspect=on_suspect, hold_limit=hold_limit, on_hold_limit=on_hold_limit
-        )
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        super().__init__(client, path, on_lost=on_lost, on_suspect=on_suspect, label=label, **limit)
 
     def _new_core(self) -> PermitCore:
         layout = Layout(self._path, self._value, self._share_first_look("Semaphore"))

@@ -98,11 +98,12 @@ class Election(PrimitiveTwin):
         path: the election's path; missing nodes are created as containers.
         id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
         layout: `"selector"` or `"latch"`; all processes must give the same.
+        label: as for `Lock`, but it is not written into the nodes: these have the id.
 
     Raises:
-        TypeError: the id or the path is not a string.
-        ValueError: the layout is neither of the two; the path is invalid; or this client already uses it for another
-            primitive or with the other layout.
+        TypeError: the id, the path or the label is not a string.
+        ValueError: the layout is neither of the two; the path or the label is invalid; or this client already uses the
+            path for another primitive or with the other layout.
     """
 
     def __init__(
@@ -112,9 +113,10 @@ class Election(PrimitiveTwin):
         *,
         id: str | None = None,  # noqa: A002 - as Curator has it
         layout: str = "selector",
+        label: str | None = None,
     ) -> None:
         self._id = candidate_id(id)
-        super().__init__(_Core(client, path, layout, self._id.encode()))
+        super().__init__(_Core(client, path, layout, self._id.encode(), label))
         self._leader_lock = LockBase(self._core)
 
     @property

@@ -30,7 +30,7 @@ class Lock(RevocableLock):
         on_suspect: called with the lock, and for how many seconds it surely lasts, on that loop, each time that
             `suspect` becomes True; may be async.
         on_revoke: the same, with the lock alone, once for each time that somebody asks the holder to let go.
-        on_deadlock, hold_limit, on_hold_limit: as for `zkconcurrent.Lock`.
+        on_deadlock, hold_limit, on_hold_limit, label: as for `zkconcurrent.Lock`.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
@@ -55,7 +55,8 @@ class Lock(RevocableLock):
         on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
         callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
-        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit, "label": label}
         super().__init__(_Core(client, path, fair=fair, on_deadlock=on_deadlock, **limit, **callbacks))

@@ -75,6 +75,7 @@ def namespace(
     *,
     joining: Sequence[KazooClient] = (),
     on_deadlock: OnDeadlock = "warn",
+    label: str | None = None,
 ) -> Namespace:
     """Return an object with the names of `asyncio`, for ZooKeeper or for this process alone.
 
@@ -93,15 +94,16 @@ def namespace(
         path: the base path of all names. No name can leave it.
         joining: clients of the ensembles by which the list is about to grow; see `zkconcurrent.namespace`.
         on_deadlock: that of its locks, unless given to one: see `Lock`.
+        label: the same.
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is invalid; the list is empty, or has an ensemble twice. The namespace's methods raise it
-            if a name is invalid, or belongs to another kind of object.
+        ValueError: the path or an option is invalid; the list is empty, or has an ensemble twice. The namespace's
+            methods raise it if a name is invalid, or belongs to another kind of object.
         ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
         RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `asyncio`.
     """
-    return opened(Namespace, client, path, joining, on_deadlock)
+    return opened(Namespace, client, path, joining, on_deadlock, label)

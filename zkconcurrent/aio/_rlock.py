@@ -34,7 +34,8 @@ class RLock(RevocableLock):
         on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
         callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
-        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit, "label": label}
         super().__init__(_Core(client, path, fair=fair, on_deadlock=on_deadlock, **limit, **callbacks))

@@ -42,7 +42,8 @@ class ReadWriteLock(PrimitiveTwin):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
-        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit: as for `Lock`; for the holds of both.
+        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of
+            both.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class ReadWriteLock(PrimitiveTwin):
         on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
         options: Any = {"on_deadlock": on_deadlock, "hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        options["label"] = label
         called: Any = {"on_lost": on_lost, "on_suspect": on_suspect, "on_revoke": on_revoke}
         reads = _ReadLockCore(client, path, **options, **on_loop(self._read_lock, **called))
         writes = _WriteLockCore(client, path, **options, **on_loop(self._write_lock, **called))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
@@ -23,7 +23,7 @@ class Semaphore(LockBase):
         value: the number of permits. All processes must give the same, until one has called `resize`; None takes the
             current number.
         on_lost: called with the semaphore, once for each `acquire` whose permits are lost; may be async.
-        on_suspect, hold_limit, on_hold_limit: as for `Lock`. The permits of one `acquire` are one hold.
+        on_suspect, hold_limit, on_hold_limit, label: as for `Lock`. The permits of one `acquire` are one hold.
     """
 
     _owned = False
@@ -40,11 +40,11 @@ class Semaphore(LockBase):
         on_suspect: OnSuspect | None = None,
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
         callbacks = on_loop(self, on_lost, on_suspect)
-        super().__init__(
-            self._kind(client, path, value, hold_limit=hold_limit, on_hold_limit=on_hold_limit, **callbacks)
-        )
+        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit}
+        super().__init__(self._kind(client, path, value, label=label, **limit, **callbacks))
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival; errors as `zkconcurrent.Semaphore.acquire`.

@@ -230,6 +230,8 @@ class LeaderCore(LockCore):
     """The machinery of an election's seat: a lock whose nodes have the candidate's data, and whose holds are terms."""
 
     path_state: ElectionState
+    # A candidate is content to wait for as long as another leads.
+    owned: bool | None = None
 
     def __init__(self, path_state: ElectionState, rule: Rule, identity: Callable[[], int], data: bytes) -> None:
         super().__init__(path_state, rule, identity)
@@ -295,14 +297,14 @@ class LeaderLock(LockBase):
     _path_state: ElectionState
     _lock_core: LeaderCore
 
-    def __init__(self, client: KazooClient, path: str, layout: str, data: bytes) -> None:
+    def __init__(self, client: KazooClient, path: str, layout: str, data: bytes, label: str | None) -> None:
         check_layout(layout)
         self._layout = layout
         self._rule = LAYOUTS[layout]
         if layout == "latch":
             self._kind = "Election(layout='latch')"
         self._data = data
-        super().__init__(client, path)
+        super().__init__(client, path, label=label)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
@@ -418,7 +420,9 @@ class LeaderLock(LockBase):
 
         def begin(_: object) -> None:
             # The seat is a thread's, also for a task.
-            self._path_state.stand(LeaderCore(self._path_state, self._rule, self._session.identity, self._data))
+            seat = LeaderCore(self._path_state, self._rule, self._session.identity, self._data)
+            seat.label = self._label
+            self._path_state.stand(seat)
 
         return self._run(list_queue(self._path, self._rule), begin)
 

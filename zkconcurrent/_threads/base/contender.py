@@ -35,6 +35,7 @@ class Contender(NamedTuple):
         more: how many such holds `holds` leaves out.
         revoked: somebody has asked it to let go. The request has taken the place of the node's data, so the other
             fields that are read from these are None.
+        label: the `label` of its lock, if it has one.
     """
 
     host: str | None
@@ -51,10 +52,11 @@ class Contender(NamedTuple):
     holds: tuple[tuple[str, str], ...] = ()
     more: int = 0
     revoked: bool = False
+    label: str | None = None
 
     def whole_name(self) -> str:
         """Return the words by which messages name it."""
-        return Told(self.host, self.pid, self.thread).whole_name(self.node)
+        return Told(self.host, self.pid, self.thread, label=self.label).whole_name(self.node)
 
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
@@ -79,4 +81,5 @@ class Contender(NamedTuple):
             told.holds,
             told.more,
             node.data == REVOKED,
+            told.label,
         )

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, TypeVar
 
+from ..._arguments.limits import check_label
 from ..._engine.ensembles import token_of
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
@@ -188,7 +189,9 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         on_deadlock: OnDeadlock = "warn",
         hold_limit: float | None = None,
         on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
     ) -> None:
+        check_label(label)
         check_callbacks(on_lost=on_lost, on_suspect=on_suspect, on_revoke=on_revoke)
         check_on_deadlock(on_deadlock)
         limit = Limit.of(hold_limit, on_hold_limit)
@@ -198,6 +201,7 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         self._fair, self._on_lost, self._on_suspect, self._on_revoke = fair, on_lost, on_suspect, on_revoke
         self._hold_limit, self._on_hold_limit, self._lock_core.limit = hold_limit, on_hold_limit, limit
         self._on_deadlock = self._lock_core.on_deadlock = on_deadlock
+        self._label = self._lock_core.label = label
         self._watch([self._session])
         if on_lost is None and fair and on_revoke is None:
             return

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 
 from ..._engine.driver import Call
 from ..._engine.hold_limits import Limit
-from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
+from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by, told_of
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.loss_cause import why_lost
@@ -82,7 +82,10 @@ class QueueCore:
         path_state: the state that all objects of this client and path share.
         rule: the rule by which contenders hold and wait.
         queue_key: equal for all objects whose threads wait in one queue.
+        label: what the program calls it, or the use that it makes of it; None if it says nothing.
     """
+
+    label: str | None = None
 
     def __init__(self, path_state: PathState, rule: Rule) -> None:
         self.session = path_state.session
@@ -96,6 +99,7 @@ class QueueCore:
     def call(self, *, cancellable: bool = False) -> Call:
         """Return a call that queues here; `cancel_waits()` ends one that is cancellable."""
         call = Call(self.session, self.path, self.path_state)
+        call.label = self.label
         if cancellable:
             call.waits_for = self._waits_for
         return call
@@ -124,7 +128,7 @@ class QueueCore:
         if not listeners:
             return steps
         mode = "exclusive" if self.rule.exclusive and self.rule is not PERMIT else "shared"
-        call.story = story = self.session.teller.begin(self.path_state.kind, self.path, mode, owner)
+        call.story = story = self.session.teller.begin(self.path_state.kind, self.path, mode, owner, self.label)
         return steps if story is None else _told(call, story, wait, steps, granted)
 
     def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
@@ -210,7 +214,8 @@ class QueueCore:
         for hold in all_holds(self.path_state.holds):
             if hold.alive and hold.ticket.node == holder.node and label(hold.owner) != holder.by:
                 thread = name(hold.owner)[:60]
-                return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), more=0)
+                own = hold.ticket.label
+                return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), more=0, label=own)
         return holder
 
 
@@ -222,13 +227,14 @@ class LockCore(QueueCore):
         holds: the holds in the lock's role, by owner.
         first_look: the first look at the path, for a condition's own lock.
         not_held: `threading`'s words for the error of a release without a hold.
-        owned: only the owner of a hold can end it, also one that no block has acquired.
+        owned: only the owner of a hold can end it, also one that no block has acquired; None: its holds are no part of
+            a deadlock.
         on_deadlock: what a deadlock across processes does to a wait.
         limit: for how long its holds may last; None for ever.
     """
 
     not_held = "release unlocked lock"
-    owned = False
+    owned: bool | None = False
     on_deadlock: OnDeadlock = "warn"
     limit: Limit | None = None
     first_look: FirstLook | None = None
@@ -388,9 +394,11 @@ class LockCore(QueueCore):
         if handoff is None:
             ticket = yield from call.run(recipe(), deadline)
         else:
-            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=bool(owned_by(owner)))
+            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=bool(told_of(owner)))
         if ticket is not None:
-            self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
+            ticket.label = self.label
+            owned = call.for_block if self.owned is False else self.owned
+            self.path_state.take(ticket, self.rule, owner, depth, owned=owned)
             if self.limit is not None:
                 self.session.hold_limits.begin(self.limit, [ticket])
         if handoff is not None:
@@ -405,10 +413,10 @@ class LockCore(QueueCore):
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
         if not wait:
             look = self.look(call, owner, deadline) if deadline is None else None
-            return try_acquire(self.path, self.rule, node_data(owner), self.first_look, look)
+            return try_acquire(self.path, self.rule, node_data(owner, self.label), self.first_look, look)
         # The wait of a condition, which must hold the lock again, can't be ended.
         ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
-        data = waiter_data(owner, self.path_state, deadline, ends=ends)
+        data = waiter_data(owner, self.path_state, deadline, ends=ends, label=self.label)
         look = self.look(call, owner, deadline, data)
         return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
 

@@ -12,9 +12,10 @@ import socket
 import time
 from functools import lru_cache
 
-from ..._engine.holds import PathState, owned_by
+from ..._engine.holds import PathState, told_of
 from ..._protocol.ticket import HOLDS, unique
-from ..._runtime.identity import label, name
+from ..._runtime.identity import label as owner_label
+from ..._runtime.identity import name
 
 HOST = socket.gethostname()
 
@@ -22,62 +23,75 @@ MOST_BYTES = 1000
 """The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""
 MOST_HOLDS = 16
 # What the fields besides the holds may take behind the origin.
-_REST = 120
+_REST = 135
 inherited: list[tuple[str, str]] = []
 """Holds of other processes that end only after this one: the full path, and the unique part of the node's name.
 
 `zkconcurrent run` has those of the runs around it. They are on the servers of the only client that it has."""
 
 
-def node_data(owner: int) -> bytes:
-    """Return the data of a node: the host, process and owner that create it, and the time."""
-    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60], owner), time.time())
+def node_data(owner: int, label: str | None = None) -> bytes:
+    """Return the data of a node: the host, process and owner that create it, the label of the lock, and the time."""
+    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60], owner, label), time.time())
 
 
 def waiter_data(
-    owner: int, path_state: PathState, deadline: float | None, more: bytes = b"", *, ends: bool = False
+    owner: int,
+    path_state: PathState,
+    deadline: float | None,
+    more: bytes = b"",
+    *,
+    ends: bool = False,
+    label: str | None = None,
 ) -> bytes:
     """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
     * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name;
+    * `loose`: beside `holds`, which may be empty, those that any thread of this process may end;
     * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
     * `more`: how many are left out, as they are too many or on other servers;
     * `timeout`: for how many seconds it waits at most.
     """
-    origin = _origin(os.getpid(), name(owner)[:60], owner) + more
-    owned = owned_by(owner)
-    if deadline is None and not owned and not inherited:
+    origin = _origin(os.getpid(), name(owner)[:60], owner, label) + more
+    held = told_of(owner)
+    if deadline is None and not held and not inherited:
         # The most frequent case, and each acquire passes here.
         return b'%b, "time": %.6f}' % (origin, time.time())
     said: list[bytes] = [origin]
     if deadline is not None:
         # A free lock is acquired after the deadline, too.
         said.append(b'"timeout": %.3f' % max(0.0, deadline - path_state.session.now()))
-    if owned or inherited:
+    if held or inherited:
         servers = path_state.location[1]
         room = MOST_BYTES - _REST - len(origin)
-        holds = list(inherited)
-        for each in owned:
+        holds = [(True, hold) for hold in inherited]
+        for each in sorted(held, key=lambda hold: not hold.owned):
             assert each.location is not None
             if each.location[1] == servers:
-                holds.append((each.location[0], unique(each.ticket.prefix)))
-        told: list[str] = []
-        for hold in holds:
+                holds.append((each.owned, (each.location[0], unique(each.ticket.prefix))))
+        told: dict[bool, list[str]] = {True: [], False: []}
+        count = 0
+        for owned, hold in holds:
             pair = json.dumps(hold)
-            if len(told) < MOST_HOLDS and len(pair) + 2 <= room:
+            if count < MOST_HOLDS and len(pair) + 2 <= room:
+                count += 1
                 room -= len(pair) + 2
-                told.append(pair)
-        if told:
-            said.append(b"%b[%b]" % (HOLDS, ", ".join(told).encode()))
+                told[owned].append(pair)
+        if count:
+            said.append(b"%b[%b]" % (HOLDS, ", ".join(told[True]).encode()))
+            if told[False]:
+                said.append(b'"loose": [%b]' % ", ".join(told[False]).encode())
             if ends:
                 said.append(b'"ends": 1')
-        if left := len(inherited) + len(owned) - len(told):
+        if left := len(inherited) + len(held) - count:
             said.append(b'"more": %d' % left)
     return b'%b, "time": %.6f}' % (b", ".join(said), time.time())
 
 
 @lru_cache
-def _origin(pid: int, thread: str, owner: int) -> bytes:
+def _origin(pid: int, thread: str, owner: int, label: str | None) -> bytes:
     """Return the constant part of a node's data, as JSON without its closing brace."""
     # The thread's name is cut short: a long one must not make the request too large.
-    return json.dumps({"host": HOST, "pid": pid, "thread": thread, "by": label(owner)})[:-1].encode()
+    origin = json.dumps({"host": HOST, "pid": pid, "thread": thread, "by": owner_label(owner)})[:-1]
+    # As it is, as its limit counts the bytes: escapes of six letters for one would pass it.
+    return (origin if label is None else f'{origin}, "label": {json.dumps(label, ensure_ascii=False)}').encode()

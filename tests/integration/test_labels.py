@@ -1,0 +1,225 @@
+"""`label=`: what a lock is for, or what the program does with it, wherever people look for who holds it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import prometheus_client
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent.prometheus
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import at_the_handoff, queued
+from zkconcurrent import (
+    DetachedLock,
+    Election,
+    Event,
+    Lock,
+    LockEvent,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    add_listener,
+    aio,
+    inspect,
+)
+from zkconcurrent._arguments.limits import _NODE, LONGEST_LABEL
+from zkconcurrent._engine import long_waits
+from zkconcurrent._events import fold
+from zkconcurrent._threads.base.node_data import MOST_BYTES
+
+# The worst there may be: each letter takes two bytes as JSON, or each takes four.
+LONGEST = '"' * LONGEST_LABEL, "\N{LOCK}" * (LONGEST_LABEL // 4)
+KINDS: dict[str, Any] = {
+    "Lock": Lock,
+    "RLock": RLock,
+    "read lock": lambda client, path, **label: ReadWriteLock(client, path, **label).read_lock,
+    "write lock": lambda client, path, **label: ReadWriteLock(client, path, **label).write_lock,
+    "Semaphore": Semaphore,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_contenders_tell(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, kind: str
+) -> None:
+    """Any client reads the label of the holder, and of each waiter, beside whom its words name it; of others, None."""
+    lock = KINDS[kind](zk, zk_path, label="import")
+    other = KINDS["write lock" if kind == "read lock" else kind](connect(), zk_path)
+    with lock:
+        holder = other.owner()
+        uses = [in_thread(lambda: other.acquire() and other.release())]
+        eventually(lambda: len(other.waiters()) == 1)
+        labels = [each.label for each in other.waiters()]
+    uses[0].result(20)
+    assert holder.label == "import"
+    assert holder.whole_name().endswith(" (label 'import')")
+    assert labels == [None]
+
+
+def test_the_reader_that_was_a_writer(zk: KazooClient, zk_path: str) -> None:
+    """The node that takes a writer's place has the label, too."""
+    both = ReadWriteLock(zk, zk_path, label="import")
+    with both.read_lock if both.write_lock.acquire() else both.write_lock:
+        both.write_lock.release()
+        holder = both.read_lock.owner()
+        assert holder is not None
+        assert holder.label == "import"
+
+
+def test_a_lock_that_is_handed_on(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """The node tells of the thread that made it; the client that holds tells of the present one, and of its label."""
+    first, second = (Lock(zk, zk_path, fair=False, label=label) for label in ("import", "export"))
+    over = Event(zk, f"{zk_path}-over")
+
+    def use() -> None:
+        with second:
+            over.wait()
+
+    with first:
+        using = in_thread(use)
+        eventually(at_the_handoff(first, 1))
+    eventually(lambda: second._lock_core.all() != [])
+    holder = second.owner()
+    assert holder is not None
+    assert holder.label == "export"
+    assert [hold.label for hold in inspect().holds if hold.path == zk_path] == ["export"]
+    over.set()
+    using.result(20)
+
+
+def test_inspect_tells(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Holds and waits have their labels, also those of elections, whose nodes have none; the text has them."""
+    made: list[Any] = [Lock, Semaphore]
+    mine = [make(zk, f"{zk_path}/{make.__name__}", label="import") for make in made]
+    theirs = [make(zk, f"{zk_path}/{make.__name__}", label="export") for make in made]
+    elections = [Election(zk, f"{zk_path}/Election", label=label) for label in ("import", "export")]
+
+    def use(lock: Any) -> None:
+        with lock:
+            pass
+
+    with mine[0], mine[1], elections[0].lead():
+        uses = [in_thread(use, each) for each in (*theirs, elections[1].lead())]
+        eventually(lambda: sum(wait.path.startswith(zk_path) and bool(wait.awaits) for wait in inspect().waits) == 3)
+        found = inspect()
+    for each in uses:
+        each.result(20)
+    assert {hold.label for hold in found.holds if hold.path.startswith(zk_path)} == {"import"}
+    assert {wait.label for wait in found.waits if wait.path.startswith(zk_path)} == {"export"}
+    assert f"holds {zk_path}/Lock (Lock, label 'import'), token " in str(found)
+    assert f"waits at {zk_path}/Semaphore (Semaphore, label 'export'), since " in str(found)
+
+
+def test_a_long_wait_tells(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log names the holder with its label."""
+    monkeypatch.setattr(long_waits, "LONG", 0.1)
+    with Lock(zk, zk_path, label="import"), caplog.at_level(logging.WARNING, "zkconcurrent.waits"):
+        other = Lock(connect(), zk_path)
+        waiting = in_thread(lambda: other.acquire() and other.release())
+        eventually(lambda: "(label 'import') since" in caplog.text)
+    waiting.result(20)
+
+
+def test_events_and_metrics_tell(zk: KazooClient, zk_path: str) -> None:
+    """Events have the label, and it is the name of the lock, in metrics, too; a candidate's term has both."""
+    told: list[LockEvent] = []
+    remove = add_listener(told.append, zk)
+    registry = prometheus_client.CollectorRegistry()
+    end = zkconcurrent.prometheus.instrument(zk, registry=registry)
+    with Election(zk, f"{zk_path}/18", label="chief").lead(), Lock(zk, f"{zk_path}/a"):
+        pass
+    of = {"zkconcurrent_name": "order", "zkconcurrent_primitive": "Lock", "zkconcurrent_mode": "exclusive"}
+    with Lock(zk, f"{zk_path}/17", label="order"):
+        assert registry.get_sample_value("zkconcurrent_lock_hold_active", of) == 1
+    remove()
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    end()
+    named = {
+        each.labels["zkconcurrent_name"] for each in samples if each.name == "zkconcurrent_lock_acquisitions_total"
+    }
+    assert named == {"order", "chief", fold(f"{zk_path}/a")}
+    assert {(event.path, event.label, event.name) for event in told} == {
+        (f"{zk_path}/17", "order", "order"),
+        (f"{zk_path}/18", "chief", "chief"),
+        (f"{zk_path}/a", None, fold(f"{zk_path}/a")),
+    }
+
+
+@pytest.mark.parametrize("label", LONGEST, ids=["quotes", "signs"])
+def test_the_size_of_the_data(
+    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, label: str
+) -> None:
+    """With the longest label a lease takes what a request counts on, and a waiter's data, with many holds, no more."""
+    permits = Semaphore(zk, f"{zk_path}/permits", 1, label=label)
+    with permits:
+        (name,) = zk.get_children(f"{permits.path}/leases")
+        data, _ = zk.get(f"{permits.path}/leases/{name}")
+        assert json.loads(data)["label"] == label
+        # The name of the node, and what says who may read it.
+        assert len(name) + len(data) + 40 < _NODE
+
+    lock, outer = Lock(zk, f"{zk_path}/lock", label=label), [RLock(zk, f"{zk_path}/{n}") for n in range(20)]
+
+    def wait() -> None:
+        for each in outer:
+            each.acquire()
+        with lock:
+            pass
+        for each in outer:
+            each.release()
+
+    with Lock(zk, lock.path):
+        waiting = in_thread(wait)
+        eventually(queued(zk, lock.path, 2))
+        (waiter,) = lock.waiters()
+        data, _ = zk.get(waiter.node)
+    waiting.result(20)
+    assert waiter.label == label
+    assert len(data) <= MOST_BYTES
+    assert waiter.more + len(waiter.holds) == 20
+    assert waiter.holds
+
+
+def test_a_namespace_gives_it(zk: KazooClient, zk_path: str) -> None:
+    """Its locks, semaphores and elections have its label, also in a MultiLock, unless they are given one."""
+    names, tasks = (package.namespace(zk, zk_path, label="billing") for package in (zkconcurrent, aio))
+    made = [names.Lock("a"), names.Semaphore("b"), names.Election("c")._leader_lock, names.MultiLock(["d"]).locks[0]]
+    made += [each._core for each in (tasks.RLock("e"), tasks.BoundedSemaphore("f"))]
+    assert {each._lock_core.label for each in made} == {"billing"}
+    assert names.Lock("a", label="audit")._lock_core.label == "audit"
+    assert names.Lock("a", label=None)._lock_core.label is None
+    assert names.Event("g").is_set() is False
+
+
+@pytest.mark.parametrize("label", ["", "two\nlines", "\ud800", "x" * 61, "\N{LOCK}" * 16])
+def test_what_is_no_label(zk: KazooClient, zk_path: str, label: str) -> None:
+    """An empty label, one that is too long in UTF-8, or that can't be printed, is refused and leaves nothing."""
+    for make in (Lock, Semaphore, Election, aio.RLock, zkconcurrent.namespace):
+        with pytest.raises(ValueError, match="label must have 1 to 60 bytes, all printable"):
+            make(zk, zk_path, label=label)
+        with pytest.raises(TypeError, match="label must be a string, not int"):
+            make(zk, zk_path, label=1)  # type: ignore[arg-type]
+    # The path is still free for another kind.
+    assert not DetachedLock(zk, zk_path, "me").locked()
+
+
+def test_a_stranger_s_label(zk: KazooClient, zk_path: str) -> None:
+    """Other programs may write anything for a label: what is no text is none."""
+    data = json.dumps({"host": "h", "pid": 1, "thread": "t", "label": ["import"]}).encode()
+    node = f"{zk_path}/_c_f9b1a1a4-0000-4000-8000-000000000000-lock-"
+    zk.create(node, data, ephemeral=True, sequence=True, makepath=True)
+    holder = Lock(zk, zk_path).owner()
+    assert holder is not None
+    assert (holder.host, holder.label) == ("h", None)
