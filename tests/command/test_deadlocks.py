@@ -237,7 +237,7 @@ def test_it_only_reads(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -
 
 
 def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """`show` does not call a path free that kazoo's own recipes use: fault 313."""
+    """`show` does not call a path free that kazoo's own recipes use: fault 312."""
     with zk.Lock(zk_path):
         code, out, err = end_of(look("show", zk_path))
     assert (code, "kazoo's own recipes use it" in out, err) == (0, True, "")

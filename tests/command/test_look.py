@@ -157,7 +157,7 @@ def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
-    """With a chroot in the URL, / is that node: fault 312."""
+    """With a chroot in the URL, / is that node: fault 311."""
     with zkconcurrent.Lock(zk, f"{zk_path}/a"):
         there = url.replace("?", f"{zk_path}?")
         for command in (("ls",), ("ls", "-r", "/")):

@@ -40,6 +40,23 @@ def test_reads(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str
     assert following.requests == {"getData": 3}
 
 
+def test_reads_of_large_values(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """About 1 MB is read at a time: the heartbeats of the client are answered in between, and no hold is lost."""
+    theirs = Dict[bytes](zk, zk_path)
+    theirs.update({str(n): bytes(100_000) for n in range(75)})
+    with proxy.counting() as first:
+        assert len(Dict[bytes](counted, zk_path)) == 75
+    assert first.flights == 2 + len((50, 10, 10, 5))
+
+
+def test_reads_of_many_values(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """The number that is read at a time grows step by step: large values may stand behind small ones."""
+    Dict[bytes](zk, zk_path).update({str(n): b"x" for n in range(500)})
+    with proxy.counting() as first:
+        assert len(Dict[bytes](counted, zk_path)) == 500
+    assert first.flights == 2 + len((50, 200, 250))
+
+
 def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """One write for each, in one round trip; those that go by the old value read it before, in one more."""
     d = Dict[bytes](counted, zk_path)

@@ -627,6 +627,22 @@ def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -
     mine.withdraw()
 
 
+def test_the_remedy_after_a_restart(connect: Connect, zk_path: str) -> None:
+    """A client that runs again need not be started; what is missing is its candidacy."""
+    election = Election(connect(), zk_path)
+    election.stand()
+    assert election.wait(SOON) is not None
+    election.client.stop()
+    with pytest.raises(ClientError, match=r"is stopped: call client.start\(\)"):
+        election.wait(SOON)
+    election.client.start()
+    with pytest.raises(ClientError, match=r"was stopped: call stand\(\) again"):
+        election.wait(SOON)
+    election.stand()
+    assert election.wait(SOON) is not None
+    election.withdraw()
+
+
 def test_a_client_that_never_started(zk_path: str) -> None:
     """Every call that would wait for it is an error at once."""
     election = Election(KazooClient(), zk_path)

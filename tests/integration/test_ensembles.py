@@ -172,7 +172,7 @@ def test_tasks(clients: Clients, zk_path: str) -> None:
 
 
 def test_another_list(clients: Clients, zk_path: str) -> None:
-    """Fault 324: a process whose list is not that of the others gets an error, and the others go on."""
+    """Fault 318: a process whose list is not that of the others gets an error, and the others go on."""
     threads = namespace(clients(0, 1), zk_path)
     with threads.Lock("here"):
         for which in ((0,), (1,), (0, 2), (2, 1)):
@@ -191,7 +191,7 @@ def test_another_list(clients: Clients, zk_path: str) -> None:
 
 
 def test_a_deleted_record(clients: Clients, zk_path: str, services: list[Server]) -> None:
-    """Fault 324: a process whose record is gone, as from an ensemble that was set up anew, gets an error."""
+    """Fault 318: a process whose record is gone, as from an ensemble that was set up anew, gets an error."""
     threads = namespace(clients(0), zk_path)
     (client,) = threads.clients
     with threads.Lock("here"):
@@ -206,7 +206,7 @@ def test_a_deleted_record(clients: Clients, zk_path: str, services: list[Server]
 
 
 def test_tokens_of_a_move(clients: Clients, zk_path: str) -> None:
-    """Fault 327: no holder, before, during or after a move, has a lower token than one before."""
+    """Fault 321: no holder, before, during or after a move, has a lower token than one before."""
     (zk,) = clients(0)
     for n in range(30):
         zk.create(f"/higher-{n}", ephemeral=True)  # the zxids of the old ensemble are above those of the new
@@ -310,7 +310,7 @@ def host_of(client: KazooClient) -> str:
 
 
 def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], in_thread: InThread) -> None:
-    """Fault 325: a process of the old list whose sessions ended, and that missed the move, gets an error, no lock."""
+    """Fault 319: a process of the old list whose sessions ended, and that missed the move, gets an error, no lock."""
     old = namespace(clients(0, 1), zk_path)
     moving = grow(clients, zk_path)
     name = names(moving, True)[0]
@@ -331,7 +331,7 @@ def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], i
 
 
 def test_a_waiter_is_a_member(clients: Clients, zk_path: str, services: list[Server], in_thread: InThread) -> None:
-    """Fault 325: a thread that waits through the end of its session keeps the old list in use, as a holder would."""
+    """Fault 319: a thread that waits through the end of its session keeps the old list in use, as a holder would."""
     old, other = namespace(clients(0, 1), zk_path), namespace(clients(0, 1), zk_path)
     name = names(grow(clients, zk_path), True)[0]
     lock = other.RLock(name)
@@ -351,7 +351,7 @@ def test_a_waiter_is_a_member(clients: Clients, zk_path: str, services: list[Ser
 
 
 def test_a_move_that_is_cut_off(clients: Clients, zk_path: str, services: list[Server]) -> None:
-    """Fault 326: a process is killed between the moves of two ensembles: the lists never meet, and the next ends it."""
+    """Fault 320: a process is killed between the moves of two ensembles: the lists never meet, and the next ends it."""
     old = namespace(clients(0, 1), zk_path)
     moving = grow(clients, zk_path)
     locks = [old.RLock(f"{each}/lock") for each in (*names(moving, True)[:4], *names(moving, False)[:4])]
@@ -390,7 +390,7 @@ def test_a_move_that_is_cut_off(clients: Clients, zk_path: str, services: list[S
     [(what, nth) for what, most in (("create", 2), ("multi", 4), ("setData", 3)) for nth in range(1, most + 1)],
 )
 def test_lost_replies(proxy: Proxy, connect: Connect, zk: KazooClient, zk_path: str, what: str, nth: int) -> None:
-    """Fault 326: the reply to a write is lost, as a list begins or grows: it begins, and grows, all the same."""
+    """Fault 320: the reply to a write is lost, as a list begins or grows: it begins, and grows, all the same."""
     zk.ensure_path(f"{zk_path}/two")
     path = f"{zk_path}/base"
     with proxy.lose_answer(what, nth=nth, where=lambda message: RECORD in message.path) as fault:
@@ -417,7 +417,7 @@ def test_lost_replies(proxy: Proxy, connect: Connect, zk: KazooClient, zk_path: 
 def test_processes_roll_from_two_ensembles_to_three(
     clients: Clients, services: list[Server], zk_path: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Fault 327: while each process is replaced, twice, nobody is inside with another, and no token falls."""
+    """Fault 321: while each process is replaced, twice, nobody is inside with another, and no token falls."""
     hosts = [each.hosts for each in services]
     first = namespace(clients(0, 1), zk_path)
     probe = grow(clients, zk_path)

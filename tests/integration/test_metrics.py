@@ -459,7 +459,7 @@ def test_an_acquire_out_of_reach(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Fault 334: an acquire that waits for ZooKeeper is a wait, too, so that people see that nobody gets in."""
+    """Fault 314: an acquire that waits for ZooKeeper is a wait, too, so that people see that nobody gets in."""
     client = connect(proxy.hosts, **FAST)
     scrape, lock = scraped(namespace(client, zk_path)), Lock(client, f"{zk_path}/lock")
 

@@ -1381,6 +1381,53 @@ def test_a_claim_outside_its_block(zk: KazooClient, zk_path: str) -> None:
             _ = claim.items
 
 
+def test_two_blocks_of_one_claim(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """The second that gets an item fails, and its item is free again: it would stay claimed, as the claim names one."""
+    jobs = Queue(zk, zk_path)
+    claim = jobs.claim(timeout=20)
+    both_wait, both_done = threading.Barrier(2), threading.Barrier(2)
+
+    def work() -> object:
+        both_wait.wait(20)
+        try:
+            with claim:
+                both_done.wait(20)
+                return claim.item
+        except RuntimeError as error:
+            both_done.wait(20)
+            return error
+
+    workers = [in_thread(work) for _ in range(2)]
+    jobs.put(b"one")
+    jobs.put(b"two")
+    ends = [worker.result(20) for worker in workers]
+    assert sorted(type(end).__name__ for end in ends) == ["RuntimeError", "bytes"]
+    assert "in use" in str(ends)
+    assert jobs.qsize() == 1
+
+    async def tasks() -> None:
+        await aio.Queue(zk, zk_path).put(b"three")
+        claim = aio.Queue(zk, zk_path).claim(timeout=20)
+
+        async def work() -> None:
+            async with claim:
+                await asyncio.sleep(0.5)
+
+        ends = await asyncio.gather(work(), work(), return_exceptions=True)
+        assert sorted(type(end).__name__ for end in ends) == ["NoneType", "RuntimeError"]
+
+    asyncio.run(tasks())
+    assert jobs.qsize() == 1
+
+
+def test_the_end_of_a_block_that_has_not_begun(zk: KazooClient, zk_path: str) -> None:
+    """It says so."""
+    with pytest.raises(RuntimeError, match="has no item"):
+        Queue(zk, zk_path).claim().__exit__(None, None, None)
+    with pytest.raises(RuntimeError, match="has no item"):
+        asyncio.run(aio.Queue(zk, zk_path).claim().__aexit__(None, None, None))
+
+
 def test_attempts_count_a_killed_worker(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
     """Fault 250: each claim counts, also without `max_attempts`, and also that of a worker that was killed."""
     queue = Queue[bytes](zk, zk_path)

@@ -269,7 +269,7 @@ def history(seed: int, fault: Fault) -> Counter[str]:
 
 
 def test_random_moves() -> None:
-    """Fault 327: in no history are two inside, of whichever lists, nor does a token fall; all kinds get inside."""
+    """Fault 321: in no history are two inside, of whichever lists, nor does a token fall; all kinds get inside."""
     entries: Counter[str] = Counter()
     for seed in range(SEEDS):
         entries += history(seed, Fault())

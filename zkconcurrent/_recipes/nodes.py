@@ -7,12 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from .._arguments.limits import most_together
+from .._arguments.limits import MOST_TOGETHER, most_together
 from .._arguments.paths import ancestors
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, has_data, other_folder, other_kind, role_of
+
+FIRST_FLIGHT = 50
+"""How many nodes of unknown size the first flight reads."""
+
+_FLIGHT = 1_000_000  # bytes
 
 Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
 """What creates the missing nodes, in this order."""
@@ -44,6 +49,16 @@ def missing(
         # The path has hundreds of parts, which do not fit into one request.
         yield tuple(op.EnsureContainer(part.path) for part in lacking[:-most])
     return lacking[-most:], seen[len(wanted) + 1 :]
+
+
+def next_flight(nodes: Sequence[op.Node | None]) -> int:
+    """Return how many nodes the next flight may read: so many that it has about 1 MB, by what the last one has read.
+
+    A heartbeat's reply comes behind the flight, and the lease may not wait long for it: a slow link would lose all of
+    the client's holds. The number grows step by step, as small nodes may stand before large ones.
+    """
+    size = sum(len(node.data) for node in nodes if node is not None)
+    return max(1, min(MOST_TOGETHER, 4 * len(nodes), len(nodes) * _FLIGHT // max(1, size)))
 
 
 # The data by which the kinds of primitives know their own nodes: see `kind_of`.

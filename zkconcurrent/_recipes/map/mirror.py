@@ -37,14 +37,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from ..._arguments.limits import MOST_TOGETHER
 from ..._arguments.paths import escape, unescape
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..destroy import Tree
 from ..lock import create
-from ..nodes import foreign_data, lay_out_marked
+from ..nodes import FIRST_FLIGHT, foreign_data, lay_out_marked, next_flight
 from ..receipts import Receipt, ReceiptPool
 
 NEVER = object()  # a connection that never was
@@ -310,10 +309,11 @@ def _catch_up(mirror: Mirror) -> Recipe[bool]:
 
 
 def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
-    for first in range(0, len(keys), MOST_TOGETHER):
-        some = keys[first : first + MOST_TOGETHER]
+    first, most = 0, FIRST_FLIGHT
+    while some := keys[first : first + most]:
         mirror.begin(mirror)
         found = yield tuple(op.GetWithZxid(mirror.at.entry(key)) for key in some)
         for key, (node, zxid) in zip(some, found, strict=True):
             mirror.take(key, node, zxid)
         mirror.end(mirror)
+        first, most = first + most, next_flight([node for node, _ in found])

@@ -12,13 +12,10 @@ from ..._errors import ForeignNodeError
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
+from ..nodes import FIRST_FLIGHT, next_flight
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
 from .state import ItemCall, QueueView, look
-
-# This many dead items are read in one flight. A heartbeat's reply comes behind the flight, and the lease may not wait
-# long for it.
-DEAD_TOGETHER = 100
 
 
 def done(item_call: ItemCall) -> Recipe[None]:
@@ -145,9 +142,11 @@ def dead(view: QueueView) -> Recipe[list[bytes]]:
         yield op.CheckChroot(at.path)
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     found: list[bytes] = []
-    for first in range(0, len(paths), DEAD_TOGETHER):
-        some = paths[first : first + DEAD_TOGETHER]
-        for path, node in zip(some, (yield tuple(map(op.Get, some))), strict=True):
+    first, most = 0, FIRST_FLIGHT
+    while some := paths[first : first + most]:
+        nodes = yield tuple(map(op.Get, some))
+        for path, node in zip(some, nodes, strict=True):
             if node is not None:
                 found += unframe(path, node.data)[0]
+        first, most = first + most, next_flight(nodes)
     return found

@@ -471,8 +471,12 @@ class LeaderLock(LockBase):
                     # wakes the call when the outage ends. So the call polls.
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
                 yield left
-            if candidacy.error is not None and not candidacy.withdrawn:
-                raise copy.copy(candidacy.error)
+            if (error := candidacy.error) is not None and not candidacy.withdrawn:
+                if isinstance(error, ClientError):
+                    # Its remedy may be out of date: the program may have started the client again.
+                    session.check_usable(self._path)
+                    raise ClientError(self._path, "the candidacy ended as the client was stopped: call stand() again")
+                raise copy.copy(error)
             return None
         finally:
             candidacy.waiters.discard(call)

@@ -279,6 +279,7 @@ class QueueBase(Primitive, Generic[T]):
 
         Raises:
             ValueError: the timeout is negative.
+            RuntimeError: of the block: another block of this claim has not ended, as when threads share a claim.
         """
         self._limit(block, timeout)
         return Claim(self, block, timeout)
@@ -426,17 +427,25 @@ class Claim(Generic[T]):
             raise
 
     def _enter(self) -> Claim[T]:
-        if self._taken is not None:
-            raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
+        self._check_free()
 
         def entered(taken: ClaimedItem) -> Claim[T]:
-            self.item, self.attempts = taken.item, taken.attempts
-            self.token = raised(self._queue._session, self._queue.path, taken.token)
-            self._owner, self._since = self._queue._identity(), self._queue._session.now()
-            self._taken = taken
+            token = raised(self._queue._session, self._queue.path, taken.token)
+            with self._queue._session.lock:
+                # Another block of this claim may have begun while this one waited. The error ends the call before the
+                # item is the caller's, so the item is given back.
+                self._check_free()
+                self.item, self.attempts = taken.item, taken.attempts
+                self.token = token
+                self._owner, self._since = self._queue._identity(), self._queue._session.now()
+                self._taken = taken
             return self
 
         return self._queue._taking("claim", self._block, self._timeout, entered)
+
+    def _check_free(self) -> None:
+        if self._taken is not None:
+            raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
 
     def _kept(self) -> Iterable[Possession]:
         """Return this claim, for `inspect()`."""
@@ -446,7 +455,8 @@ class Claim(Generic[T]):
 
     def _exit(self, *, acknowledges: bool) -> Any:
         of, taken = self._queue, self._taken
-        assert taken is not None
+        if taken is None:
+            raise RuntimeError(f"this claim has no item, as its block has not begun, or has ended: {self!r}")
         item_call = of._item_call("acknowledge" if acknowledges else "give back")
         item_call.taken = taken
 
