@@ -7,6 +7,8 @@ python -m benchmarks uncontended network      some parts
 python -m benchmarks --quick                  everything in small: whether it works, rather than how fast
 python -m benchmarks --against v0.1.0         this package and that of another revision, in turns: has it become slower?
 python -m benchmarks --from run.json          tables and charts of an earlier run, measuring nothing
+python -m benchmarks scale --help             how the load of a server grows with processes, sessions, paths and waiters
+python -m benchmarks plan --clients 5000      what an ensemble must carry for so many clients
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from benchmarks import plan, scale
 from benchmarks.charts import charts
 from benchmarks.figures import Figure, find
 from benchmarks.machine import describe
@@ -78,6 +81,8 @@ def note(figures: list[Figure], part: str, lane: Lane, measured: dict[str, float
 
 def main() -> int:
     """Do what the command line says."""
+    if sys.argv[1:2] in (["scale"], ["plan"]):
+        return {"scale": scale.main, "plan": plan.main}[sys.argv[1]](sys.argv[2:])
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

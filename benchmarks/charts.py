@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from benchmarks.figures import OURS, Figure, find
 from benchmarks.parts import CROWDS, EVENTS, HERDS, PARTS, PEERS, REQUESTS, STRATEGIES, TIME
@@ -61,9 +62,27 @@ def charts(figures: Sequence[Figure], machine: Mapping[str, str]) -> Iterator[tu
         ("crowd.svg", "crowd", CROWDS, PEERS, "A crowd waits: threads of four processes"),
         ("herd.svg", "herd", HERDS, STRATEGIES, "Three strategies: each waiter in a session of its own"),
     ):
-        mine = [figure for figure in figures if figure.part == part]
-        if mine:
-            yield name, curves(title, on, mine, part, counts, who)
+        if any(figure.part == part for figure in figures):
+            panels = [
+                Curves(
+                    quantity,
+                    "waiters",
+                    {
+                        each: [(n, found.median) for n in counts if (found := _at(figures, part, n, quantity, each))]
+                        for each in who
+                    },
+                )
+                for quantity in (EVENTS, REQUESTS, TIME)
+            ]
+            yield name, curves(title, on, panels, {each: (_role(each, who), COLORS[each]) for each in who})
+
+
+class Curves(NamedTuple):
+    """A panel: a quantity, the meaning of the counts below it, and for each curve its points."""
+
+    quantity: str
+    axis: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
 
 
 def bars(title: str, subtitle: str, figures: Sequence[Figure]) -> str:
@@ -92,32 +111,41 @@ def bars(title: str, subtitle: str, figures: Sequence[Figure]) -> str:
     return svg(title, y + 10, body)
 
 
-def curves(
-    title: str, subtitle: str, figures: Sequence[Figure], part: str, counts: Sequence[int], who: Sequence[str]
-) -> str:
-    """Draw a panel for each quantity: how it grows with the number of waiters."""
+def curves(title: str, subtitle: str, panels: Sequence[Curves], who: Mapping[str, tuple[str, str]]) -> str:
+    """Draw panels side by side: how each quantity grows.
+
+    Args:
+        title: above all.
+        subtitle: below it.
+        panels: from left to right.
+        who: the name and the colour of each curve; ours is thicker.
+    """
     body = [*_head(title, f"logarithmic scales; less is better. {subtitle}")]
     width, height, top = 300, 300, 120
-    for place, quantity in enumerate((EVENTS, REQUESTS, TIME)):
+    for place, panel in enumerate(panels):
         left = 75 + place * 385
-        found = {
-            name: [(count, figure) for count in counts if (figure := _at(figures, part, count, quantity, name))]
-            for name in who
-        }
-        values = [figure.median for series in found.values() for _, figure in series]
+        values = [value for series in panel.series.values() for _, value in series]
+        counts = sorted({count for series in panel.series.values() for count, _ in series})
         low = math.floor(math.log10(max(min(values), 0.1)))
         high = math.floor(math.log10(max(values))) + 1
-        last = math.log10(counts[-1])
+        first = math.log10(counts[0])
+        last = max(math.log10(counts[-1]), first + 1)
 
         def at(
-            count: float, value: float, left: float = left, low: int = low, high: int = high, last: float = last
+            count: float,
+            value: float,
+            left: float = left,
+            low: int = low,
+            high: int = high,
+            first: float = first,
+            last: float = last,
         ) -> tuple[float, float]:
             share = (math.log10(max(value, 10**low)) - low) / (high - low)
-            return left + math.log10(count) / last * width, top + height * (1 - share)
+            return left + (math.log10(count) - first) / (last - first) * width, top + height * (1 - share)
 
-        body.append(text(left - 40, top - 18, quantity, weight=700))
+        body.append(text(left - 40, top - 18, panel.quantity, weight=700))
         for power in range(low, high + 1):
-            _, y = at(1, 10**power)
+            _, y = at(counts[0], 10**power)
             body += [
                 line(left, y, left + width, y, RULE),
                 text(left - 8, y + 4, f"{10**power:,}" if power >= 0 else f"{10**power:g}", "end", PALE),
@@ -126,20 +154,20 @@ def curves(
             x, _ = at(count, 1)
             body += [
                 line(x, top, x, top + height, RULE),
-                text(x, top + height + 18, f"{count}" if count < 1000 else "1k", "middle", PALE),
+                text(x, top + height + 18, f"{count}" if count < 1000 else f"{count / 1000:g}k", "middle", PALE),
             ]
-        body.append(text(left + width / 2, top + height + 38, "waiters", "middle", PALE))
-        for name, series in found.items():
-            points = [at(count, figure.median) for count, figure in series]
+        body.append(text(left + width / 2, top + height + 38, panel.axis, "middle", PALE))
+        for name, series in panel.series.items():
+            points = [at(*point) for point in series]
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-            thick = 3 if name == OURS else 2
-            body.append(f'<polyline points="{path}" fill="none" stroke="{COLORS[name]}" stroke-width="{thick}"/>')
-            body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{COLORS[name]}"/>' for x, y in points]
-    for place, name in enumerate(who):
+            thick, color = 3 if name == OURS else 2, who[name][1]
+            body.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{thick}"/>')
+            body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{color}"/>' for x, y in points]
+    for place, (name, (words, color)) in enumerate(who.items()):
         x = 75 + place * 230
         body += [
-            rect(x, top + height + 62, 18, 11, COLORS[name]),
-            text(x + 26, top + height + 72, _role(name, who), weight=700 if name == OURS else 400),
+            rect(x, top + height + 62, 18, 11, color),
+            text(x + 26, top + height + 72, words, weight=700 if name == OURS else 400),
         ]
     return svg(title, top + height + 95, body)
 

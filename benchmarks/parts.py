@@ -141,11 +141,11 @@ def _again(player: Player, kind: str, path: str, pairs: int, counting: Stage | N
     """Measure pairs of calls as one; with a stage to count on, also the requests that they send."""
     if counting is None:
         return {"µs": int(player.ask("again", kind, path, pairs)) / pairs / 1000}
-    at = [counting.counters().requests]
+    at = [counting.meter.read().requests]
     found = _again(player, kind, path, pairs)
-    at.append(counting.counters().requests)
+    at.append(counting.meter.read().requests)
     player.ask("again", kind, path, 0)
-    at.append(counting.counters().requests)
+    at.append(counting.meter.read().requests)
     return {**found, "requests": (at[1] - at[0]) - (at[2] - at[1])}
 
 
@@ -218,8 +218,12 @@ def herd(stage: Stage, quick: bool) -> Groups:
 def _quantities(queue: Queue) -> dict[str, float]:
     if not queue.turns:
         raise BenchmarkError("nobody got the lock")
-    per_turn = queue.seconds / len(queue.turns) * 1000
-    return {TIME: per_turn, REQUESTS: queue.requests, EVENTS: queue.events}
+    count = len(queue.turns)
+    return {
+        TIME: queue.seconds / count * 1000,
+        REQUESTS: queue.cost.requests / count,
+        EVENTS: queue.cost.events / count,
+    }
 
 
 def readers(stage: Stage, quick: bool) -> Groups:
@@ -262,7 +266,7 @@ def memory(stage: Stage, quick: bool) -> Groups:
 
     def growth(name: str) -> dict[str, float]:
         with stage.guest(name) as player:
-            path, base = stage.path(), stage.counters().watches
+            path, base = stage.path(), stage.meter.read().watches
             player.ask("join", "lock", path, 0, 1, 0)
             before = resident(player)
             player.ask("join", "lock", path, 0, waiters, 0)

@@ -10,6 +10,8 @@
 - `try kind path n`: fail n times to acquire; how long each took.
 - `join kind path hold n own`: n more threads that acquire, wait `hold` microseconds, and release, again and again, each
   on a session of its own (1) or all on one (0). While paused, as it is at first, the holder keeps it.
+- `fleet kind path n query`: hold n more locks, `path/0` and so on: all in one session, or, if there is a query such as
+  `timeout=10&tick=1` of `zkconcurrent.connect`, each in a session of its own (kazoo's: with the timeout of `open`).
 - `go`, `pause`, `log`: let them run, stop them, and tell of each release since: when it was asked for, when it was
   acquired, and when release was called, on the clock of the machine.
 - `package`: the folder of the package that it measures (Python's alone).
@@ -65,9 +67,12 @@ class Player:
         self._hosts, self._timeout, self._closing = hosts, float(timeout), False
         self._connect()
 
-    def _connect(self) -> KazooClient:
-        client = KazooClient(self._hosts, timeout=self._timeout)
-        client.start(timeout=30)
+    def _connect(self, query: str = "") -> KazooClient:
+        if query and self._makers is CONTESTANTS["ours"]:
+            client: KazooClient = zkconcurrent.connect(f"zk://{self._hosts}?{query}", start_timeout=60)
+        else:
+            client = KazooClient(self._hosts, timeout=self._timeout)
+            client.start(timeout=60)
         self._clients.append(client)
         return client
 
@@ -116,6 +121,17 @@ class Player:
         """Acquire for good."""
         self._make(kind, path).acquire()
         return clock()
+
+    def fleet(self, kind: str, path: str, count: str, query: str = "") -> None:
+        """Acquire many for good."""
+
+        def hold(place: str) -> None:
+            client = self._connect(query) if query else self._clients[0]
+            self._objects[kind, place] = lock = self._makers[kind](client, place)
+            lock.acquire()
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(hold, (f"{path}/{number}" for number in range(int(count)))))
 
     def tries(self, kind: str, path: str, count: str) -> str:
         """Fail to acquire, again and again."""

@@ -24,7 +24,8 @@ from typing import IO, NamedTuple, final
 from kazoo.client import KazooClient
 
 from benchmarks.figures import BEFORE, OURS
-from zkconcurrent.testing import Server, find_installation
+from benchmarks.meter import Cost, Counters, Meter
+from zkconcurrent.testing import Ensemble, Server, find_installation
 from zkconcurrent.testing._java import find_java
 
 ROOT = Path(__file__).parents[1]
@@ -129,14 +130,6 @@ class Turn(NamedTuple):
     player: int
 
 
-class Counters(NamedTuple):
-    """The server's counters: requests that it received, watch events that it sent, and watches that are left."""
-
-    requests: int
-    events: int
-    watches: int
-
-
 @final
 class Stage:
     """The server, and the processes that use it.
@@ -144,33 +137,42 @@ class Stage:
     Args:
         warm_up: how many cycles of each kind a JVM does before it is measured.
         revision: the earlier revision to be measured, too; git knows it.
+        service: the server or ensemble, if it is not to be the usual server.
 
     Attributes:
-        hosts: the server.
+        hosts: the server, or all servers.
+        servers: the same, the leader first; once the stage is entered.
+        meter: reads what they count.
         installation: the ZooKeeper that it runs, with its jars.
         folder: for what is made on the way.
     """
 
-    def __init__(self, warm_up: int = 600, revision: str | None = None) -> None:
+    def __init__(
+        self, warm_up: int = 600, revision: str | None = None, service: Server | Ensemble | None = None
+    ) -> None:
         self._warm_up = warm_up
         self._revision = revision
         self._open = ExitStack()
         self._teams: dict[str, list[Player]] = {}
         self._networks: dict[float, str] = {}
         self._paths = itertools.count(1)
-        self._words = 0  # that were asked of the server: it counts them as requests
         self.installation = find_installation()
-        self.server = Server(tick_time=2.0, installation=self.installation, properties=OWN_THREADS)
+        self.service = service or Server(tick_time=2.0, installation=self.installation, properties=OWN_THREADS)
         self._is_compiled = False
 
     def __enter__(self) -> Stage:
         try:
-            self._open.enter_context(self.server)
+            self._open.enter_context(self.service)
             self.folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="zkconcurrent-bench-")))
         except BaseException:
             self._open.close()
             raise
-        self.hosts = self.server.hosts
+        self.hosts = self.service.hosts
+        if isinstance(self.service, Ensemble):
+            self.servers = [self.service.leader(), *self.service.followers()]
+        else:
+            self.servers = [self.service]
+        self.meter = Meter(self.servers)
         if self._revision is not None:
             self._check_out(self._revision)
         return self
@@ -270,21 +272,9 @@ class Stage:
 
     # -- what the server counts ----------------------------------------------------------------------------------
 
-    def _word(self, word: str) -> str:
-        self._words += 1
-        return self.server.command(word)
-
-    def counters(self) -> Counters:
-        """Return the counters, without what was asked for them."""
-        lines = dict(line.split("\t", 1) for line in self._word("mntr").splitlines() if "\t" in line)
-        changes = ("created", "deleted", "changed", "children")
-        events = sum(int(lines[f"zk_sum_node_{change}_watch_count"]) for change in changes)
-        requests, watches = int(lines["zk_packets_received"]) - self._words, int(lines["zk_watch_count"])
-        return Counters(requests, events, watches)
-
     def watched_nodes(self) -> int:
         """Return how many watches there are on nodes, not on lists of children; quicker to ask."""
-        return int(self._word("wchs").rpartition(":")[2])
+        return sum(int(told.rpartition(":")[2]) for told in self.meter.ask("wchs"))
 
     def wait_for_waiters(self, count: int) -> None:
         """Wait until so many wait, each for another node."""
@@ -297,10 +287,10 @@ class Stage:
     def settle(self, watches: int) -> Counters:
         """Wait until there are so many watches, of all who wait, and nothing is sent any more; return the counters."""
         until = time.monotonic() + PATIENCE
-        before, looks = self.counters(), 0
+        before, looks = self.meter.read(), 0
         while True:
             time.sleep(0.05)
-            now = self.counters()
+            now = self.meter.read()
             quiet = now.events == before.events and now.requests - before.requests <= 2  # but for a ping
             looks = looks + 1 if quiet and now.watches >= watches else 0
             # On a busy machine, a thread may be about to send the next request.
@@ -315,8 +305,7 @@ class Queue(NamedTuple):
     """The result of a crowd's turns: from a queue at rest to a queue at rest."""
 
     turns: list[Turn]
-    requests: float
-    events: float
+    cost: Cost
     seconds: float
 
     def hand_overs(self, waited: float = 0.0) -> Iterator[float]:
@@ -372,7 +361,7 @@ def compete(
     """
     path = stage.path()
     with sessions(team, stage.hosts):
-        base, nodes = stage.counters().watches, stage.watched_nodes()
+        base, nodes = stage.meter.read().watches, stage.watched_nodes()
         join = ("join", kind, path, round(hold * 1e6))
         if one_by_one:
             for number in range(contenders):
@@ -397,11 +386,9 @@ def compete(
                 asked, acquired, released = map(int, entry.split(":"))
                 turns.append(Turn(asked, acquired, released, number))
     turns.sort(key=lambda turn: turn.acquired)
-    count = max(len(turns), 1)
     # The one that has it when all are told to pause ends the stretch; a turn takes longer than the order with a herd.
     last = max([end, *(turn.released for turn in turns)])
-    requests, events = after.requests - before.requests, after.events - before.events
-    return Queue(turns, requests / count, events / count, (last - start) / 1e9)
+    return Queue(turns, after.since(before), (last - start) / 1e9)
 
 
 def share(stage: Stage, team: Sequence[Player], kind: str, contenders: int, seconds: float) -> float:

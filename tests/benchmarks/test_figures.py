@@ -9,12 +9,14 @@ import pytest
 
 from benchmarks.charts import charts
 from benchmarks.figures import Figure
+from benchmarks.meter import Cost
 from benchmarks.parts import EVENTS, REQUESTS, TIME
 from benchmarks.report import as_json, from_json, tables, targets
 from benchmarks.stage import Queue, Turn
 from benchmarks.targets import TARGETS, Target
 
 MACHINE = {"processor": "a processor, 2 cores", "python": "CPython 3", "zookeeper": "3.8, one server", "curator": "5.4"}
+NOTHING = Cost(0, 0, 0, 0, 0, 0, 0)
 OURS = Figure("uncontended", "Lock", "ms", "ours", [1.0, 2.0, 9.0, 3.0])
 KAZOO = Figure("uncontended", "Lock", "ms", "kazoo", [2.0, 5.0, 9.0, 4.0])
 
@@ -55,8 +57,8 @@ def test_hand_overs_are_those_between_processes_to_one_that_waited() -> None:
         Turn(2 * ms, 21 * ms, 30 * ms, player=1),
         Turn(29 * ms, 33 * ms, 40 * ms, player=0),
     ]
-    assert list(Queue(turns, 0, 0, 1).hand_overs(waited=3)) == [2.0]
-    assert list(Queue(turns, 0, 0, 1).hand_overs()) == [2.0, 3.0]
+    assert list(Queue(turns, NOTHING, 1).hand_overs(waited=3)) == [2.0]
+    assert list(Queue(turns, NOTHING, 1).hand_overs()) == [2.0, 3.0]
 
 
 def test_tables_and_charts() -> None:
