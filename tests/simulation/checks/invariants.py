@@ -107,7 +107,7 @@ class Checks:
         registry = process.session.registry
         if (
             registry.session == ticket.session
-            and self.world.now < ticket.lease.end
+            and max(self.world.now, process.told) < ticket.lease.end
             and self.chroot + ticket.node in self.ensemble.leader.nodes
         ):
             raise Violation(f"{ticket} is said to be lost, and is not")

@@ -309,6 +309,7 @@ class Process:
         ahead: by how much its wall clock is ahead of the world's, in seconds; negative if it is behind.
         set_at: when that clock was set last, by the world's.
         read: the latest time that was read off that clock.
+        told: the latest time that was read off the machine's clock, which may be a tick ahead of the world's.
     """
 
     def __init__(
@@ -322,7 +323,7 @@ class Process:
         self.stopped_until = 0.0
         self.starved_until = 0.0
         self.ahead = self.set_at = self.read = 0.0
-        self._told = 0.0
+        self.told = 0.0
         begun = len(world.actors)
         self.client = Client(self, timeout, host)
         link = Link(self.client)
@@ -347,8 +348,8 @@ class Process:
 
     def boot_clock(self) -> float:
         """Tell the time by the machine's clock, which ticks between any two readings."""
-        self._told = max(self.world.now, math.nextafter(self._told, math.inf))
-        return self._told
+        self.told = max(self.world.now, math.nextafter(self.told, math.inf))
+        return self.told
 
     def wall_clock(self) -> float:
         """Tell the time by the process's wall clock."""
