@@ -53,7 +53,6 @@ ITEMS, OF_ITEM, ADDS = "items/s", "watch events per item", "adds/s"
 SINCE_KILL, SINCE_END = "s after the kill", "ms after the session's end"
 BATCH = 10  # waiters that queue at once: each lists all before it, and these lists are to be few at a time
 PROCESSES = 4  # of a crowd or herd
-BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
 TIME, REQUESTS, EVENTS = "ms per hand-over", "requests per hand-over", "watch events per release"
 KINDS = {
     "Lock": {"raw": "lock", "kazoo": "lock", "curator": "lock", OURS: "lock"},
@@ -172,13 +171,22 @@ def threads(stage: Stage, quick: bool) -> Groups:
 
 
 def handover(stage: Stage, quick: bool) -> Groups:
-    """From release called in one process to acquired in another, that waits; each keeps the lock for 6 ms."""
+    """From release called in one process to acquired in another, that waits; each keeps the lock for some ms."""
+    yield [
+        Lane(case, name, partial(_hand_over, stage, quick, name, processes, held))
+        for case, processes, held in (("2 processes", 2, 6), ("2 processes, held 2 ms", 2, 2), ("8 processes", 8, 6))
+        for name in PEERS
+    ]
 
-    def hand_over(name: str, processes: int) -> dict[str, float]:
-        queue = compete(stage, stage.team(name, processes), "lock", processes, 0.5 if quick else 1.0, hold=0.006)
-        return {"ms": median(queue.hand_overs(waited=BEHIND))}
 
-    yield [Lane(f"{count} processes", name, partial(hand_over, name, count)) for count in (2, 8) for name in PEERS]
+def _hand_over(stage: Stage, quick: bool, name: str, processes: int, held: int = 6) -> dict[str, float]:
+    """Measure hand-overs of a lock that is held for so many milliseconds, to those that have waited for half of that.
+
+    They are surely in the queue.
+    """
+    seconds = 0.5 if quick else 1.0
+    queue = compete(stage, stage.team(name, processes), "lock", processes, seconds, hold=held / 1000)
+    return {"ms": median(queue.hand_overs(waited=held / 2))}
 
 
 def crowd(stage: Stage, quick: bool) -> Groups:
@@ -293,14 +301,10 @@ def tasks(stage: Stage, quick: bool) -> Groups:
         queue = compete(stage, stage.team(TASKS[name], 1), "lock", contenders, seconds, one_by_one=False)
         return {"ms": _quantities(queue)[TIME]}
 
-    def hand_over(name: str) -> dict[str, float]:
-        queue = compete(stage, stage.team(TASKS[name], 2), "lock", 2, seconds, hold=0.006)
-        return {"ms": median(queue.hand_overs(waited=BEHIND))}
-
     yield [
         *(Lane("8 tasks", name, partial(take_turns, name, 8)) for name in TASKS),
         *(Lane(f"{crowd} tasks", name, partial(take_turns, name, crowd), 3) for name in TASKS),
-        *(Lane("2 processes", name, partial(hand_over, name)) for name in TASKS),
+        *(Lane("2 processes", name, partial(_hand_over, stage, quick, TASKS[name], 2)) for name in TASKS),
     ]
 
 
@@ -447,10 +451,6 @@ def against(stage: Stage, quick: bool) -> Groups:
     players = {name: stage.team(name, 1)[0] for name in both}
     cycles, pairs = (50, 5_000) if quick else (100, 50_000)
 
-    def hand_over(name: str, processes: int) -> dict[str, float]:
-        queue = compete(stage, stage.team(name, processes), "lock", processes, 0.5 if quick else 1.0, hold=0.006)
-        return {"ms": median(queue.hand_overs(waited=BEHIND))}
-
     def threads(name: str) -> dict[str, float]:
         queue = compete(stage, stage.team(name, 1), "lock", 8, 0.5 if quick else 1.0)
         return {"ms": _quantities(queue)[TIME]}
@@ -469,7 +469,7 @@ def against(stage: Stage, quick: bool) -> Groups:
         ]
     yield [
         *(
-            Lane(f"hand-over, {count} processes", name, partial(hand_over, name, count))
+            Lane(f"hand-over, {count} processes", name, partial(_hand_over, stage, quick, name, count))
             for count in (2, 8)
             for name in both
         ),
@@ -483,7 +483,7 @@ PARTS = {
     "reentrant": Part("acquire + release of what the thread holds already", reentrant, 1, (15, 3), 15),
     "try": Part("a try that fails, as another process holds", tries, 1, (15, 3), 10),
     "threads": Part("threads of one process on one lock", threads, 1, (9, 2), 40),
-    "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 165),
+    "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 250),
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
     "queues": Part("items of 100 bytes", queues, 3, (5, 2), 240),
     "atomics": Part("a number that all increment", atomics, 2, (5, 2), 60),

@@ -75,6 +75,14 @@ TARGETS = [
         for count in (2, 8)
         for name, peer, bound in (("kazoo", "kazoo", 0.85), ("Curator", "curator", 1.15))
     ),
+    Target(
+        "the same, held for 2 ms, 2 processes, against Curator",
+        "handover",
+        "2 processes, held 2 ms",
+        "ms",
+        "curator",
+        0.8,
+    ),
     Target("clients woken per release, 1 to 1000 waiters", "crowd", "*", EVENTS, None, 1),
     Target("hand-over, 500 waiters, against Curator", "crowd", "500 waiting", TIME, "curator", 0.15),
     Target("requests per cycle, 1 to 1000 waiters", "crowd", "*", REQUESTS, None, BUDGET, digits=1),

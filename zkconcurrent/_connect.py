@@ -84,7 +84,8 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
-        if not self.isEnabledFor(level):
+        # Its own `isEnabledFor` would be one call more, twice for each reply.
+        if not self.logger.isEnabledFor(level):
             return
         hides = "passwd" in str(msg)
         shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]

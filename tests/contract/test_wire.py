@@ -325,6 +325,45 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
         assert read(client, "/node")
 
 
+def test_the_requests_of_a_step_go_out_together(
+    zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request with another behind it waits for that one, and both are one system call."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        wire, sock, sent = Transport.of(client), client._connection._socket, []
+        turn = wire._turn
+        assert turn is not None
+
+        class Counting:
+            def send(self, message: bytes) -> int:
+                sent.append(message)
+                return int(sock.send(message))
+
+        monkeypatch.setattr(turn, "socket", Counting())
+        first = Reply(None)
+        wire.send(GetData(zk_path, None), first)
+        assert not sent
+        assert read(client, zk_path) == b"data"
+        assert first.value[0] == b"data"
+        assert len(sent) == 1
+
+
+def test_an_interrupted_step(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """If an interrupt keeps the request from coming that another one waits for, the keeper has the latter sent."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        first = Reply(None)
+        Transport.of(client).send(GetData(zk_path, None), first)
+        assert not first.done
+        Transport.of(client).nudge()
+        eventually(lambda: first.done)
+        assert first.value[0] == b"data"
+        assert read(client, zk_path) == b"data"
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_interrupted_at_every_line_of_sending(
     error: type[BaseException], zookeeper: Server, zk_path: str, eventually: Eventually

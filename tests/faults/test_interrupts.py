@@ -1245,7 +1245,7 @@ def test_a_block_left_at_every_line(
         for _ in range(levels):
             primitive.release()
         places.interrupted(hook.where)
-    assert hook.line > 5
+    assert hook.line > (4 if levels else 5)
     places.check(eventually)
 
 

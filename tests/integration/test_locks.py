@@ -481,6 +481,27 @@ def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_pat
     assert lock._recursion_count() == 0
 
 
+def test_a_level_of_a_programs_own_class(zk: KazooClient, zk_path: str) -> None:
+    """A block that adds a level, and its end, call the methods of the program's own class, as the outermost does."""
+    calls = []
+
+    class Counted(RLock):
+        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+            calls.append("acquire")
+            return super().acquire(blocking, timeout)
+
+        def release(self, *, wait: bool = True) -> None:
+            calls.append("release")
+            super().release(wait=wait)
+
+    lock = Counted(zk, zk_path)
+    with lock:
+        with lock:
+            assert lock.hold_count() == 2
+        assert lock.hold_count() == 1
+    assert calls == ["acquire", "acquire", "release", "release"]
+
+
 @pytest.mark.parametrize("kind", [RLock, write_lock])
 def test_threadings_condition_takes_an_rlock(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """`threading.Condition(rlock)` gives up all levels while it waits, and takes them again."""

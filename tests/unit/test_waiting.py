@@ -22,7 +22,7 @@ DEPTH = 2
 def test_a_wait_interrupted_twice() -> None:
     """A second Ctrl-C, at any line after the first has ended the wait, leaves no frame without its lock."""
     lock = threading.RLock()
-    call: Any = SimpleNamespace(sessions=[SimpleNamespace(lock=lock, has_lock=lock._is_owned)])  # type: ignore[attr-defined]
+    call: Any = SimpleNamespace(owned_locks=(lock,))
 
     class Interrupted:
         def wait(self, _pause: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection
+from typing import Any
 
 from .._kazoo.replies import no_wakeup
 from .._runtime.waiting import WakeUp, WhyEnd
@@ -44,9 +45,9 @@ class Calls:
         return self.calls[-1].path
 
     @property
-    def sessions(self) -> Collection[Session]:
-        """The sessions of all calls."""
-        return {id(call.session): call.session for call in self.calls}.values()
+    def owned_locks(self) -> Collection[Any]:
+        """See `Resumable`."""
+        return {id(lock): lock for call in self.calls for lock in call.owned_locks}.values()
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin; see `Resumable`."""

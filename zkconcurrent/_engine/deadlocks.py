@@ -24,7 +24,7 @@ from typing import Any
 
 from .._errors import DeadlockEdge, DeadlockError
 from .._kazoo import full_paths
-from .._kazoo.replies import Reply, failure, no_wakeup
+from .._kazoo.replies import Reply, failure
 from .._protocol import deadlocks
 from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, Waiter
 from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
@@ -248,8 +248,7 @@ class Deadlocks:
             batch = wanted[len(results) : len(results) + deadlocks.MOST_AT_ONCE]
             self._await_turn(check, len(batch))
             event = client.link.sleep_event()
-            replies = [Reply(no_wakeup) for _ in batch]
-            replies[-1].wake = event.set
+            replies = [*(Reply(None) for _ in batch[1:]), Reply(event.set)]
             for (send, path), reply in zip(batch, replies, strict=True):
                 send(client.link, path, reply)
             self.requests += len(batch)

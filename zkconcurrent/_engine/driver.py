@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
 
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.replies import Reply, no_wakeup
@@ -119,9 +119,9 @@ class Call:
         return self if self.part_of is None else self.part_of() or self
 
     @property
-    def sessions(self) -> tuple[Session, ...]:
-        """The session, as `Calls` has several."""
-        return (self.session,)
+    def owned_locks(self) -> Collection[Any]:
+        """See `Resumable`."""
+        return (self.session.lock,) if self.on_top else ()
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
@@ -138,7 +138,9 @@ class Call:
 
     def end(self) -> None:
         """Note that the steps have ended."""
-        self._leave_session()
+        self.session.calls.discard(self)
+        if self.on_top:
+            self.session.calls_on_top.discard(self)
 
     def leave_clean_up(self) -> None:
         """Stop waiting for clean-up; the keeper finishes it."""
@@ -203,7 +205,7 @@ class Call:
         """Discard all tickets that the call has begun or been granted, without waiting."""
         # First, as another interrupt may follow: a hand-off waits for no finished call.
         self.finished = True
-        self._leave_session()
+        self.end()
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
@@ -218,11 +220,6 @@ class Call:
         if self.given_up is not None:
             self.session.dropped.append(LeftTickets([], [self.given_up]))
         self.abandon()
-
-    def _leave_session(self) -> None:
-        self.session.calls.discard(self)
-        if self.on_top:
-            self.session.calls_on_top.discard(self)
 
     # -- its nodes -----------------------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from .._protocol import operations as op
 from .._protocol.ensembles import MEMBER, RECORD, List, Plan, Record, first_part, floor, place
-from .._protocol.operations import Node
 from .._protocol.ticket import Ticket
 from .._recipes.ensembles import gone, refused
+from .._runtime.waiting import Steps
 from .session import Session
 
 
@@ -71,7 +73,7 @@ class Admission:
         """Return whether a path lies below the base; the record itself does not."""
         return path.startswith(f"{self.spread.base.rstrip('/')}/") and first_part(self.spread.base, path) != RECORD
 
-    def read(self, node: Node | None) -> None:
+    def read(self, node: op.Node | None) -> None:
         """Read the record, which another process has written.
 
         Raises:
@@ -125,3 +127,35 @@ def raised(session: Session, path: str, zxid: int) -> int:
     if len(by.spread.places(path)) > 1:
         raise RuntimeError(f"{path} is moving to another ensemble: ask the lock that the namespace has returned")
     return zxid + by.spread.floor(path)
+
+
+def admit(session: Session, ticket: Ticket, perform: Callable[[Sequence[op.Operation]], Steps[Any]]) -> Steps[None]:
+    """Become a member of each list of ensembles to which a ticket's path belongs, in the ticket's session.
+
+    Args:
+        session: the client's session.
+        ticket: the ticket, which has no node yet.
+        perform: performs operations of the call that has the ticket.
+
+    Raises:
+        SessionExpired: the session is over; the ticket is discarded.
+        ClientError: the others have agreed on another list.
+    """
+    for each in list(session.admissions):
+        at = each.spread.at
+        while each.covers(ticket.path) and each.session != ticket.session:
+            join = op.Create(each.node(ticket.session), each.data(), ephemeral=True)
+            try:
+                yield from perform((op.Multi(ticket, (op.Check(at, each.version), join)),))
+                each.session = ticket.session
+            except op.NodeExists:
+                # Another thread has made it, or an earlier request whose reply was lost.
+                each.session = ticket.session
+            except (op.BadVersion, op.NoNode):
+                _, node = yield from perform((op.Sync(at), op.Get(at)))
+                each.read(node)
+            except op.SessionExpired:
+                session.discard(ticket)
+                raise
+            except op.ConnectionLost:
+                pass

@@ -363,7 +363,8 @@ class PathState:
             holds = self.holds[hold.role]
             if (contention := hold.contention) is not None:
                 contention.end()
-            holds_of(hold.owner).pop(hold.ticket.prefix, None)
+            if hold.location is not None:
+                holds_of(hold.owner).pop(hold.ticket.prefix, None)
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     # R4: a signal handler has acquired in between, and this puts its hold back.

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .._errors import RefusedError
-from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
+from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
 from .._protocol import operations as op
 from .._protocol.lease import NEVER
 from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps
 from . import requests
+from .ensembles import admit
 from .patience import POLL_INTERVAL
 from .requests import Caller, Wake, Watcher
 from .session import Session
@@ -65,7 +66,7 @@ def _request(
             replies, connection = [], call.session.link.connection
             for i in left:
                 # Replies come in the order of the requests: after the last one, all are there.
-                wake = call.wake if i == left[-1] else no_wakeup
+                wake = call.wake if i == left[-1] else None
                 replies.append(POLICIES[type(steps[i])].send(call, steps[i], wake, watcher))
         last = replies[-1]
         bound = 0.0 if last.done else call.session.reply_limit()
@@ -73,9 +74,8 @@ def _request(
             if not (yield from call.park(bound)):
                 # The request was lost inside kazoo.
                 last.set_exception(kazoo_errors.ConnectionLoss())
-        if len(replies) > 1 and not all(reply.done for reply in replies):
-            # The other replies came before the last one, so kazoo's thread has posted what is to be done with them.
-            call.session.run_posted()
+        # The other replies came before the last one, so kazoo's thread has posted what is to be done with them.
+        call.session.run_posted()
         in_doubt, again = again, []
         for i, reply in zip(left, replies, strict=True):
             # A busy server may have refused an earlier request alone, so this read may show an older state.
@@ -166,39 +166,14 @@ def _check_chroot(call: Caller, _: op.CheckChroot) -> Steps[None]:
 def _new_ticket(call: Caller, step: op.NewTicket) -> Steps[Ticket]:
     while True:
         yield from call.await_session(None)
-        # If the session ended just now, the call waits for the next one.
-        with contextlib.suppress(op.SessionExpired):
+        try:
             ticket = call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
             if call.session.admissions:
-                yield from _admit(call, ticket)
+                yield from admit(call.session, ticket, partial(_request, call))
             return ticket
-
-
-def _admit(call: Caller, ticket: Ticket) -> Steps[None]:
-    """Become a member of each list of ensembles to which a ticket's path belongs, in the ticket's session.
-
-    Raises:
-        SessionExpired: the session is over; the ticket is discarded.
-        ClientError: the others have agreed on another list.
-    """
-    for each in list(call.session.admissions):
-        at = each.spread.at
-        while each.covers(ticket.path) and each.session != ticket.session:
-            join = op.Create(each.node(ticket.session), each.data(), ephemeral=True)
-            try:
-                yield from _request(call, (op.Multi(ticket, (op.Check(at, each.version), join)),))
-                each.session = ticket.session
-            except op.NodeExists:
-                # Another thread has made it, or an earlier request whose reply was lost.
-                each.session = ticket.session
-            except (op.BadVersion, op.NoNode):
-                _, node = yield from _request(call, (op.Sync(at), op.Get(at)))
-                each.read(node)
-            except op.SessionExpired:
-                call.session.discard(ticket)
-                raise
-            except op.ConnectionLost:
-                pass
+        except op.SessionExpired:
+            # It ended just now: the call waits for the next one.
+            continue
 
 
 def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:
@@ -335,7 +310,7 @@ def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
         # After a long wait the lease may need a new proof, which this write gives before the replies to the reads.
         if not ticket.lease.believed(session.clock() + session.timeout / 20):
             session.link.check([ticket.node], HandledReply(lambda _: None))
-        wakes = [no_wakeup] * (len(step.reads) - 1) + [call.wake]
+        wakes = [None] * (len(step.reads) - 1) + [call.wake]
         sent = [POLICIES[type(read)].send(call, read, wake, None) for read, wake in zip(step.reads, wakes, strict=True)]
         early.extend(sent)
     # R2: if an interrupt comes before this, the next event does all of it again.
@@ -414,7 +389,7 @@ class Policy(NamedTuple):
     """
 
     steps: Callable[[Any, Any], Steps[Any]] = _alone
-    send: Callable[[Any, Any, Wake, Watcher | None], Reply] = None  # type: ignore[assignment]
+    send: Callable[[Any, Any, Wake | None, Watcher | None], Reply] = None  # type: ignore[assignment]
     repeats: bool = False
     answers: Mapping[type[Exception], Any] = {}
     result: Callable[[Any, Any], Any] = requests.value

@@ -61,14 +61,14 @@ class Caller(Protocol):
 
 
 # The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
-def send_get(call: Caller, step: op.Get, wake: Wake, watcher: Watcher | None) -> Reply:
+def send_get(call: Caller, step: op.Get, wake: Wake | None, watcher: Watcher | None) -> Reply:
     """Read a node's data."""
     reply = Reply(wake)
     call.session.link.get(step.path, reply, watcher)
     return reply
 
 
-def send_children(call: Caller, step: op.Children, wake: Wake, watcher: Watcher | None) -> Reply:
+def send_children(call: Caller, step: op.Children, wake: Wake | None, watcher: Watcher | None) -> Reply:
     """List a node's children."""
     reply = Reply(wake)
     if step.ticket is not None:
@@ -78,7 +78,7 @@ def send_children(call: Caller, step: op.Children, wake: Wake, watcher: Watcher 
     return reply
 
 
-def send_exists(call: Caller, step: op.Exists, wake: Wake, watcher: Watcher | None) -> Reply:
+def send_exists(call: Caller, step: op.Exists, wake: Wake | None, watcher: Watcher | None) -> Reply:
     """Ask whether a node exists."""
     reply = Reply(wake)
     call.session.link.exists(step.path, reply, watcher)
@@ -92,7 +92,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
         send: sends the request; called with the link, the operation and the reply.
     """
 
-    def request(call: Caller, step: Any, wake: Wake, _: object) -> Reply:
+    def request(call: Caller, step: Any, wake: Wake | None, _: object) -> Reply:
         reply = Reply(wake)
         send(call.session.link, step, reply)
         return reply
@@ -100,7 +100,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
     return request
 
 
-def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake, _: object) -> Reply:
+def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake | None, _: object) -> Reply:
     """Create a ticket's node; the reply is noted in the ticket."""
     session, ticket, before = call.session, step.ticket, step.ticket.sent
 
@@ -114,7 +114,7 @@ def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake, _: object) -
     return reply
 
 
-def send_multi(call: Caller, step: op.Multi, wake: Wake, _: object) -> Reply:
+def send_multi(call: Caller, step: op.Multi, wake: Wake | None, _: object) -> Reply:
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:

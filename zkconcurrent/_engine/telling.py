@@ -26,30 +26,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from inspect import iscoroutinefunction
 from operator import length_hint, methodcaller
 from threading import get_ident
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
-from .._events import (
-    Acquired,
-    Cancelled,
-    Contended,
-    DeadlockFound,
-    DeadlockVictim,
-    Failed,
-    HoldLimit,
-    LockEvent,
-    Lost,
-    Recovered,
-    Released,
-    Suspect,
-    TimedOut,
-    Waiting,
-    WouldBlock,
-)
 from .._protocol.operations import OutOfReach
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label as owner_label
@@ -60,7 +44,10 @@ from .client_state import ClientState, log
 from .keeper import Keeper
 from .loss_cause import cause_of, was_lost, words
 
-Listener: TypeAlias = Callable[[LockEvent], object]
+if TYPE_CHECKING:
+    from .._events import LockEvent
+
+Listener: TypeAlias = "Callable[[LockEvent], object]"
 # An acquire that waits for nobody is over sooner, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 
@@ -94,6 +81,7 @@ _numbers = itertools.count(1)
 # The threads that may be telling just now: an interrupt may leave one behind.
 _telling: set[int] = set()
 _CALL = methodcaller("__call__")
+_EVENTS = "zkconcurrent._events"
 
 
 def add(listener: Listener, session: ClientState | None = None, below: str = "/") -> Callable[[], None]:
@@ -103,6 +91,8 @@ def add(listener: Listener, session: ClientState | None = None, below: str = "/"
         TypeError: see `check_listener`.
     """
     check_listener(listener)
+    # Only now: where nobody listens, no event is made, and to make their classes is a third of the library's import.
+    import_module(_EVENTS)
     client = None if session is None else weakref.ref(session, lambda _: remove())
     registration = Registration(listener, client, below.rstrip("/"))
 
@@ -146,7 +136,7 @@ class Part:
     """A part of a story.
 
     Attributes:
-        kind: the class of its event.
+        kind: the name of its event's class.
         at: when it was recorded.
         listeners: those to tell.
         calls: an iterator of the calls that tell those who are left; empty if none are.
@@ -155,7 +145,7 @@ class Part:
     __slots__ = ("at", "calls", "kind", "listeners")
 
     def __init__(self, event: LockEvent, listeners: Sequence[Registration]) -> None:
-        self.kind = type(event)
+        self.kind = type(event).__name__
         self.at = event.at
         self.listeners = listeners
         # It drops the event with the last call: the event may have an error, whose frames know the story.
@@ -222,7 +212,7 @@ class Story:
 
     def wait(self) -> None:
         """Record, and tell, that the acquire waits behind others. A second call changes nothing."""
-        self._record("waiting", Waiting)
+        self._record("waiting", "Waiting")
         # R3: after an interrupt, this tells the rest.
         self.tell()
 
@@ -233,14 +223,14 @@ class Story:
                 ticket.story = self
             self.tickets = tickets
             self.token = tickets[0].token if tickets else token
-            self._record("outcome", Acquired, waited=self._waited, contended=self.waits)
+            self._record("outcome", "Acquired", waited=self._waited, contended=self.waits)
 
     def give_up(self, *, wait: bool) -> None:
         """Record that the acquire was not granted, or not in time."""
         if wait:
-            self._record("outcome", TimedOut, waited=self._waited)
+            self._record("outcome", "TimedOut", waited=self._waited)
         else:
-            self._record("outcome", WouldBlock)
+            self._record("outcome", "WouldBlock")
 
     def fail(self, error: BaseException | None = None) -> None:
         """Record the error that has ended the acquire; None for a cancellation. Nothing changes if it has ended."""
@@ -248,11 +238,11 @@ class Story:
             # A condition's wait has given up the hold, and could not acquire it again.
             cause = LossCause.NOT_REACQUIRED
             error = LockLostError(self.path, f"the hold was lost ({words(LossRecord(cause))})", cause)
-        kind: type[LockEvent] = DeadlockVictim if isinstance(error, DeadlockError) else Failed
+        kind = "DeadlockVictim" if isinstance(error, DeadlockError) else "Failed"
         if isinstance(error, Exception) and not isinstance(error, WaitCancelledError):
             self._record("outcome", kind, waited=self._waited, error=error)
         else:
-            self._record("outcome", Cancelled, waited=self._waited)
+            self._record("outcome", "Cancelled", waited=self._waited)
 
     def end(self, cause: LossCause | None = None, *, lost: bool = False) -> None:
         """Record the end of the hold, if there was one: a release or a loss."""
@@ -260,9 +250,9 @@ class Story:
             return
         held = self._client.now() - outcome.at
         if lost:
-            self._record("end", Lost, held=held, cause=cause)
+            self._record("end", "Lost", held=held, cause=cause)
         else:
-            self._record("end", Released, held=held)
+            self._record("end", "Released", held=held)
         for ticket in self.tickets:
             if ticket.story is self:
                 ticket.story = None
@@ -272,26 +262,26 @@ class Story:
         if suspect is not self.suspect and self._acquired is not None:
             left = self._client.registry.lease.end - self._client.clock()
             if suspect:
-                self._record(len(self._parts), Suspect, remaining=max(0.0, left))
+                self._record(len(self._parts), "Suspect", remaining=max(0.0, left))
             else:
-                self._record(len(self._parts), Recovered)
+                self._record(len(self._parts), "Recovered")
             self.suspect = suspect
 
     def exceed(self, held: float) -> None:
         """Record that the hold has lasted longer than its limit."""
         if self._acquired is not None:
-            self._record("limit", HoldLimit, held=held)
+            self._record("limit", "HoldLimit", held=held)
 
     def contend(self) -> bool:
         """Record that somebody waits behind the hold, once; return whether this is new."""
         new = self._acquired is not None and not {"contended", "end"} & set(self._parts)
         if new:
-            self._record("contended", Contended)
+            self._record("contended", "Contended")
         return new
 
     def find(self, cycle: tuple[DeadlockEdge, ...], *, certain: bool) -> None:
         """Record that the acquire is a part of a deadlock, and have it told; on any thread."""
-        self._record(object(), DeadlockFound, cycle=cycle, certain=certain)
+        self._record(object(), "DeadlockFound", cycle=cycle, certain=certain)
         self._teller.untold.append(self)
         self._client.wake_keeper()
 
@@ -340,19 +330,19 @@ class Story:
         if "end" in self._parts:
             return "", 0.0
         if (outcome := self._parts.get("outcome")) is not None:
-            return ("hold" if outcome.kind is Acquired else ""), outcome.at
+            return ("hold" if outcome.kind == "Acquired" else ""), outcome.at
         return ("wait" if self.waits or self._waited > _LONG else ""), self._begun
 
     @property
     def _acquired(self) -> Part | None:
         outcome = self._parts.get("outcome")
-        return outcome if outcome is not None and outcome.kind is Acquired else None
+        return outcome if outcome is not None and outcome.kind == "Acquired" else None
 
     @property
     def _waited(self) -> float:
         return self._client.now() - self._begun
 
-    def _record(self, stage: object, kind: type[LockEvent], **more: Any) -> None:
+    def _record(self, stage: object, kind: str, **more: Any) -> None:
         """Record a part, unless that stage of the story has one."""
         if stage in self._parts:
             return
@@ -361,7 +351,8 @@ class Story:
             for other in self._teller.untold_of(self):
                 other._look()
         at = self._client.now()
-        event = kind(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
+        make: Callable[..., LockEvent] = getattr(sys.modules[_EVENTS], kind)
+        event = make(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
         event._set_client(self._teller.client_ref)
         # R4: of several, one is recorded.
         self._parts.setdefault(stage, Part(event, [each for each in self.listeners if each in registered]))

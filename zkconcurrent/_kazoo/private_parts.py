@@ -15,7 +15,7 @@ _OF_CLIENT = (
 )
 _OF_CONNECTION = (
     *("_authenticate_with_sasl", "_connect_attempt", "_connect_loop", "_connection_routine", "_expand_client_hosts"),
-    *("_invoke", "_read", "_read_header", "_read_response"),
+    *("_invoke", "_read", "_read_header", "_read_response", "_read_socket"),
     *("_read_watch_event", "_ro_mode"),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_closed"),
     *("connection_stopped", "handler"),
@@ -34,6 +34,7 @@ _ARGUMENTS = {
     "_read": ("self", "length", "timeout"),
     "_read_header": ("self", "timeout"),
     "_read_response": ("self", "header", "buffer", "offset"),
+    "_read_socket": ("self", "read_timeout"),
     "_read_watch_event": ("self", "buffer", "offset"),
     "_send_ping": ("self", "connect_timeout"),
     "_send_request": ("self", "read_timeout", "connect_timeout"),

@@ -28,11 +28,13 @@ class Reply:
         on_success: a function that records what a success proves, before any thread learns of the success.
         sent: when the request was handed over to be sent.
         session: the only session in which the request may be sent; None if any will do.
+        wake: called once the reply is done. None if another request of the same step follows at once: this one goes
+            out with it, and its reply comes before the other's.
     """
 
     __slots__ = ("done", "error", "on_success", "sent", "session", "value", "wake")
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None] | None) -> None:
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
@@ -55,7 +57,8 @@ class Reply:
 
     def _complete(self) -> None:
         self.done = True
-        self.wake()
+        if self.wake is not None:
+            self.wake()
 
 
 class HandledReply(Reply):
@@ -65,7 +68,7 @@ class HandledReply(Reply):
 
     Args:
         then: the function; it never raises into kazoo's thread.
-        wake: called once the reply is done.
+        wake: as of any reply.
         post: has the function called with the session's lock held. If it is not given, the function is called at once.
     """
 
@@ -74,7 +77,7 @@ class HandledReply(Reply):
     def __init__(
         self,
         then: Callable[[HandledReply], object],
-        wake: Callable[[], None] = no_wakeup,
+        wake: Callable[[], None] | None = no_wakeup,
         post: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         super().__init__(wake)
@@ -101,7 +104,8 @@ class HandledReply(Reply):
             self.done, self._failed = self._failed, True
             raise
         finally:
-            self.wake()
+            if self.wake is not None:
+                self.wake()
 
 
 def failure(error: Exception, path: str) -> Exception:

@@ -25,7 +25,7 @@ class SendLock:
         owner: the thread whose turn it is, unless it is the connection thread.
         sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
             was sent.
-        unsent: the rest of a caller's request, for which the socket's buffer had no room.
+        unsent: the requests of a step of which another follows at once, or what had no room in the socket's buffer.
     """
 
     __slots__ = ("lock", "owner", "sending", "session", "socket", "unsent")

@@ -14,7 +14,9 @@ Three rules keep requests and replies in step, and kazoo's thread alive:
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
   dropped, and the turn with it; so code that runs there cannot stop the client for good.
 
-A caller never waits for the socket. If its buffer is full, kazoo's thread sends the rest.
+A caller never waits for the socket. If its buffer is full, kazoo's thread sends the rest. The requests of one step of a
+recipe go out in one system call: each but the last is only left in `SendLock.unsent`, which the next request takes
+along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send it.
 
 The connection thread reads all that has arrived in one call; kazoo's reads the length of a reply, then the rest. With
 TLS, gevent, eventlet or another handler, and while kazoo's queue has requests, requests go kazoo's way.
@@ -268,7 +270,7 @@ class Transport:
         )
         self._kazoo.replace(client, _notify_pending=self._notify_pending)
         if self._direct:
-            self._kazoo.replace(connection, _read=self._read)
+            self._kazoo.replace(connection, _read=self._read, _read_socket=self._read_socket)
             self._kazoo.replace(handler, dispatch_callback=self._dispatch_callback)
             connection.handler.select = self._select
 
@@ -406,29 +408,30 @@ class Transport:
         client, turn, me = self._client, self._turn, threading.get_ident()
         if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLER_PATIENCE):
             return False
-        lost = False
+        lost, more = False, reply.wake is None
         try:
             turn.owner = me
-            if self._turn is not turn or client._queue or turn.sending or turn.unsent:
+            # With that much unsent, kazoo's thread waits for room.
+            if self._turn is not turn or client._queue or turn.sending or len(turn.unsent) > READ_SIZE:
                 return False
             if reply.session not in (None, turn.session):
                 # kazoo's thread refuses it, in its turn.
                 return False
-            turn.sending = self._sent_lately = True
+            turn.sending = True
             xid = next(self._xids) % XIDS + 1
             pending, entry = client._pending, (request, reply, xid)
             # R1: the reply may come before `send` returns.
             pending.append(entry)
-            message = REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
+            turn.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
             # The connection may have been lost just now, with this entry too late to be failed with the others.
-            if not (lost := self._turn is not turn):
-                try:
+            if not (lost := self._turn is not turn) and not more:
+                self._sent_lately = True
+                # `suppress` would cost more, on every request.
+                try:  # noqa: SIM105
                     # This does not wait, as kazoo made the socket non-blocking.
-                    sent = turn.socket.send(message)
+                    turn.unsent = turn.unsent[turn.socket.send(turn.unsent) :]
                 except BlockingIOError:
-                    sent = 0
-                if sent < len(message):
-                    turn.unsent = message[sent:]
+                    pass
             turn.sending = False
         except OSError as error:
             # The socket is broken. kazoo will find that, and fail all requests.
@@ -441,7 +444,7 @@ class Transport:
             with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
-        elif turn.unsent or client._queue:
+        elif not more and (turn.unsent or client._queue):
             self.nudge()
         return True
 
@@ -476,6 +479,13 @@ class Transport:
         reply = bytes(ahead[:length])
         del ahead[:length]
         return reply
+
+    def _read_socket(self, timeout: float) -> Any:
+        """Take a reply or event, and all that came with it; kazoo looks for other work between two of them."""
+        ahead, closed = self._received, self._kazoo.read_socket(timeout)
+        while closed is None and len(ahead) >= 4 and len(ahead) >= 4 + int.from_bytes(ahead[:4], "big"):
+            closed = self._kazoo.read_socket(timeout)
+        return closed
 
     def _select(
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None

@@ -49,10 +49,10 @@ class Resumable(Protocol):
 
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
-        sessions: the sessions of all its parts.
         settled: nothing is left to do, or only to wait for the end.
         path: the primitive's path.
         wake: see `begin`.
+        owned_locks: the sessions' locks that a frame has on top of which it was made.
         waits_for: the objects for which it waits and whose `cancel_waits()` may end it.
         why_end: a function that returns the error with which to end the call early, or None to go on; None if there is
             no such function.
@@ -68,7 +68,7 @@ class Resumable(Protocol):
     def path(self) -> str: ...
 
     @property
-    def sessions(self) -> Collection[Any]: ...
+    def owned_locks(self) -> Collection[Any]: ...
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one.
@@ -158,7 +158,7 @@ def _sleep(call: Resumable, event: SleepEvent, pause: float) -> bool:
     the handler waits for may be up to other threads. So they get the lock meanwhile. They then see the same half-done
     step as the handler; the session allows for that: see `session`.
     """
-    owned = [session.lock for session in call.sessions if session.has_lock()]
+    owned = call.owned_locks
     if not owned:
         return bool(event.wait(pause))
     lent: list[tuple[Any, object]] = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+from typing import Any
+
 from .._engine.holds import Hold
 from .._errors import LockLostError
 from .._protocol.rules import MUTEX
@@ -9,7 +12,7 @@ from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
 from .base.lock_core import ReentrantCore
-from .base.primitive import check_timeout, not_held
+from .base.primitive import check_timeout
 from .base.revocable import RevocableLock
 
 
@@ -49,6 +52,13 @@ class RLock(RevocableLock):
     _rule = MUTEX
     _core_type = ReentrantCore
 
+    # Whether a block counts its level itself; that of a program's own class calls its own `acquire` and `release`.
+    _counts = True
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        cls._counts = cls.acquire is RLock.acquire and cls.release is RLock.release
+
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, or one level more if this thread holds it; arguments and errors as `Lock.acquire`."""
         # The common case takes no lock and begins no `Call`: the clock alone shows that the hold lives.
@@ -64,11 +74,37 @@ class RLock(RevocableLock):
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
-        # CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may.
-        check_depth(2)
-        if not self.acquire():
-            raise not_held(self)
-        return True
+        # As in `acquire`, without its frame.
+        core = self._lock_core
+        hold = core.holds.get(core.identity())
+        if hold is not None and self._counts and core.session.time() < hold.ticket.live.end:
+            hold.depth += 1
+            return True
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        **how: bool,
+    ) -> None:
+        left = False
+        try:
+            core = self._lock_core
+            hold = core.holds.get(core.identity())
+            # As in `release`, without its frame.
+            if hold is not None and hold.depth > 1 and self._counts and core.session.time() < hold.ticket.live.end:
+                hold.depth -= 1
+            else:
+                block: Any = super()
+                left = True
+                block.__exit__(kind, error, traceback, **how)
+        except BaseException as struck:
+            if not left:
+                # An interrupt struck before the level was released.
+                super().__exit__(type(struck), struck, None, **how)
+            raise
 
     def release(self, *, wait: bool = True) -> None:
         """Release one level of the lock. After the last, the next waiter in the queue gets the lock.
