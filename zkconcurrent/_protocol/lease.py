@@ -139,6 +139,7 @@ class Lease:
         timeout: the shortest timeout negotiated in the session's life, in seconds.
         heard: when the leader had surely heard of the session: r.
         end: the time until which the session surely lives.
+        proved_until: the same, also after the session's end.
         over: the session has ended.
         gap: see `proved`, in seconds.
         beat: how long a holder waits between two requests, in seconds.
@@ -154,6 +155,7 @@ class Lease:
         self._asked = math.inf
         self.heard: float = NEVER
         self.end: float = NEVER
+        self.proved_until: float = NEVER
         self.over: bool = False
         self.gap: float = math.inf
         self.beat: float = math.inf
@@ -245,10 +247,6 @@ class Lease:
         log = self._log
         return log[0].answered + self.gap if log else math.inf
 
-    @property
-    def proved_until(self) -> float:
-        """Until when the session surely lived, if it has ended since."""
-        return self.heard + (1 - self._margin) * self.timeout
-
     def _set_end(self) -> None:
+        self.proved_until = self.heard + (1 - self._margin) * self.timeout
         self.end = NEVER if self.over else self.proved_until
