@@ -49,6 +49,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_threadings_condition_takes_an_rlock": STANDARD,
         "test_called_on_kazoos_own_threads": KAZOOS,
         "test_no_timeout": "is about None, which waits forever in asyncio",
+        "test_a_level_of_a_programs_own_class": "derives from the class of threads",
     },
     "test_losses": {
         "test_a_loss_is_told_and_settled": BY_LOOP,

@@ -85,15 +85,18 @@ def strike(patch: Any, session: Any, calls: type, times: int = 2) -> list[type[B
         times: how many interrupts there are.
     """
     strikes: list[type[BaseException]] = [KeyboardInterrupt] * times
-    sweep = session.sweep
+    sweep, ended = session.sweep, calls.end
 
     def swept() -> None:
         if 0 < len(strikes) < times:
             raise strikes.pop()
         sweep()
 
-    def end(_: Any) -> None:
-        raise strikes.pop()
+    def end(call: Any) -> None:
+        # The clean-up calls it, too.
+        if strikes:
+            raise strikes.pop()
+        ended(call)
 
     patch.setattr(session, "sweep", swept)
     patch.setattr(calls, "end", end)
