@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
 
 from .._engine.holds import Hold
 from .._errors import LockLostError
@@ -11,6 +10,7 @@ from .._protocol.rules import MUTEX
 from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
+from .base.lock_base import FRAMES_OF_END
 from .base.lock_core import ReentrantCore
 from .base.primitive import check_timeout
 from .base.revocable import RevocableLock
@@ -74,6 +74,8 @@ class RLock(RevocableLock):
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
+        # `acquire` checks no depth where the lock is held already.
+        check_depth(FRAMES_OF_END)
         # As in `acquire`, without its frame.
         core = self._lock_core
         hold = core.holds.get(core.identity())
@@ -89,20 +91,19 @@ class RLock(RevocableLock):
         traceback: TracebackType | None,
         **how: bool,
     ) -> None:
-        left = False
+        before = None
         try:
             core = self._lock_core
             hold = core.holds.get(core.identity())
+            before = 0 if hold is None else hold.depth
             # As in `release`, without its frame.
-            if hold is not None and hold.depth > 1 and self._counts and core.session.time() < hold.ticket.live.end:
+            if hold is not None and before > 1 and self._counts and core.session.time() < hold.ticket.live.end:
                 hold.depth -= 1
             else:
-                block: Any = super()
-                left = True
-                block.__exit__(kind, error, traceback, **how)
+                super().__exit__(kind, error, traceback, **how)
         except BaseException as struck:
-            if not left:
-                # An interrupt struck before the level was released.
+            # An interrupt may have struck before the level was released, also in the call above, before its own `try`.
+            if (held := self.hold_count()) and before in (None, held):
                 super().__exit__(type(struck), struck, None, **how)
             raise
 

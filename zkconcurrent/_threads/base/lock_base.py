@@ -24,6 +24,9 @@ from .contender import Contender
 from .lock_core import LockCore, OnDeadlock, QueueCore, check_on_deadlock
 from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, check_callbacks, kind_of, not_held, reports_loss
 
+# The frames of the end of a block whose hold is lost.
+FRAMES_OF_END = 14
+
 
 class Transaction(Protocol):
     """A kazoo `TransactionRequest`."""
@@ -124,7 +127,7 @@ class Holding:
     def __enter__(self) -> None:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
         # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
-        check_depth(5)
+        check_depth(FRAMES_OF_END)
         if not lock._acquire_for_block(blocking, timeout):
             raise not_acquired(lock, timeout if blocking else 0)
 
