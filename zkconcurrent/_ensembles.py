@@ -53,7 +53,8 @@ def spread_over(clients: Sequence[KazooClient], joining: Sequence[KazooClient], 
         raise refused(at, plan, max(records, key=lambda record: len(record.lists)))
     if not plan.moves:
         old = {each.name: each.lists[-1] for each in records if each.lists and each.lists[-1] != present}
-        _move(at, plan, {name: (of[name], partial(_leaves, name, old[name], present)) for name in old})
+        leaves = {name: partial(_leaves, name, old[name], present) for name in old}
+        _move(at, plan, {of[name]: partial(close, at, plan, old[name], leaves[name]) for name in old})
     for record in records:
         if not record.lists:
             wanted = Record(record.name, lists) if record.name in present else Record(record.name, (), plan.ends)
@@ -67,18 +68,17 @@ def spread_over(clients: Sequence[KazooClient], joining: Sequence[KazooClient], 
     return spread
 
 
-def _move(at: str, plan: Plan, old: Mapping[str, tuple[Session, Callable[[str], bool]]]) -> None:
+def _move(at: str, plan: Plan, closes: Mapping[Session, Callable[[], Recipe[int]]]) -> None:
     """Move the old ensembles to the new list: all of them, or none if one of them can't."""
     while True:
         try:
-            for session, leaves in old.values():
-                _run(session, at, close(at, plan, leaves))
+            versions = {session: _run(session, at, each()) for session, each in closes.items()}
         except BaseException:
-            for session, _ in old.values():
+            for session in closes:
                 _run(session, at, reopen(at, plan))
             raise
         # Another process, which found that one can't, may have opened the old list again.
-        if all(_run(session, at, move(at, plan)) for session, _ in old.values()):
+        if all(_run(session, at, move(at, plan, version)) for session, version in versions.items()):
             return
 
 

@@ -17,8 +17,8 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Namespace, RLock, aio, namespace
-from zkconcurrent._protocol.ensembles import RECORD, Record
+from zkconcurrent import ClientError, Namespace, RLock, _ensembles, aio, namespace
+from zkconcurrent._protocol.ensembles import RECORD, Plan, Record
 from zkconcurrent.testing import Server
 
 Clients = Callable[..., list[KazooClient]]
@@ -122,7 +122,7 @@ def test_a_list_that_begins_anew(services: list[Server], zk_path: str) -> None:
             assert threads.path == "/"
         for each in them:
             each.stop()
-            each.start()
+        one, two = them = [zkconcurrent.connect(f"zk://{each.hosts}{zk_path}") for each in services[:2]]
         with pytest.raises(ClientError, match="agreed on"):
             namespace([two])
         for each in them:
@@ -202,6 +202,20 @@ def test_a_deleted_record(clients: Clients, zk_path: str, services: list[Server]
         threads.Lock("here").acquire()
 
 
+def test_a_record_made_anew(clients: Clients, zk_path: str, services: list[Server]) -> None:
+    """Fault 318: so does one that was away while other processes began anew, with a list of the same length."""
+    away = namespace(clients(0, 1), zk_path)
+    locks = [away.RLock(f"{n}") for n in range(8)]
+    for which, client in enumerate(away.clients):
+        services[which].expire(client)
+    for client in clients(0, 1):
+        client.delete(f"{zk_path}/{RECORD}", recursive=True)
+    other = namespace(clients(0, 2), zk_path)
+    for n, lock in enumerate(locks):
+        with other.RLock(f"{n}"), pytest.raises(ClientError, match=r"agreed on|was deleted"):
+            lock.acquire(timeout=20)
+
+
 # -- lists that grow ---------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +259,65 @@ def test_tokens_of_a_move(clients: Clients, zk_path: str) -> None:
     last = namespace(clients(2, 0, 1), zk_path)
     with last.RLock(name):
         assert last.RLock(name).fencing_token > max(tokens)
+
+
+def test_whether_a_moving_lock_is_held(clients: Clients, zk_path: str) -> None:
+    """A lock that moves is held if a process of the old list, or of the new one, holds it at one of its places."""
+    old, moving = namespace(clients(0, 1), zk_path), grow(clients, zk_path)
+    name = names(moving, True)[0]
+    lock = moving.RLock(name)
+    assert not lock.locked()
+    assert lock.owner() is None
+
+    async def seen_by_tasks() -> bool:
+        tasks = await asyncio.to_thread(aio.namespace, moving.clients[:2], zk_path, joining=moving.clients[2:])
+        theirs = tasks.RLock(name)
+        found = await theirs.fetch_locked()
+        while theirs.locked() is not found:
+            await asyncio.sleep(0.1)
+        return found
+
+    def check(threads: Namespace) -> None:
+        with threads.RLock(name):
+            owner = lock.owner()
+            assert owner is not None
+            assert owner.thread == "MainThread"
+            assert lock.locked()
+            assert asyncio.run(seen_by_tasks())
+        assert not lock.locked()
+        assert not asyncio.run(seen_by_tasks())
+
+    check(old)
+    check(moving)
+    stop(*old.clients)
+    check(namespace(clients(0, 1, 2), zk_path))
+    with pytest.raises(TypeError, match="is of a namespace of 3 ensembles"):
+        pickle.dumps(lock)
+
+
+def test_tokens_of_one_process(clients: Clients, zk_path: str) -> None:
+    """Fault 321: nor if a process makes the namespaces of both steps of the same clients, or opens one of them anew."""
+    (zk,) = clients(0)
+    for n in range(30):
+        zk.create(f"/high-{n}", ephemeral=True)  # as above
+    one, new = clients(0, 2)
+    stop(*namespace(clients(0), zk_path).clients)
+    moving = namespace([one], zk_path, joining=[new])
+    name = names(moving, True)[0]
+    tokens: list[int] = []
+
+    def take(threads: Namespace) -> None:
+        with threads.RLock(name):
+            tokens.append(threads.RLock(name).fencing_token)
+
+    take(moving)
+    stop(one)
+    moving = namespace(clients(0), zk_path, joining=[new])
+    take(moving)
+    grown = namespace(moving.clients, zk_path)
+    for threads in (grown, moving, grown):
+        take(threads)
+    assert tokens == sorted(set(tokens))
 
 
 def test_the_token_of_one_half(clients: Clients, zk_path: str) -> None:
@@ -315,6 +388,7 @@ def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], i
     moving = grow(clients, zk_path)
     name = names(moving, True)[0]
     locks = [old.RLock(name), *(old.RLock(each) for each in names(moving, False)[:6])]
+    event, value = old.Event(names(moving, True)[1]), old.SharedValue(names(moving, True)[2], b"1")
     with locks[0]:
         pass
     away = list(old.clients)
@@ -325,6 +399,9 @@ def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], i
         for lock in locks:
             with pytest.raises(ClientError, match="have agreed on"):
                 lock.acquire(timeout=20)
+        for call in (event.set, event.is_set, value.get):
+            with pytest.raises(ClientError, match="have agreed on"):
+                call()
         assert not in_thread(moving.RLock(name).acquire, blocking=False).result(20)
     with moving.RLock(name).hold(timeout=20):
         pass
@@ -383,6 +460,59 @@ def test_a_move_that_is_cut_off(clients: Clients, zk_path: str, services: list[S
         assert not moving.RLock(name).acquire(blocking=False)
     records = [Record.load(client.get(at)[0]) for client in grown.clients]
     assert [each and each[1:] for each in records] == [((one.lists[0], three), None)] * 3
+
+
+def test_a_list_that_was_open_meanwhile(clients: Clients, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 320: a process looks for members; before it moves, others open the list, let one in, and close it again."""
+    name = names(grow(clients, zk_path), True)[0]
+    olds: list[Namespace] = []
+    locks: list[RLock] = []
+    move = _ensembles.move
+
+    def late_move(at: str, plan: Plan, *version: int) -> Any:
+        if not olds:
+            both = clients(0, 1)
+            for client in both:
+                record = Record.load(client.get(at)[0])
+                assert record is not None
+                client.set(at, record._replace(next=None).dump())
+            olds.append(namespace(clients(0, 1), zk_path))
+            locks.append(olds[0].RLock(name))
+            locks[0].acquire()
+            for client in both:
+                record = Record.load(client.get(at)[0])
+                assert record is not None
+                client.set(at, record._replace(next=plan.ends).dump())
+        return move(at, plan, *version)
+
+    monkeypatch.setattr(_ensembles, "move", late_move)
+    with pytest.raises(ClientError, match="1 processes use a list without"):
+        namespace(clients(0, 1, 2), zk_path)
+    locks[0].release()
+    stop(*olds[0].clients)
+    with namespace(clients(0, 1, 2), zk_path).RLock(name):
+        pass
+
+
+def test_two_lists_that_follow(clients: Clients, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 318: of two processes that let one list grow by different ensembles at once, one gets an error."""
+    stop(*namespace(clients(0), zk_path).clients)
+    first: list[Namespace] = []
+    close = _ensembles.close
+
+    def late_close(*args: Any) -> Any:
+        if not first:
+            monkeypatch.setattr(_ensembles, "close", close)
+            first.append(namespace(clients(0, 1), zk_path))
+            # It goes on with its locks on the other ensemble.
+            first[0].clients[0].stop()
+        return close(*args)
+
+    monkeypatch.setattr(_ensembles, "close", late_close)
+    with pytest.raises(ClientError, match="have agreed on"):
+        namespace(clients(0, 2), zk_path)
+    stop(*first[0].clients)
+    assert namespace(clients(0, 1), zk_path).clients
 
 
 @pytest.mark.parametrize(

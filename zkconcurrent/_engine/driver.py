@@ -29,6 +29,7 @@ from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.replies import Reply, no_wakeup
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
+from .._recipes.ensembles import attended
 from .._runtime.identity import of_caller
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
@@ -167,6 +168,8 @@ class Call:
         try:
             if session.registry.deletes:
                 yield from self._delete_first()
+            if session.admissions and any(each.session != session.registry.session for each in session.admissions):
+                recipe = attended(self.path, recipe)
             step = next(recipe)
             while True:
                 try:

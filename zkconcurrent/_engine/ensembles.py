@@ -12,6 +12,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .._protocol import operations as op
@@ -73,8 +74,13 @@ class Admission:
         """Return whether a path lies below the base; the record itself does not."""
         return path.startswith(f"{self.spread.base.rstrip('/')}/") and first_part(self.spread.base, path) != RECORD
 
-    def read(self, node: op.Node | None) -> None:
+    def read(self, node: op.Node | None, joined: bool = False) -> None:
         """Read the record, which another process has written.
+
+        Args:
+            node: the record's node.
+            joined: whether this process is a member. Then a list that is about to follow does not concern it: the
+                process that closes this one finds the member, and opens it again.
 
         Raises:
             ClientError: this process may not use the ensemble any more.
@@ -82,7 +88,8 @@ class Admission:
         record = None if node is None else Record.load(node.data)
         if node is None or record is None:
             raise gone(self.spread.at)
-        if not self.spread.plan.may_use(record):
+        may_use = self.spread.plan.may_use
+        if not (may_use(record) or (joined and may_use(record._replace(next=None)))):
             raise refused(self.spread.at, self.spread.plan, record)
         self.version = node.version
 
@@ -105,6 +112,19 @@ def admission(session: Session, path: str) -> Admission | None:
     """Return the admission for a path; that of a process which does not move, if there are two."""
     found = [each for each in session.admissions if each.covers(path)]
     return min(found, key=lambda each: each.spread.plan.moves, default=None)
+
+
+def arrival(session: Session, path: str) -> Admission | None:
+    """Return the admission by which a path moves to a session's ensemble, if it does."""
+    for each in session.admissions:
+        if each.covers(path) and each.spread.places(path)[1:] == (each.name,):
+            return each  # type: ignore[no-any-return]
+    return None
+
+
+def has_name(session: Session, at: str, name: str) -> bool:
+    """Return whether a session's ensemble has that name, in the lists of a record's path."""
+    return any((each.spread.at, each.name) == (at, name) for each in session.admissions)
 
 
 def token_of(session: Session, ticket: Ticket) -> int:
@@ -146,10 +166,12 @@ def admit(session: Session, ticket: Ticket, perform: Callable[[Sequence[op.Opera
         while each.covers(ticket.path) and each.session != ticket.session:
             join = op.Create(each.node(ticket.session), each.data(), ephemeral=True)
             try:
-                yield from perform((op.Multi(ticket, (op.Check(at, each.version), join)),))
-                each.session = ticket.session
-            except op.NodeExists:
-                # Another thread has made it, or an earlier request whose reply was lost.
+                # If it is there, another thread has made it, or an earlier request whose reply was lost.
+                with suppress(op.NodeExists):
+                    yield from perform((op.Multi(ticket, (op.Check(at, each.version), join)),))
+                # A record that was deleted and made anew may have come to the same version.
+                (node,) = yield from perform((op.Get(at, ticket),))
+                each.read(node, joined=True)
                 each.session = ticket.session
             except (op.BadVersion, op.NoNode):
                 _, node = yield from perform((op.Sync(at), op.Get(at)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from .._arguments.paths import ancestors
 from .._errors import ClientError, ForeignNodeError
@@ -18,6 +19,7 @@ from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .nodes import make
 
+T = TypeVar("T")
 # So many nodes are read in one round trip.
 _TOGETHER = 100
 
@@ -72,12 +74,13 @@ def agree(at: str, plan: Plan, wanted: Record) -> Recipe[None]:
             yield op.SetNode(at, wanted.dump(), version)
 
 
-def close(at: str, plan: Plan, leaves: Callable[[str], bool]) -> Recipe[None]:
-    """Close the old list of an ensemble, if none of its members would still use it.
+def close(at: str, plan: Plan, old: List, leaves: Callable[[str], bool]) -> Recipe[int]:
+    """Close the old list of an ensemble, if none of its members would still use it; return the record's version.
 
     Args:
         at: the path of the record.
         plan: that of a process of the new list.
+        old: the old list.
         leaves: returns whether the paths with this first part leave the ensemble.
 
     Raises:
@@ -88,18 +91,19 @@ def close(at: str, plan: Plan, leaves: Callable[[str], bool]) -> Recipe[None]:
         record, version = yield from read(at)
         if record is None:
             raise gone(at)
-        if record.lists[-1] == plan.ends:
-            return
+        if record.lists[-1:] == (plan.ends,):
+            return version
+        if record.lists[-1:] != (old,) or record.next not in (None, plan.ends):
+            raise refused(at, plan, record)
         if record.next == plan.ends:
             break
-        if record.next is not None:
-            raise refused(at, plan, record)
         # Mostly there is an obstacle for long, and then nobody should see the list closed meanwhile.
         yield from _look(at, plan, leaves)
         with suppress(op.ConnectionLost):
             yield op.SetNode(at, record._replace(next=plan.ends).dump(), version)
     # From here on, no process of the old list becomes a member.
     yield from _look(at, plan, leaves)
+    return version
 
 
 def _look(at: str, plan: Plan, leaves: Callable[[str], bool]) -> Recipe[None]:
@@ -116,19 +120,22 @@ def reopen(at: str, plan: Plan) -> Recipe[None]:
         record, version = yield from read(at)
 
 
-def move(at: str, plan: Plan) -> Recipe[bool]:
-    """Go on to the new list, and leave a mark; return False if the old list is not closed any more."""
-    while True:
-        record, version = yield from read(at)
-        if record is None:
-            raise gone(at)
-        if record.next != plan.ends:
-            return record.lists[-1] == plan.ends
+def move(at: str, plan: Plan, version: int) -> Recipe[bool]:
+    """Go on to the new list, and leave a mark; return False if the list was opened since `close` gave this version.
+
+    It may be closed again by now, but a process of the old list may have become a member in between.
+    """
+    record, present = yield from read(at)
+    while record is not None and record.next == plan.ends and present == version:
         moved = Record(record.name, (*record.lists, plan.ends))
         ticket: Ticket = yield op.NewTicket(at)
         with suppress(op.ConnectionLost, op.BadVersion, op.NodeExists, op.NoNode, op.Requeue):
             yield op.Multi(ticket, (op.SetNode(at, moved.dump(), version), op.Create(mark(at, len(record.lists)), b"")))
         yield op.Discard(ticket)
+        record, present = yield from read(at)
+    if record is None:
+        raise gone(at)
+    return record.lists[-1:] == (plan.ends,)
 
 
 def mark(at: str, number: int) -> str:
@@ -146,6 +153,12 @@ def attend(path: str) -> Recipe[None]:
     """Become a member in the present session, as each new ticket below the base path sees to."""
     ticket: Ticket = yield op.NewTicket(path)
     yield op.Discard(ticket)
+
+
+def attended(path: str, recipe: Recipe[T]) -> Recipe[T]:
+    """Become a member, and then go on with a recipe: one that needs no ticket is refused, too, if the list is old."""
+    yield from attend(path)
+    return (yield from recipe)
 
 
 def _members(at: str) -> Recipe[list[op.Node]]:
@@ -208,7 +221,10 @@ def refused(at: str, plan: Plan, record: Record) -> ClientError:
 
 def gone(at: str) -> ClientError:
     """Return the error for a record that was deleted."""
-    return ClientError(at, "the record of the ensemble's list was deleted: make the namespace anew in all processes")
+    return ClientError(
+        at,
+        "the record of the ensemble's list was deleted: open new clients and make the namespace anew, in all processes",
+    )
 
 
 def _shown(names: List) -> str:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._engine.calls import Calls
+from .._engine.driver import Call
 from .._engine.ensembles import token_of
+from .._runtime.waiting import Steps
+from .base.contender import Contender
 from .base.lock_base import Holding
 from .multilock import MultiLock
 
@@ -32,6 +36,36 @@ class MovingLock(MultiLock):
             RuntimeError: the caller has no hold that it may release.
         """
         return max(token_of(core.session, core.must_hold().ticket) for core in self._cores)
+
+    def locked(self) -> bool:
+        """Return whether any process holds the lock, at either place; asks the leaders. Cost: up to 4 reads."""
+        calls = Calls(self._session)
+
+        def ask() -> Steps[bool]:
+            for core in self._cores:
+                if (yield from calls.add(Call(core.session, core.path)).run(core.is_held())):
+                    return True
+            return False
+
+        return self._await(calls, ask())
+
+    def owner(self) -> Contender | None:
+        """Return the holder, read from the servers; None if there is none. Cost: up to that of both locks' `owner`."""
+        calls = Calls(self._session)
+
+        def ask() -> Steps[Contender | None]:
+            # A contender that holds the lock at the first place may still wait for that at the last one.
+            for core in reversed(self._cores):
+                line = yield from calls.add(Call(core.session, core.path)).run(core.contenders())
+                if line is not None and line[0]:
+                    return line[0][0]
+            return None
+
+        return self._await(calls, ask())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # This raises TypeError, which tells why.
+        return self._locks[0].__reduce__()
 
     def release(self, *, wait: bool = True) -> None:  # noqa: ARG002
         """Release both locks; it always waits until they are free. Errors as those of `MultiLock.release`."""

@@ -16,7 +16,7 @@ from functools import partial
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
-from .._engine.ensembles import admission
+from .._engine.ensembles import admission, arrival, has_name
 from .._engine.holds import Hold
 from .._engine.loss import JointLoss
 from .._errors import ZkConcurrentError
@@ -152,15 +152,19 @@ class MultiLock(CompositeLock):
         have come in between.
         """
         for core in self._cores:
-            by = admission(core.session, core.path) if core.session.admissions else None
             hold = core.mine()
+            by = arrival(core.session, core.path)
             if by is None or hold is None or hold.ticket.fence is not None:
                 continue
-            old, *new = by.spread.places(core.path)
-            if new != [by.name]:
-                continue
-            pair = by.spread.sessions[old], core.path, core.rule
-            there = next((each for each in self._cores if (each.session, each.path, each.rule) == pair), None)
+            old, _ = by.spread.places(core.path)
+            there = next(
+                (
+                    each
+                    for each in self._cores
+                    if (each.path, each.rule) == (core.path, core.rule) and has_name(each.session, by.spread.at, old)
+                ),
+                None,
+            )
             held = None if there is None else there.mine()
             if there is None or held is None:
                 continue

@@ -79,3 +79,7 @@ class MovingLock(MultiLock):
     def fencing_token(self) -> int:
         """A number that never decreases from holder to holder, before, during and after the move; see `Lock`."""
         return int(self._core.fencing_token)
+
+    def locked(self) -> bool:
+        """Return whether the lock is held at either place, as last seen; see `Lock.locked`."""
+        return any(lock.locked() for lock in self.locks)
