@@ -55,7 +55,9 @@ def _as_tooz() -> Iterator[None]:
 
 def _named(name: bytes | str) -> str:
     """Return the name of the node for a name of tooz, which may have any bytes."""
-    return quote(name, safe="")
+    node = quote(name, safe="")
+    # ZooKeeper takes no node of such a name, and `quote` leaves dots.
+    return node.replace(".", "%2E") if node in (".", "..") else node
 
 
 class DriverLock(locking.Lock):
@@ -148,7 +150,7 @@ class DriverLock(locking.Lock):
         """Return for how many seconds this object surely holds the lock; 0 if it does not. Sends nothing."""
         core, hold = core_of(self._lock), self._hold
         core.session.check_lease()
-        return core.left(hold) if hold is not None and hold.alive and not core.session.forked else 0.0
+        return core.left(hold) if hold is not None and hold.alive else 0.0
 
     def break_(self) -> bool:
         """Delete the holder's node, whoever that is; return whether there was one."""
@@ -194,10 +196,16 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
 
     @property
     def client(self) -> Client:
-        """The client, from `start` to `stop`."""
-        if self._client is None:
+        """The client, from `start` to `stop`.
+
+        Raises:
+            ToozError: there is none, or it belongs to the parent of a forked process: no thread would answer there.
+        """
+        if (client := self._client) is None:
             raise tooz.ToozError("the driver is not started")
-        return self._client
+        with _as_tooz():
+            Session.of(client).check_not_forked("/")
+        return client
 
     def _start(self) -> None:
         try:
@@ -209,17 +217,22 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._worker = ThreadPoolExecutor(1, "zkconcurrent tooz")
 
     def stop(self) -> None:
-        """Stop the client, which ends all that it holds, and leaves all groups."""
+        """Stop the client, which ends all that it holds, and leaves all groups; in a forked child, only forget it."""
         # tooz would wait for each leave, and for a heartbeat that succeeds: for ever, while ZooKeeper is out of reach.
         self._joined_groups.clear()
         self._stopping = True
         super().stop()
 
     def _stop(self) -> None:
-        client, self._client = self.client, None
-        client.stop()
-        client.close()
-        self._worker.shutdown()
+        client = self._client
+        of_parent = client is not None and Session.of(client).forked
+        if client is not None and not of_parent:
+            client.stop()
+            client.close()
+        # R2: a `stop` that was interrupted is called again.
+        self._client = None
+        if not of_parent:
+            self._worker.shutdown()
         self.held.clear()
         self._memberships.clear()
         self._terms.clear()
@@ -235,10 +248,11 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         session = Session.of(self.client)
         left = [lock.remaining() for lock in list(self.held)]
         left += [term.remaining() for term, _ in list(self._terms.values())]
-        least = min(filter(None, left), default=session.timeout)
+        least = min(filter(None, left), default=None)
         if session.suspect and not self._stopping:
-            raise coordination.ToozConnectionError(f"ZooKeeper is out of reach; what is held lasts for {least:.1f} s")
-        return least
+            lasting = "nothing is held" if least is None else f"what is held lasts for {least:.1f} s"
+            raise coordination.ToozConnectionError(f"ZooKeeper is out of reach; {lasting}")
+        return session.timeout if least is None else least
 
     def _begin(self, func: Callable[..., T], *args: object) -> coordination.CoordAsyncResult[T]:
         self.client  # noqa: B018 - an error if it is not started
@@ -423,6 +437,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         led = self._terms.get(group_id)
         if led is None:
             return False
+        self.client  # noqa: B018 - an error in a forked child, where the end of the block would pass silently
         _, leading = led
         with _as_tooz():
             try:

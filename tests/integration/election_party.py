@@ -47,7 +47,7 @@ def main(hosts: str, session: str, path: str, job: str, name: str, layout: str =
         assert term is not None
         child = os.fork()
         if not child:
-            said = [str(election.is_leader())]
+            said = [str(election.is_leader()), str(term.remaining())]
             for call in (election.wait, election.withdraw, election.leader, lambda: term.token, lambda: term.lost):
                 try:
                     call()

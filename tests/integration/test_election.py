@@ -807,7 +807,7 @@ def test_hostile_arguments(zk: KazooClient, zk_path: str, wrong: dict[str, Any])
 def test_a_forked_child(spawn: Spawn) -> None:
     """It neither leads nor stands; explicit calls are errors, the end of an inherited block is silent."""
     parent = spawn("fork", "parent")
-    assert line_from(parent) == "child: False ClientError ClientError ClientError ClientError ClientError left"
+    assert line_from(parent) == "child: False 0.0 ClientError ClientError ClientError ClientError ClientError left"
     assert line_from(parent) == "parent: True"
     tell(parent)
     assert line_from(parent) == "over"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -160,17 +161,61 @@ def test_interrupts(member: Member, eventually: Eventually, what: str) -> None:
 
 
 def test_a_forked_child(member: Member) -> None:
-    """It holds nothing, and ends nothing of its parent's."""
-    lock, theirs = member().get_lock(b"cart"), member(b"other").get_lock(b"cart")
+    """It holds and leads nothing, ends nothing of its parent's, and its calls are errors, at once; `stop` passes."""
+    me = member()
+    lock, theirs = me.get_lock(b"cart"), member(b"other").get_lock(b"cart")
     assert lock.acquire()
     assert lock.acquired
+    me.join_group_create(b"workers")
+    me.watch_elected_as_leader(b"workers", lambda _: None)
+    me.run_watchers()
+    refused: list[Callable[[], object]] = [
+        me.heartbeat,
+        me.run_watchers,
+        lambda: me.stand_down_group_leader(b"workers"),
+        lambda: me.get_lock(b"cart"),
+        lambda: me.get_members(b"workers").get(timeout=5),
+        lambda: me.leave_group(b"workers").get(timeout=5),
+    ]
     child = os.fork()
     if child == 0:
-        os._exit(lock.acquired + 2 * lock.release())
+        wrong = int(lock.acquired) + 2 * int(lock.release())
+        for number, call in enumerate(refused, 2):
+            try:
+                call()
+                wrong |= 1 << number
+            except ToozError as error:
+                wrong |= ("fork" not in str(error)) << number
+        # It must not wait for threads that only the parent has.
+        signal.alarm(5)
+        me.stop()
+        os._exit(wrong)
     assert os.waitpid(child, 0)[1] == 0
     assert lock.acquired
+    assert me.get_leader(b"workers").get() == b"me"
+    assert me.get_members(b"workers").get() == {b"me"}
     assert not theirs.acquire(blocking=False)
     assert lock.release()
+
+
+def test_an_interrupted_stop(member: Member) -> None:
+    """Wherever one strikes, a second `stop` ends the client."""
+    other, line, struck = member(b"other"), 1, True
+    while struck:
+        me, struck = member(), False
+        client = me.client
+        assert me.get_lock(b"cart").acquire()
+        try:
+            with InterruptAt(line, "zkconcurrent/tooz.py"):
+                me.stop()
+        except KeyboardInterrupt:
+            struck = True
+        if me.is_started:
+            me.stop()
+        assert not client.connected
+        with other.get_lock(b"cart"):
+            line += 1
+    assert line > 5
 
 
 def test_an_outage(member: Member, proxy: Proxy, eventually: Eventually, caplog: pytest.LogCaptureFixture) -> None:
@@ -195,6 +240,7 @@ def test_an_outage(member: Member, proxy: Proxy, eventually: Eventually, caplog:
     with pytest.raises(coordination.OperationTimedOut):
         me.get_members(b"workers").get(timeout=0.1)
     eventually(lambda: not lock.acquired)
+    assert "nothing is held" in failing()
     me.stop()
     with pytest.raises(ToozError, match="not started"):
         me.get_groups()
@@ -277,9 +323,11 @@ def test_a_lost_leadership(member: Member, zookeeper: Server, eventually: Eventu
     assert me.get_leader(b"workers").get() == b"me"
 
 
-def test_names(member: Member, zk: KazooClient, zk_path: str) -> None:
-    """Names may have slashes, and any letters; the nodes have them percent-encoded."""
-    name = "a/b ü%".encode()
+@pytest.mark.parametrize(
+    ("name", "node"), [("a/b ü%".encode(), "a%2Fb%20%C3%BC%25"), (b".", "%2E"), (b"..", "%2E%2E"), (b"a.b", "a.b")]
+)
+def test_names(name: bytes, node: str, member: Member, zk: KazooClient, zk_path: str) -> None:
+    """Names may have slashes, and any letters, or be dots alone; the nodes have them percent-encoded."""
     me = member(name)
     me.join_group_create(name)
     assert me.get_groups().get() == [name]
@@ -288,7 +336,7 @@ def test_names(member: Member, zk: KazooClient, zk_path: str) -> None:
     me.run_watchers()
     assert me.get_leader(name).get() == name
     with me.get_lock(name):
-        assert zk.get_children(f"{zk_path}/locks") == ["a%2Fb%20%C3%BC%25"]
+        assert zk.get_children(f"{zk_path}/locks") == [node]
 
 
 @pytest.mark.parametrize(

@@ -259,8 +259,8 @@ class LockCore(QueueCore):
         return self.mine() or self.newest()
 
     def left(self, hold: Hold | None) -> float:
-        """Return for how many seconds a hold surely lasts; 0 if there is none."""
-        if hold is None:
+        """Return for how many seconds a hold surely lasts; 0 if there is none, or it is the parent's of a fork."""
+        if hold is None or self.session.forked:
             return 0.0
         limit: Limit | None = hold.ticket.limit
         end = hold.ticket.live.end
