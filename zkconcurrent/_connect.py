@@ -49,7 +49,7 @@ _LOCAL = 'it is of a namespace("local"), which is of this process alone; several
 _LOCAL_TIMEOUT = 1_000_000.0
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
-_RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
+RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
 # For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
@@ -336,7 +336,7 @@ def prepare(
         options["acl"] = acl
     if twice := sorted(options.keys() & found.keys()):
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
-    settings = {"connection_retry": dict(_RETRY), "timeout": TIMEOUT, **found, **options}
+    settings = {"connection_retry": dict(RETRY), "timeout": TIMEOUT, **found, **options}
     check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
     if not isinstance(settings.get("kazoo_recipes", False), bool):
         raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
@@ -431,7 +431,7 @@ class LocalRoot:
 
 
 def _make_local(dial: Callable[[], socket.socket], tick: float) -> Client:
-    client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(_RETRY))
+    client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(RETRY))
     client.dial, client._name = dial, _LOCAL
     # The service's own clock, which stands still while the machine sleeps.
     Session.of(client).clock = time.monotonic

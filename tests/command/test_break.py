@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -15,6 +16,7 @@ import zkconcurrent
 from tests.command.conftest import Run, end_of, nodes
 from tests.command.test_look import look
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
 
 __all__ = ["look"]
 
@@ -122,6 +124,32 @@ def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> 
     assert (code, len(nodes(zk, zk_path))) == ((0, 0) if answer == "y" else (75, 1))
     with suppress(zkconcurrent.LockLostError):
         lock.release()
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_an_outage_behind_the_question(
+    start: Run, zk: KazooClient, zk_path: str, proxy: Proxy, *, detached: bool
+) -> None:
+    """While the operator thinks, ZooKeeper may go: the answer does not wait for ever, and nothing is broken."""
+    lock = zkconcurrent.DetachedLock(zk, zk_path, "job") if detached else zkconcurrent.Lock(zk, zk_path)
+    lock.acquire()
+    program = (
+        "import sys; from zkconcurrent._command import main, server; server._PATIENCE = 1.0; sys.exit(main.main())"
+    )
+    terminal, end = pty.openpty()
+    url = f"zk://{proxy.hosts}?timeout=4&start_timeout=5"
+    process = start(sys.executable, "-c", program, "break", "--grace", "0.1", zk_path, stdin=end, url=url)
+    asked = ""
+    while not asked.endswith("[y/N] "):
+        asked += process.stdout.read(1)
+    proxy.refuse()
+    proxy.cut()
+    os.write(terminal, b"y\n")
+    code, _, err = end_of(process)
+    for descriptor in (terminal, end):
+        os.close(descriptor)
+    assert (code, "the connection was lost" in err, len(nodes(zk, zk_path))) == (69, True, 1), err
+    lock.release()
 
 
 def test_others_hold_beside_it(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -224,8 +224,24 @@ def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> N
     there.ring(thread="evil\x1b[2J" + "x" * 100_000)
     held = there.add("c")
     there.add("c", [held], holds=[["/a//b", "n"], ["relative", "n"], ["/\ud800", "n"], ["/nul\0", "n"], ["/", "n"]])
+    # No request can have so long a path, though a node's data can.
+    there.add("c", [held], holds=[["/" + "x" * 1_000_000, "n"]])
     code, out, err = end_of(look("deadlocks", zk_path))
     assert (code, err, "evil\\x1b[2J" in out, "\x1b" in out, len(out) < 3_000) == (1, "", True, False, True)
+
+
+def test_how_to_break_it(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
+    """It names a path that `break` takes with the same URL, and the whole of it; a lock may be at the chroot itself."""
+    for n, (inside, first) in enumerate((("in/x", "in"), ("in/" + "y" * 400, "in"), ("in", ""))):
+        there = Nodes(zk, f"{zk_path}/{n}")
+        # The one that is searched for, and so told first, holds what is outside.
+        a, b = there.add(inside), there.add("out")
+        there.add("out", [a])
+        there.add(inside, [b])
+        code, out, err = end_of(look("deadlocks", url=url.replace("?", f"{zk_path}/{n}/in?")))
+        path = inside.removeprefix(first).removeprefix("in") or "/"
+        assert (code, err) == (1, "")
+        assert out.splitlines()[-1] == f"  zkconcurrent break {path} --holder {zk.exists(a).czxid}"
 
 
 def test_it_only_reads(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
@@ -237,10 +253,12 @@ def test_it_only_reads(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -
 
 
 def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """`show` does not call a path free that kazoo's own recipes use: fault 312."""
+    """`show` does not call a path free that kazoo's own recipes use: fault 312; nor does `break`."""
     with zk.Lock(zk_path):
         code, out, err = end_of(look("show", zk_path))
-    assert (code, "kazoo's own recipes use it" in out, err) == (0, True, "")
+        assert (code, "kazoo's own recipes use it" in out, err) == (0, True, "")
+        code, _, err = end_of(look("break", zk_path, "-y", "--holder", 1))
+        assert (code, "kazoo's own recipes use" in err) == (78, True)
 
 
 def test_waits_in_threads(

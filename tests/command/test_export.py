@@ -9,8 +9,10 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TypeAlias
 
 import pytest
@@ -136,6 +138,32 @@ def test_what_cannot_be_read(export: Run, zk: KazooClient, zk_path: str, proxy: 
     eventually(lambda: scrape(page) == {("up", zk_path): 0, ("up", secret): 0})
     proxy.resume()
     eventually(lambda: scrape(page) == up)
+
+
+def test_a_holder_that_may_not_be_read(export: Run, zk: KazooClient, zk_path: str) -> None:
+    """Its path is down: otherwise it would be held by somebody of no age, and no alert would tell of that."""
+    zk.ensure_path(zk_path)
+    hidden = [make_acl("digest", "other:xyz", all=True)]
+    zk.create(f"{zk_path}/_c_{uuid.uuid4()}-lock-", acl=hidden, ephemeral=True, sequence=True)
+    assert scrape(page_of(export(zk_path))) == {("up", zk_path): 0}
+
+
+def test_the_parts_of_a_semaphore(export: Run, zk: KazooClient, zk_path: str) -> None:
+    """They are told once, with the semaphore, also if somebody asks for them by name."""
+    with zkconcurrent.Semaphore(zk, zk_path, 1):
+        found = scrape(page_of(export(f"{zk_path}/locks", f"{zk_path}/leases", zk_path)))
+    assert (found["holders", zk_path], found["waiters", zk_path]) == (1, 0)
+
+
+def test_many_at_once(export: Run, zk_path: str) -> None:
+    """Those that come together need not dial again."""
+    process = export(zk_path)
+    host, _, port = page_of(process).split("/")[2].rpartition(":")
+    process.send_signal(signal.SIGSTOP)
+    with ExitStack() as stack:
+        for _ in range(50):
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=0.9))
+    process.send_signal(signal.SIGCONT)
 
 
 def test_other_pages(export: Run, zk_path: str) -> None:

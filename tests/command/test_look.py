@@ -164,6 +164,15 @@ def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str
             (found,) = document(look(*command, "--json", url=there))["contenders"]
             assert found["path"] == "/a"
     assert end_of(look("show", "/", url=there)) == (0, "/ is free: nobody holds it, and nobody waits\n", "")
+    # Another program, whose URL has no chroot, may lock that very node.
+    zk.create(f"{zk_path}/_c_{uuid.uuid4()}-lock-", b"other", ephemeral=True, sequence=True)
+    for command in (("ls",), ("ls", "-r", "/"), ("show", "/")):
+        (found,) = document(look(*command, "--json", url=there))["contenders"]
+        assert (found["path"], found["host"]) == ("/", "other")
+    _, out, _ = end_of(look("top", "-n", 2, "--interval", 0.1, "--json", url=there))
+    for line in out.splitlines():
+        (row,) = json.loads(line)["rows"]
+        assert (row["path"], row["holder"]["host"]) == ("/", "other")
 
 
 def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
@@ -187,6 +196,11 @@ def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None
             text,
             json.dumps({"host": "h", "pid": 1, "thread": "t", "holds": [[text[:800], "n"]] * 999}),
             *(f'{{"host": "h", "pid": 1, "thread": "t", "timeout": {odd}}}' for odd in ("1e999", "NaN", "9" * 999)),
+            # Python reads no number of more digits, and writes none.
+            json.dumps({"host": "h", "pid": 1, "thread": "t", "holds": [["/a", "n"]] * 17})[:-1]
+            + f', "more": {"9" * 4300}}}',
+            f'{{"host": "h", "pid": {"9" * 4300}, "thread": "t"}}',
+            f'{{"host": "h", "pid": 1, "thread": "t", "owner": "o", "token": {"9" * 4300}}}',
         )
     ):
         zk.create(f"{zk_path}/{i}/_c_{uuid.uuid4()}-lock-", data.encode(), sequence=True, makepath=True)
@@ -195,10 +209,19 @@ def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None
         assert len(out) < 10_000
     code, out, err = end_of(look("ls", zk_path))
     assert (code, err) == (0, "")
-    assert len(out) < 5_000
+    assert len(out) < 6_000
     found = document(look("ls", zk_path, "--json"))["contenders"]
     assert found[0]["host"] == text
-    assert [each["timeout"] for each in found] == [None] * 5
+    assert [each["timeout"] for each in found] == [None] * 8
+    assert all(int(each["token"]) < 1 << 63 for each in found)
+
+
+def test_a_stranger_s_name(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """A long name takes its own line only, however many lines there are."""
+    for name in ("x" * 100_000, *map(str, range(20))):
+        zk.create(f"{zk_path}/{name}/_c_{uuid.uuid4()}-lock-", sequence=True, makepath=True)
+    code, out, err = end_of(look("ls", zk_path))
+    assert (code, err, out.count(" held "), len(out) < 120_000) == (0, "", 21, True)
 
 
 @pytest.mark.parametrize("command", [("ls", "-r"), ("ls",), ("top", "-n", 1)])

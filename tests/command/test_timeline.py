@@ -9,6 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 import zkconcurrent
 from tests.command.conftest import Run, end_of
@@ -80,6 +81,35 @@ def test_strangers_and_crowds(look: Run, zk: KazooClient, zk_path: str, tmp_path
     said = texts(file)
     assert (sum("<evil " in each for each in said), "and 10 more" in said) == (50, True)
     assert "\x1b" not in file.read_text()
+
+
+def test_an_outage(look: Run, zk: KazooClient, zk_path: str, tmp_path: Path, proxy: Proxy) -> None:
+    """It ends the watch, and what was seen until then is drawn."""
+    file = tmp_path / "it.svg"
+    with zkconcurrent.Lock(zk, zk_path):
+        seen = proxy.expect("getChildren", nth=3)
+        process = look("timeline", zk_path, "--seconds", 1000, "-o", file, url=f"zk://{proxy.hosts}")
+        seen.wait()
+        proxy.refuse()
+        proxy.cut()
+        code, _, err = end_of(process)
+    assert (code, "drawn is what was seen until then" in err) == (69, True)
+    assert f"{zk_path}: held for 100 % of the time, at most 0 waited" in texts(file)
+
+
+def test_a_holder_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str, tmp_path: Path) -> None:
+    """No command says that a path is free whose holder it may not read."""
+    hidden = [make_acl("digest", "other:xyz", all=True)]
+    zk.ensure_path(zk_path)
+    zk.create(f"{zk_path}/_c_{uuid.uuid4()}-lock-", acl=hidden, ephemeral=True, sequence=True)
+    for command in (
+        ("timeline", "--seconds", 0.1, "-o", tmp_path / "it.svg"),
+        ("break", "-y", "--holder", 1),
+        ("show",),
+        ("ls",),
+    ):
+        code, out, err = end_of(look(*command, zk_path))
+        assert (code, out, "may not be read by this client" in err) == (77, "", True), command
 
 
 def test_what_can_not_be(look: Run, zk: KazooClient, zk_path: str, tmp_path: Path) -> None:

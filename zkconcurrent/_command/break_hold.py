@@ -15,7 +15,7 @@ from argparse import Namespace
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .look import Scan, Standing, sentences
-from .outcome import NOT_ACQUIRED, NOTHING_THERE, USAGE, CommandError, escaped, say, write
+from .outcome import NOT_ACQUIRED, NOTHING_THERE, OTHER_KIND, USAGE, CommandError, escaped, say, write
 from .server import link_of
 
 _REVOKE = b"__REVOKE__"
@@ -30,8 +30,8 @@ def break_hold(found: Namespace) -> int:
         raise CommandError(USAGE, "usage", "without a terminal, both -y and --holder are needed")
     with link_of(found) as link:
         scan = Scan(link)
-        places = [place for place in scan.places(found.path, 0) if place.path == found.path]
-        place = _holder(found, places)
+        places = scan.queue(found.path)
+        place = _holder(found, places, scan.kazoos(found.path))
         if not found.yes:
             _ask(place, places)
         word = "broken" if _end(link, place, found.grace) else "released"
@@ -42,13 +42,16 @@ def break_hold(found: Namespace) -> int:
     return 0
 
 
-def _holder(found: Namespace, places: list[Standing]) -> Standing:
+def _holder(found: Namespace, places: list[Standing], kazoos: int) -> Standing:
     """Return the hold to break.
 
     Raises:
         CommandError: there is none, or not that one, or it is not said which.
     """
     held = [place for place in places if place.holds]
+    if kazoos and not held:
+        why = f"kazoo's own recipes use {found.path}: end the process that holds there"
+        raise CommandError(OTHER_KIND, "other_kind", why)
     if not held:
         raise CommandError(NOTHING_THERE, "nothing_there", f"nobody holds {found.path}")
     if found.holder is not None:

@@ -294,11 +294,20 @@ def picture(ring: Ring, chroot: str) -> Iterator[str]:
     unless = "" if ring.certain else ", unless another thread of its process releases its Lock"
     yield f"  None goes on before another one ends{unless}: end one of these processes."
     yield "  If none can be reached, break a hold:"
-    first = next(member for member in members if member.held is not None)
-    assert first.held is not None
-    yield f"  zkconcurrent break {shlex.quote(_shown(first.held.path, chroot))} --holder {first.token}"
+    held = [(member.held.path, member.token) for member in members if member.held is not None]
+    # `break` takes no path that is not below its URL's chroot. The path is whole: else it would be another one.
+    path, token = next((each for each in held if _is_below(each[0], chroot)), held[0])
+    yield f"  zkconcurrent break {shlex.quote(_relative(path, chroot))} --holder {token}"
 
 
 def _shown(path: str, chroot: str) -> str:
     """Return a path as the other commands take it; one that is not below the chroot, in full."""
-    return path.removeprefix(chroot)[:_LONGEST] if f"{path}/".startswith(f"{chroot}/") else path[:_LONGEST]
+    return _relative(path, chroot)[:_LONGEST]
+
+
+def _relative(path: str, chroot: str) -> str:
+    return (path.removeprefix(chroot) or "/") if _is_below(path, chroot) else path
+
+
+def _is_below(path: str, chroot: str) -> bool:
+    return f"{path}/".startswith(f"{chroot}/")

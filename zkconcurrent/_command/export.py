@@ -19,6 +19,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
 from .._kazoo.link import Link
+from .._kazoo.replies import kazoo_errors
 from .._protocol.rules import FOLDERS
 from .look import Scan, node_of
 from .outcome import NO_PROCESS, UNREACHABLE, CommandError, say
@@ -67,7 +68,7 @@ class Page:
         try:
             with told():
                 check_connected(self._link)
-                queues = scan.queues(self._paths, 0)
+                queues = scan.queues(sorted(self._paths), 0)
                 heads = {f"{queue.folder}/{head}": queue.path for queue in queues for head in queue.holders()[:1]}
                 nodes = ask_all(self._link.get, list(heads))
         except CommandError as error:
@@ -75,10 +76,12 @@ class Page:
                 say(str(error))
             return {("up", path): 0 for path in self._paths}
         values: dict[tuple[str, str], float] = {}
+        ages = [*zip(heads.values(), nodes, strict=True)]
+        hidden = {path for path, got in ages if isinstance(got, kazoo_errors.NoAuthError)}
         for path in self._paths:
             # A semaphore has its contenders below it.
             parts = {path, *(f"{path}/{part}" for part in FOLDERS["Semaphore"])}
-            if parts.intersection(scan.unreadable):
+            if path in hidden or parts.intersection(scan.unreadable):
                 values["up", path] = 0
                 continue
             values["up", path] = 1
@@ -86,9 +89,9 @@ class Page:
             values["holders", path] = sum(holding for _, holding in here)
             values["waiters", path] = sum(all_ for all_, _ in here) - values["holders", path]
         now = time.time()
-        for path, got in zip(heads.values(), nodes, strict=True):
+        for path, got in ages:
             # It may have gone meanwhile.
-            if not isinstance(got, Exception):
+            if path not in hidden and not isinstance(got, Exception):
                 age = max(0.0, now - node_of(got).ctime)
                 values["holder_age_seconds", path] = max(age, values.get(("holder_age_seconds", path), 0.0))
         return values
@@ -104,6 +107,8 @@ class _Server(ThreadingMixIn, TCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    # Of those that come at once, the system lets more than these dial again, a second later.
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], page: Page) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET

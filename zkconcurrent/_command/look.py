@@ -98,7 +98,7 @@ class Standing(NamedTuple):
         """Return what a line tells of its thread: the host, the process and the thread, or an owner."""
         each = self.contender
         pid = "-" if each.pid is None else str(each.pid)
-        return _short(each.host or "?"), pid, _short(each.thread or each.owner or "-")
+        return _short(each.host or "?"), _short(pid), _short(each.thread or each.owner or "-")
 
 
 def _short(text: str, most: int = _WIDEST) -> str:
@@ -116,7 +116,7 @@ class QueueListing(NamedTuple):
 
     Attributes:
         path: the primitive's path, and
-        folder: the node that was listed.
+        folder: the node that was listed; empty if it is the root, so that a child is folder/name everywhere.
         kind: the primitive's class, as far as the names tell.
         rule: the rule of the queue.
         names: the contenders.
@@ -167,6 +167,22 @@ class Scan:
             raise self._errors[path]
         return self._read(queues)
 
+    def queue(self, path: str) -> list[Standing]:
+        """Return the contenders of one primitive.
+
+        Raises:
+            KazooException: the path is not there, or may not be read.
+            CommandError: a part of it may not be read, so it is not known who is there.
+        """
+        places = [place for place in self.places(path, 0) if place.path == path]
+        if self.unreadable:
+            raise CommandError(REFUSED, "refused", f"{self.unreadable[0]} may not be read by this client")
+        return places
+
+    def kazoos(self, path: str) -> int:
+        """Return how many nodes of kazoo's own locks and semaphores are at a path that was listed."""
+        return sum(map(is_of_kazoo, self.listings.get(path, ())))
+
     def queues(self, level: Sequence[str], depth: int | None) -> list[QueueListing]:
         """Return the queues at paths, and at so many levels below them, as far as these are there."""
         queues: list[QueueListing] = []
@@ -184,7 +200,8 @@ class Scan:
                 deeper = others if depth is None or depth > 0 else parts
                 below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
             depth = None if depth is None else max(depth - 1, 0)
-            level = [each for each in below if each != RESERVED]
+            # What `export` was given below a semaphore was listed before.
+            level = [each for each in below if each != RESERVED and each not in self.listings]
         return queues
 
     def sort(self, node: str, names: Sequence[str]) -> tuple[list[QueueListing], list[str]]:
@@ -204,14 +221,15 @@ class Scan:
         if {_LEASES, "permits"} & set(others):
             self._semaphores.add(node)
         above, _, last = node.rpartition("/")
+        folder = "" if node == "/" else node
         queues: list[QueueListing] = []
         for kind, contenders in kinds.items():
             rule = _RULES[role_of(contenders[0]) or ""]
             if last == _QUEUE and above in self._semaphores:
-                queues.append(QueueListing(above, node, "Semaphore", rule, contenders))
+                queues.append(QueueListing(above, folder, "Semaphore", rule, contenders))
             else:
                 path = above if rule is PERMIT and last == _LEASES else node
-                queues.append(QueueListing(path, node, kind, rule, contenders))
+                queues.append(QueueListing(path, folder, kind, rule, contenders))
         return queues, others
 
     def _read(self, queues: list[QueueListing]) -> list[Standing]:
@@ -298,21 +316,16 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
     def look(before: _Seen | None) -> _Seen:
         scan = Scan(link)
         try:
-            places = scan.places(found.path, depth)
+            places = scan.queue(found.path) if depth == 0 else scan.places(found.path, depth)
         except kazoo_errors.NoNodeError:
             if before is None:
                 raise
             # An empty container goes by itself, and the next contender makes it again.
             return [], [], 0
-        if depth == 0:
-            if scan.unreadable:
-                why = f"{scan.unreadable[0]} may not be read by this client"
-                raise CommandError(REFUSED, "refused", why)
-            places = [place for place in places if place.path == found.path]
         for path in scan.unreadable:
             if before is None or path not in before[1]:
                 say(f"{path} may not be read by this client")
-        return places, scan.unreadable, sum(map(is_of_kazoo, scan.listings.get(found.path, ())))
+        return places, scan.unreadable, scan.kazoos(found.path)
 
     def lines(seen: _Seen) -> list[str]:
         now = time.time()
@@ -367,5 +380,6 @@ def _document(found: Namespace, now: float, places: list[Standing]) -> str:
 
 def table(rows: list[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # A name may have a million characters, and would be that wide in each line.
+    widths = [min(max(map(len, column)), _LONGEST) for column in zip(*rows, strict=True)]
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .._connect import PATIENCE, prepare
-from .._errors import RefusedError
+from .._connect import PATIENCE, RETRY, prepare
+from .._errors import ClientError, RefusedError
 from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors, no_wakeup
+from .._kazoo.transport import TooLarge
 from .._url import parse
 from .arguments import server_url
 from .outcome import NOTHING_THERE, REFUSED, UNREACHABLE, CommandError
 
 _TOGETHER = 500
-_OF_ONE_NODE = (kazoo_errors.NoNodeError, kazoo_errors.NoAuthError, kazoo_errors.BadArgumentsError)
+_OF_ONE_NODE = (kazoo_errors.NoNodeError, kazoo_errors.NoAuthError, kazoo_errors.BadArgumentsError, TooLarge)
 _PATIENCE = 30.0  # seconds
 _POLL = 0.1  # seconds
 
@@ -39,14 +40,18 @@ def link_of(found: Namespace) -> Iterator[Link]:
     logger = logging.getLogger("kazoo")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
-    client, _ = prepare(url)
+    patience = settings.get("start_timeout", PATIENCE)
+    outlives = found.do in ("top", "export") or getattr(found, "watch", False)
+    # A request of kazoo's has no timeout: without a connection it waits until the client gives up.
+    retry = RETRY if outlives else {**RETRY, "deadline": max(_PATIENCE, patience)}
+    client, _ = prepare(url, connection_retry=retry)
     client.chroot = settings["chroot"]
     # Not a session's, which would ask the server for a container.
     link = Link(client)
     try:
         with told():
             live = client.start_async()
-            until = time.monotonic() + settings.get("start_timeout", PATIENCE)
+            until = time.monotonic() + patience
             # The link is stopped if the credentials are refused.
             while not live.is_set() and not link.stopped and (left := until - time.monotonic()) > 0:
                 live.wait(min(left, _POLL))
@@ -98,7 +103,7 @@ def told() -> Iterator[None]:
         raise CommandError(REFUSED, "refused", str(error)) from None
     except kazoo_errors.NoNodeError:
         raise CommandError(NOTHING_THERE, "nothing_there", "there is no such path") from None
-    except kazoo_errors.KazooException as error:
+    except (kazoo_errors.KazooException, ClientError) as error:
         raise CommandError(UNREACHABLE, "unreachable", f"the connection was lost ({type(error).__name__})") from None
 
 

@@ -19,7 +19,7 @@ from .._kazoo.replies import kazoo_errors
 from .._threads.base.contender import Contender
 from .look import Scan
 from .outcome import NOT_WRITTEN, CommandError, escaped, say
-from .server import link_of
+from .server import link_of, told
 
 _BETWEEN = 0.1  # seconds
 # A look takes at most this part of the time.
@@ -83,37 +83,44 @@ def timeline(found: Namespace) -> int:
         for each in watched:
             if link.client.exists(each.path) is None:
                 raise kazoo_errors.NoNodeError
-        looks, seconds = _watch(link, watched, found.seconds)
+        looks, seconds, code = _watch(link, watched, found.seconds)
     try:
         Path(found.output).write_text(draw(watched, looks, seconds, began), encoding="utf-8")
     except OSError as error:
         raise CommandError(NOT_WRITTEN, "not_written", f"{found.output}: {error.strerror}") from None
-    return 0
+    return code
 
 
-def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[int, float]:
-    """Look at all paths until the time is up, or Ctrl-C; return how often, and for how long."""
+def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[int, float, int]:
+    """Look at all paths until the time is up, Ctrl-C or an error; return how often, for how long, and the exit code."""
     began = time.monotonic()
-    before, looks = 0.0, 0
+    before, looks, code = 0.0, 0, 0
     try:
         while before < seconds:
             pause = max(_BETWEEN, (time.monotonic() - began - before) * (1 / _SHARE - 1)) if looks else 0.0
             time.sleep(min(pause, max(0.0, seconds - (time.monotonic() - began))))
             now = time.monotonic() - began
             # Noted together, as Ctrl-C may end a look.
-            for each, seen in [(each, _look(link, each.path)) for each in watched]:
+            with told():
+                found = [(each, _look(link, each.path)) for each in watched]
+            for each, seen in found:
                 each.note(seen, before, now)
             before, looks = now, looks + 1
     except KeyboardInterrupt:
-        # Who has seen enough gets the picture of that.
+        # An operator who has seen enough gets the picture of that.
         say("interrupted: drawn is what was seen until then")
-    return looks, max(before, 0.001)
+    except CommandError as error:
+        if not looks:
+            raise
+        say(f"{error}; drawn is what was seen until then")
+        code = error.code
+    return looks, max(before, 0.001), code
 
 
 def _look(link: Link, path: str) -> dict[tuple[str, str], bool]:
     """Return who is there, and whether they hold."""
     try:
-        places = [place for place in Scan(link).places(path, 0) if place.path == path]
+        places = Scan(link).queue(path)
     except kazoo_errors.NoNodeError:
         # Its container was removed: nobody is there.
         return {}

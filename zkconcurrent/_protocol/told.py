@@ -13,6 +13,7 @@ from .operations import MALFORMED
 from .ticket import REVOKED
 
 _LONGEST = 1e12  # seconds
+_MOST = 1_000_000_000  # holds
 
 
 class Told(NamedTuple):
@@ -57,7 +58,7 @@ class Told(NamedTuple):
                 _typed(said.get("by"), str),
                 _duration(said.get("timeout")),
                 _pairs(said.get("holds", ())),
-                max(0, _typed(said.get("more"), int) or 0),
+                _count(said.get("more")),
                 said.get("ends") == 1,
                 _pairs(said.get("loose", ())),
                 _typed(said.get("label"), str),
@@ -85,3 +86,8 @@ def _duration(said: object) -> float | None:
     """Return a number of seconds; JSON may have an infinite one, or one of a thousand digits."""
     seconds: float | None = _typed(said, float, int)
     return seconds if seconds is not None and 0 <= seconds < _LONGEST else None
+
+
+def _count(said: object) -> int:
+    """Return a number of holds; Python reads one of thousands of digits, but may not write a larger one."""
+    return min(max(0, _typed(said, int) or 0), _MOST)

@@ -51,7 +51,7 @@ def read(name: str, node: op.Node) -> Detached | None:
         owner, token = said["owner"], said["token"]
     except op.MALFORMED:
         owner = token = None
-    if not isinstance(owner, str) or type(token) is not int:
+    if not isinstance(owner, str) or type(token) is not int or not 0 < token < 1 << 63:
         return Detached(name, node.czxid, None)
     return Detached(name, token, owner)
 
