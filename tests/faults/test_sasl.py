@@ -106,7 +106,7 @@ def test_a_server_that_demands_it_and_refuses(tmp_path: Path, monkeypatch: pytes
     with Server(properties=properties) as server:
         with pytest.raises(RefusedError, match="credentials were not accepted"):
             zkconcurrent.connect(URL.format(server.hosts), start_timeout=20)
-        found = Namespace(url=f"{URL.format(server.hosts)}&start_timeout=20", url_file=None)
+        found = Namespace(do="ls", url=f"{URL.format(server.hosts)}&start_timeout=20", url_file=None)
         with pytest.raises(CommandError, match="refuses the credentials") as refused, link_of(found) as link:
             ask_all(link.children, ["/"])
     assert refused.value.code == REFUSED
