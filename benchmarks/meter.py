@@ -21,7 +21,7 @@ CHANGES = ("created", "deleted", "changed", "children")
 
 
 class Cost(NamedTuple):
-    """What was added to the counters while something was done.
+    """The growth of the counters while something was done.
 
     Attributes:
         requests: that the servers received.

@@ -73,7 +73,7 @@ def export(look: Run) -> Iterator[Run]:
 def test_a_scrape(
     export: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Who waits, who holds and for how long, at paths of any kind and name; a path that is not there is free."""
+    """The page tells who waits, who holds and for how long, at paths of any kind and name; a missing path is free."""
     paths = [f"{zk_path}/{name}" for name in ('lo"ck\\n', "permits", "free", "missing")]
     lock, permits = zkconcurrent.Lock(zk, paths[0]), zkconcurrent.Semaphore(zk, paths[1], 2)
     lock.acquire()

@@ -78,7 +78,7 @@ def test_foreign_data(data: bytes) -> None:
 
 
 class Fault(NamedTuple):
-    """What is left out, to see that the model finds it."""
+    """The parts that are left out, to see that the model finds it."""
 
     checks: bool = True
     closes: bool = True

@@ -108,7 +108,7 @@ class Unfollowed(NamedTuple):
 
 
 class _Reader:
-    """What was read: first by the scan, then for the searches. All paths are full, with the chroot.
+    """All that was read: first by the scan, then for the searches. All paths are full, with the chroot.
 
     Attributes:
         listings: the first listing of each queue.

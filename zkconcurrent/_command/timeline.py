@@ -53,7 +53,7 @@ class Track:
 
 @dataclass
 class WatchedPath:
-    """What was seen at one path.
+    """All that was seen at one path.
 
     Attributes:
         path: the path.

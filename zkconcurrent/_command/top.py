@@ -74,7 +74,7 @@ class _Known:
 
 
 class Row(NamedTuple):
-    """What is told of a primitive.
+    """The figures that are told of a primitive.
 
     Attributes:
         path: its path.
