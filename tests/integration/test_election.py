@@ -627,7 +627,7 @@ def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -
     mine.withdraw()
 
 
-def test_the_remedy_after_a_restart(connect: Connect, zk_path: str) -> None:
+def test_the_remedy_after_a_restart(connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """A client that runs again need not be started; what is missing is its candidacy."""
     election = Election(connect(), zk_path)
     election.stand()
@@ -635,6 +635,8 @@ def test_the_remedy_after_a_restart(connect: Connect, zk_path: str) -> None:
     election.client.stop()
     with pytest.raises(ClientError, match=r"is stopped: call client.start\(\)"):
         election.wait(SOON)
+    # The candidacy ends on a thread of its own; one that had not seen the stop would go on.
+    eventually(lambda: "does not lead" in repr(election))
     election.client.start()
     with pytest.raises(ClientError, match=r"was stopped: call stand\(\) again"):
         election.wait(SOON)
