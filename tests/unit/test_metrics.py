@@ -341,7 +341,7 @@ print("removed", *active())
 
 
 def test_interrupts_and_forks_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """What is active is right after an interrupt at any line of the recorder, and in a child of one that holds."""
+    """The counts of what is active are right after an interrupt at any line, and in a child of one that holds."""
     program = """
 import os
 import prometheus_client
