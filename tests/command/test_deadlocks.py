@@ -273,8 +273,10 @@ def test_waits_in_threads(
         with zkconcurrent.RLock(clients[n], f"{zk_path}/{n}"), zkconcurrent.RLock(clients[n], f"{zk_path}/{n - 1}"):
             pass
 
-    waits = [in_thread(wait, n) for n in (1, 2)]
-    eventually(lambda: all(len(nodes(zk, f"{zk_path}/{n}")) == 2 for n in (0, 1)))
+    waits = []
+    for n in (1, 2):  # The second must not find free what the first is about to take.
+        waits.append(in_thread(wait, n))
+        eventually(lambda n=n: len(nodes(zk, f"{zk_path}/{n - 1}")) == 2)
     assert end_of(look("deadlocks", zk_path))[:2] == (0, f"no deadlock at {zk_path} or below\n")
     outer.release()
     for each in waits:
