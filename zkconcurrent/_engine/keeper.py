@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
+from .._runtime.waiting import SleepEvent
 from .client_state import ClientState
 
 log = logging.getLogger("zkconcurrent")
@@ -162,7 +162,7 @@ class Keeper:
                 call.abandon_by_loop()
 
 
-def _keep(keeper_ref: weakref.ref[Keeper], wake: Any) -> None:
+def _keep(keeper_ref: weakref.ref[Keeper], wake: SleepEvent) -> None:
     """Take turns while the session lives; keep no reference to it while waiting."""
     while True:
         keeper = keeper_ref()

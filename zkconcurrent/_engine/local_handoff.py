@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 from .._protocol.operations import Recipe, SessionExpired
 from .._protocol.ticket import Ticket
@@ -47,7 +46,7 @@ class LocalHandoff:
         * a ticket is kept only while a thread waits to enter.
     """
 
-    def __init__(self, session: Session, holds: dict[Any, Hold]) -> None:
+    def __init__(self, session: Session, holds: dict[int | str, Hold]) -> None:
         self._session = session
         self._holds = holds
         # The reference is weak, and an abandoned call is `finished`: so no interrupt, at any line, can leave the

@@ -30,7 +30,7 @@ RENEWS_FROM = 0.3  # seconds
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def _alone(call: Caller, step: Any) -> Steps[Any]:
+def _alone(call: Caller, step: op.Operation) -> Steps[object]:
     return (yield from _request(call, (step,)))[0]
 
 
@@ -121,7 +121,7 @@ def _check_session(call: Caller, ticket: Ticket) -> Steps[None]:
         yield from _request(call, (op.Multi(ticket, (op.Check(call.path),)),))
 
 
-def _result(call: Caller, step: Any, reply: Reply) -> Any:
+def _result(call: Caller, step: Any, reply: Reply) -> object:
     """Return the result to send into the recipe, or raise the error to throw into it."""
     if reply.error is not None:
         return _failure_result(call, step, reply.error)
@@ -133,7 +133,7 @@ def _result(call: Caller, step: Any, reply: Reply) -> Any:
     return policy.result(step, reply.value)
 
 
-def _failure_result(call: Caller, step: Any, error: Exception) -> Any:
+def _failure_result(call: Caller, step: Any, error: Exception) -> object:
     failed, policy = failure(error, call.path), POLICIES[type(step)]
     if policy.failed is not None:
         failed = policy.failed(call, step, error, failed)
@@ -210,10 +210,10 @@ def _suspend(call: Caller, step: op.SuspendHold) -> Steps[bool]:
     yield
 
 
-def _at_once(act: Callable[[Session, Ticket], Any]) -> Callable[[Caller, Any], Steps[Any]]:
+def _at_once(act: Callable[[Session, Ticket], object]) -> Callable[[Caller, Any], Steps[object]]:
     """Return the steps of an operation that the session does at once with the ticket."""
 
-    def steps(call: Caller, step: Any) -> Steps[Any]:
+    def steps(call: Caller, step: Any) -> Steps[object]:
         return act(call.session, step.ticket)
         yield
 
@@ -223,7 +223,7 @@ def _at_once(act: Callable[[Session, Ticket], Any]) -> Callable[[Caller, Any], S
 # -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[Any] | None]:
+def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[object] | None]:
     if not step.asks:
         call.patience.begin_wait(call.session.now())
     if call.story is not None:
@@ -317,7 +317,7 @@ def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
     session.stop_waiting(ticket, call.wake)
 
 
-def _watch(call: Caller, step: op.Watch) -> Steps[list[Any]]:
+def _watch(call: Caller, step: op.Watch) -> Steps[list[object]]:
     call.patience.begin_wait(call.session.now())
     call.session.start_waiting(step.ticket, call.wake, *(read.path for read in step.reads))
     replies = yield from _request(call, step.reads, call.session.listener.on_event)
@@ -388,11 +388,11 @@ class Policy(NamedTuple):
         deletes: the request deletes the node of its ticket, if it has one.
     """
 
-    steps: Callable[[Any, Any], Steps[Any]] = _alone
+    steps: Callable[[Any, Any], Steps[object]] = _alone
     send: Callable[[Any, Any, Wake | None, Watcher | None], Reply] = None  # type: ignore[assignment]
     repeats: bool = False
-    answers: Mapping[type[Exception], Any] = {}
-    result: Callable[[Any, Any], Any] = requests.value
+    answers: Mapping[type[Exception], object] = {}
+    result: Callable[[Any, Any], object] = requests.value
     failed: Callable[[Any, Any, Exception, Exception], Exception] | None = None
     reads: bool = False
     deletes: bool = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from .._events import LockEvent
 from .._runtime.public import public
@@ -19,7 +19,7 @@ from .telling import Listener, check_listener
 LINGER = 1.0  # seconds
 
 
-class _Calls(SimpleQueue[Any]):
+class _Calls(SimpleQueue[Callable[[], object]]):
     """The calls to make. Any thread, and any signal handler, may add one."""
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class QueueListener:
         self._put(done.set)
         return done.wait(timeout)
 
-    def _put(self, call: Any) -> None:
+    def _put(self, call: Callable[[], object]) -> None:
         self._calls.put(call)
         self._worker.start(_spawn, self._work)
 
@@ -95,5 +95,5 @@ class QueueListener:
                 del call
 
 
-def _spawn(work: Any) -> None:
+def _spawn(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="zkconcurrent listener", daemon=True).start()

@@ -145,7 +145,7 @@ def send_multi(call: Caller, step: op.Multi, wake: Wake | None, _: object) -> Re
 # -- what a reply means ----------------------------------------------------------------------------------------------
 
 
-def value(_step: object, replied: Any) -> Any:
+def value(_step: object, replied: object) -> object:
     """Return the value of the reply."""
     return replied
 

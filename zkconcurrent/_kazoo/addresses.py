@@ -34,7 +34,7 @@ SHARES = 4
 RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
 
-_Host: TypeAlias = tuple[str, Any]
+_Host: TypeAlias = tuple[str, int]
 # The name, the address, the port.
 _Address: TypeAlias = tuple[str, str, int]
 
@@ -54,7 +54,7 @@ class Addresses:
         self.trying: _Address = ("", "", 0)
         self._client = client
         # The last known addresses of each name: family, address, port.
-        self._found: dict[_Host, list[tuple[Any, str, int]]] = {}
+        self._found: dict[_Host, list[tuple[int, str, int]]] = {}
         self._failures: dict[_Host | _Address, str] = {}
         # An event, which is set when all names are resolved.
         self._resolving: Any = None
@@ -161,7 +161,7 @@ class Addresses:
             hosts.sort(key=lambda host: keys.setdefault(host, random.random()))
         rows: list[list[_Address]] = []
         for host in hosts:
-            families: dict[Any, list[_Address]] = {}
+            families: dict[int, list[_Address]] = {}
             for family, address, port in self._found.get(host, ()):
                 families.setdefault(family, []).append((host[0], address, port))
             for each in families.values() if self._client.randomize_hosts else ():

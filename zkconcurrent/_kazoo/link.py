@@ -83,7 +83,7 @@ class Link:
         self.leases = Leases(client, self.transport.opening)
         self.identity = identity(client.handler.name)
         # kazoo's threads, and their numbers.
-        self._own_threads: tuple[list[Any], set[Any]] = [], set()
+        self._own_threads: tuple[list[object], set[object]] = [], set()
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
         # from being set, and the first kind costs half the work of kazoo's.
         of_threads = type(client.handler) is SequentialThreadingHandler
@@ -281,7 +281,7 @@ class Link:
 
         The cause has the number of the operation that failed, in `part`.
         """
-        requests: list[Any] = []
+        requests: list[object] = []
         # Of each request, the index of its operation.
         at: list[int] = []
         for n, each in enumerate(operations):
@@ -340,7 +340,7 @@ class Link:
 
         self._transact([CheckVersion(path, -1) for path in paths], HandledReply(on_reply))
 
-    def _transact(self, parts: list[Any], reply: HandledReply) -> None:
+    def _transact(self, parts: list[object], reply: HandledReply) -> None:
         """Send a multi, whose reply counts as a success even if its parts failed."""
         reply.sent = self.leases.clock()
         made = any(type(part) is CreateContainer for part in parts)
@@ -406,7 +406,7 @@ class Link:
         else:
             self.transport.send(SetData(self.full(path), data, version), self.leases.as_write(reply))
 
-    def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
+    def children(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
         """List the children's names; with a watcher, also leave a watch there, if the node exists."""
         self.transport.send(ListChildren(self.full(path), watcher), reply)
 
@@ -414,11 +414,11 @@ class Link:
         """Have the server catch up with its leader."""
         self.transport.send(Sync(self.full(path)), self.leases.as_sync(reply))
 
-    def get(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
+    def get(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
         """Read a node's data and stat; with a watcher, also leave a watch there, if the node exists."""
         self.transport.send(GetData(self.full(path), watcher), reply)
 
-    def exists(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
+    def exists(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
         """Read a node's stat; None if there is no node. With a watcher, also leave a watch there in either case."""
         self.transport.send(Exists(self.full(path), watcher), reply)
 
@@ -502,7 +502,7 @@ class Link:
 
 
 # The request of each operation that a `Multi` may have.
-_PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
+_PARTS: dict[type, Callable[[Link, str, Any], object]] = {
     op.CreateEphemeral: lambda link, path, step: CreateRequest(
         path, step.data, link.acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
     ),

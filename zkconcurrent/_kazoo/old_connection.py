@@ -13,7 +13,6 @@ import sys
 import threading
 import weakref
 from types import FrameType
-from typing import Any
 
 from .._protocol.lease import NEVER
 from .._runtime.clock import boot_clock
@@ -23,7 +22,7 @@ _imported = boot_clock()
 _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
 
-def connected_since(routine: Any) -> float:
+def connected_since(routine: object) -> float:
     """Return the latest moment, by the boot-time clock, that surely was before the connect request; `NEVER` if unknown.
 
     Args:
@@ -45,7 +44,7 @@ def _started(thread: threading.Thread) -> float:
     return started if 0 < started <= boot_clock() else NEVER
 
 
-def negotiated(routine: Any) -> float | None:
+def negotiated(routine: object) -> float | None:
     """Return the session timeout in seconds; 0.0 while kazoo passes it from one function to the other, None if unknown.
 
     Args:
@@ -76,7 +75,7 @@ def _innermost_frame(thread: int) -> FrameType | None:
             gc.enable()
 
 
-def _greenlet(number: int) -> Any:
+def _greenlet(number: int) -> object:
     """Return the greenlet that a patched `threading` made in the place of a thread, and numbered by its address.
 
     Neither gevent nor eventlet has a list of them. So this looks through all objects, once for a client that was

@@ -6,7 +6,7 @@ The methods here replace kazoo's own, which its connection thread calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -62,11 +62,11 @@ class Opening:
             _expand_client_hosts=self._expand_client_hosts,
         )
 
-    def _expand_client_hosts(self) -> Any:
+    def _expand_client_hosts(self) -> object:
         """Return the addresses that kazoo goes through."""
         return self.addresses.expand()
 
-    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: object) -> object:
         """Connect to a server, and serve that connection until it ends; go on with our addresses in kazoo's place.
 
         kazoo began a list of its own if the client was started before this was there.
@@ -75,7 +75,7 @@ class Opening:
             return self._kazoo.connect_attempt(host, hostip, port, retry)
         return self._client._connection._connect_loop(retry)
 
-    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+    def _invoke(self, timeout: float, request: object, xid: int | None = None) -> object:
         """Send a request of the handshake and return its reply; note when the connection was requested.
 
         kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import kazoo.version
 from kazoo.client import KazooClient
@@ -72,7 +72,7 @@ def check_kazoo(client: KazooClient) -> None:
 class Replaced(SimpleNamespace):
     """kazoo's own methods that were replaced, by name without underscores."""
 
-    def replace(self, owner: object, **ours: Any) -> None:
+    def replace(self, owner: object, **ours: Callable[..., object]) -> None:
         """Replace the owner's methods of these names. A second call changes nothing."""
         for name, method in ours.items():
             theirs = getattr(owner, name)

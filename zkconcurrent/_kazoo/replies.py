@@ -43,7 +43,7 @@ class Reply:
         self.session: int | None = None
         self.wake = wake
 
-    def set(self, value: Any = None) -> None:
+    def set(self, value: object = None) -> None:
         """Take the reply; on kazoo's connection thread."""
         self.value = value
         if self.on_success is not None:

@@ -35,9 +35,9 @@ class MultiWithContainers(Transaction):  # type: ignore[misc]
     """A multi with creates of containers, whose results kazoo can't read: of each, its path and its stat."""
 
     @classmethod
-    def deserialize(cls, buffer: bytes, offset: int) -> list[Any]:
+    def deserialize(cls, buffer: bytes, offset: int) -> list[object]:
         """Read the results as kazoo does; of a container, the path alone."""
-        results: list[Any] = []
+        results: list[object] = []
         while True:
             header, after = MultiHeader.deserialize(buffer, offset)
             if header.done:

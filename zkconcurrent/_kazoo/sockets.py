@@ -5,13 +5,20 @@ from __future__ import annotations
 import operator
 import select
 import socket
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.handlers.utils import selector_select
 
 from .addresses import Addresses
+
+if TYPE_CHECKING:
+    from _typeshed import HasFileno
+
+Files: TypeAlias = "Sequence[HasFileno]"
+Ready: TypeAlias = "tuple[list[HasFileno], list[HasFileno], list[HasFileno]]"
+"""The files that are ready: those to read from, those to write to, and others."""
 
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _FILENO = operator.methodcaller("fileno")
@@ -29,14 +36,14 @@ class FairHandler:
         self._addresses = addresses
         self._handler = client.handler
         # The connection thread looks this up at each of its turns, too often for `__getattr__`.
-        self.select: Any = client.handler.select
+        self.select: Callable[..., Ready] = client.handler.select
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
 
     def create_connection(
-        self, address: tuple[Any, ...], hostname: str | None = None, timeout: float | None = None, **options: Any
-    ) -> Any:
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **options: object
+    ) -> object:
         """Connect as kazoo's handler does; note the error if that fails."""
         if (dial := getattr(self._client, "dial", None)) is not None:
             return dial()
@@ -57,7 +64,7 @@ class WakeupSocket:
     that a reply needs, or if it ran on the connection thread, as only that thread empties the socket.
     """
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         # gevent's and eventlet's own would block.
         self._raw = getattr(sock, "fd", sock) if hasattr(sock, "act_non_blocking") else getattr(sock, "_sock", sock)
@@ -89,9 +96,7 @@ def raise_interrupt(error: OSError) -> None:
         raise error
 
 
-def wait_for_files(
-    readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
-) -> tuple[list[Any], list[Any], list[Any]]:
+def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
     """Wait as `handler.select` of kazoo's threads does, with one system call.
 
     kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock. Unusual
@@ -115,8 +120,8 @@ def wait_for_files(
             return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
         files[fd] = file
         poll.register(fd, select.POLLOUT)
-    readable: list[Any] = []
-    writable: list[Any] = []
+    readable: list[HasFileno] = []
+    writable: list[HasFileno] = []
     for fd, event in poll.poll(None if timeout is None else max(timeout, 0.0) * 1000):
         if event & select.POLLNVAL:
             return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
@@ -129,14 +134,12 @@ class Poller:
     """Waits like `wait_for_files`, for one thread that waits for the same plain sockets again and again."""
 
     def __init__(self) -> None:
-        self._files: list[Any] = []
+        self._files: list[HasFileno] = []
         self._numbers: list[int] = []
         # A poll object with all the files; None if one of them is not a plain socket.
-        self._poll: Any = None
+        self._poll: select.poll | None = None
 
-    def wait(
-        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
-    ) -> tuple[list[Any], list[Any], list[Any]]:
+    def wait(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait until one of the files is ready, or the time is up."""
         # A socket that was closed has another number.
         numbers = list(map(_FILENO, readers))
@@ -151,7 +154,7 @@ class Poller:
             readable.append(readers[numbers.index(number)])
         return readable, [], []
 
-    def _learn(self, files: list[Any], numbers: list[int]) -> None:
+    def _learn(self, files: list[HasFileno], numbers: list[int]) -> None:
         self._files, self._numbers, self._poll = files, numbers, None
         plain = all(type(file) is socket.socket for file in files)
         if plain and hasattr(select, "poll") and min(numbers, default=-1) >= 0 and len(set(numbers)) == len(numbers):

@@ -46,7 +46,7 @@ import ssl
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
@@ -60,7 +60,7 @@ from .opening import Opening
 from .private_parts import Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
-from .sockets import Poller, WakeupSocket, raise_interrupt, wait_for_files
+from .sockets import Files, Poller, Ready, WakeupSocket, raise_interrupt, wait_for_files
 from .watches import withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -130,7 +130,7 @@ class Transport:
         self._received = bytearray()
         self._received_from: socket.socket | None = None
         # The requests to authenticate, whose replies come out of order.
-        self._pending_auths: deque[Any] = deque()
+        self._pending_auths: deque[object] = deque()
         # Whether a caller has sent a request since kazoo last wanted to ping.
         self._sent_lately = False
         self._direct = type(self._handler) is SequentialThreadingHandler
@@ -365,7 +365,7 @@ class Transport:
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)
 
-    def _read_header(self, timeout: float) -> Any:
+    def _read_header(self, timeout: float) -> object:
         """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
         if self._client._state == KeeperState.AUTH_FAILED:
             # kazoo reads on after the refusal, but the replies belong to no request.
@@ -378,7 +378,7 @@ class Transport:
         return header, buffer, offset
 
     @_drop_on_error
-    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
+    def _read_response(self, header: Any, buffer: bytes, offset: int) -> object:
         """Take a reply; an unexpected one would end kazoo's thread.
 
         A server may keep the connection of a session that the leader has ended: see `Link._leave_if_over`.
@@ -480,22 +480,21 @@ class Transport:
         del ahead[:length]
         return reply
 
-    def _read_socket(self, timeout: float) -> Any:
+    def _read_socket(self, timeout: float) -> object:
         """Take a reply or event, and all that came with it; kazoo looks for other work between two of them."""
         ahead, closed = self._received, self._kazoo.read_socket(timeout)
         while closed is None and len(ahead) >= 4 and len(ahead) >= 4 + int.from_bytes(ahead[:4], "big"):
             closed = self._kazoo.read_socket(timeout)
         return closed
 
-    def _select(
-        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
-    ) -> tuple[list[Any], list[Any], list[Any]]:
+    def _select(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files; one with data already read ahead is ready, and the others are polled too."""
-        if not self._received or self._received_from not in readers:
+        ahead = self._received_from
+        if not self._received or ahead is None or ahead not in readers:
             return self._waiter.wait(readers, writers, others, timeout)
-        rest = [file for file in readers if file is not self._received_from]
+        rest = [file for file in readers if file is not ahead]
         readable, writable, other = wait_for_files(rest, writers, others, 0)
-        return [self._received_from, *readable], writable, other
+        return [ahead, *readable], writable, other
 
     def _dispatch_callback(self, callback: Any) -> None:
         """Call the library's watcher at once; kazoo calls watchers on another thread, as they may be slow."""
@@ -509,7 +508,7 @@ class Transport:
             log.exception("a watch event was not handled: %r", callback.args)
 
 
-def on_connection_thread(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def on_connection_thread(watcher: F) -> F:
     """Have a watcher called on the connection thread itself; it must not wait."""
     watcher.on_connection_thread = True  # type: ignore[attr-defined]
     return watcher

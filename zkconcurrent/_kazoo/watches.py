@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData, int_struct, write_string
+from kazoo.protocol.states import WatchedEvent
 
-Watcher: TypeAlias = Callable[[Any], None]
+Watcher: TypeAlias = Callable[[WatchedEvent], object]
 PERSISTENT_RECURSIVE = 1  # a mode of watches
 # The kinds of watches. Servers know the last one since 3.9.
 CHILDREN, DATA, TREE = 1, 2, 5

@@ -300,7 +300,7 @@ class WaitGone(NamedTuple):
     way: Way | None = None
 
 
-CLEAR: list[Any] = []
+CLEAR: list[object] = []
 """What `WaitGone` returns if it is the ticket's turn."""
 
 

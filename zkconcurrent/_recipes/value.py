@@ -164,7 +164,7 @@ class Change:
         self.batch: ValueBatch | None = None
         self.gone = False
         self.done = False
-        self.result: Any = None
+        self.result: object = None
         self.error: BaseException | None = None
 
 
@@ -189,7 +189,7 @@ class ValueBatch(PendingWrite):
         self.queues = queues
         self.changes = changes
         self.leader = changes[0]
-        self.outcomes: list[tuple[Any, BaseException | None]] = []
+        self.outcomes: list[tuple[object, BaseException | None]] = []
         self.data = b""
         self.unchanged: Seen | None = None
         self.turn: Any = None
@@ -202,7 +202,7 @@ class ValueBatch(PendingWrite):
     def decide(self, seen: Seen) -> bytes | None:
         """Return the data that all changes make of what was seen, or None if they change nothing."""
         data, changed = seen.data, 0
-        outcomes: list[tuple[Any, BaseException | None]] = []
+        outcomes: list[tuple[object, BaseException | None]] = []
         for change in self.changes:
             try:
                 new, result = change.decide(data, seen.version + changed)

@@ -6,7 +6,8 @@ them in place of `Lock`, `RLock` and `ReadWriteLock` while it has `joining=` ens
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -76,6 +77,14 @@ class MovingLock(MultiLock):
         return super().hold(timeout, blocking=blocking)
 
 
+class _Pair(Protocol):
+    @property
+    def read_lock(self) -> object: ...
+
+    @property
+    def write_lock(self) -> object: ...
+
+
 class MovingReadWriteLock:
     """A `ReadWriteLock` at a path that moves, made of those at the old place and at the new.
 
@@ -84,6 +93,6 @@ class MovingReadWriteLock:
         write_lock: the lock that one holds alone.
     """
 
-    def __init__(self, make: Any, pairs: Any, options: Any) -> None:
+    def __init__(self, make: Callable[..., object], pairs: Sequence[_Pair], options: dict[str, object]) -> None:
         self.read_lock = make([each.read_lock for each in pairs], **options)
         self.write_lock = make([each.write_lock for each in pairs], **options)

@@ -327,7 +327,7 @@ class Claim(Generic[T]):
         if is_thrown_away(kind):
             self._core._forsake()
         else:
-            await self._core._exit(acknowledges=kind is None)
+            await resolve(self._core._exit(acknowledges=kind is None))
 
     def __repr__(self) -> str:
         return self._core._describe(kind_of(self))

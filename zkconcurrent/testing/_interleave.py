@@ -26,8 +26,8 @@ def pause() -> None:
 
 
 def interleave(
-    choose: Callable[[Sequence[int]], int], calls: Sequence[Callable[[], Any]], locks: Sequence[Any] = ()
-) -> list[Any]:
+    choose: Callable[[Sequence[int]], int], calls: Sequence[Callable[[], object]], locks: Sequence[Any] = ()
+) -> list[object]:
     """Run calls on threads, one at a time from `pause` to `pause`, in the order that `choose` decides.
 
     A step ends when its thread pauses, ends, or waits for one of the locks. So the same choices always give the same
@@ -77,10 +77,10 @@ class _Turn:
         error: of the call.
     """
 
-    def __init__(self, call: Callable[[], Any]) -> None:
+    def __init__(self, call: Callable[[], object]) -> None:
         self.paused = False
         self.ended = False
-        self.result: Any = None
+        self.result: object = None
         self.error: BaseException | None = None
         self._call = call
         self._for_good = False

@@ -35,7 +35,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..._arguments.paths import escape, unescape
 from ..._protocol import operations as op
@@ -135,7 +135,7 @@ class Mirror(ReceiptPool):
 
     ephemeral = True
 
-    def __init__(self, at: Layout, guard: AbstractContextManager[Any]) -> None:
+    def __init__(self, at: Layout, guard: AbstractContextManager[object]) -> None:
         super().__init__(at.writers, at.writers)
         self.at = at
         self.guard = guard

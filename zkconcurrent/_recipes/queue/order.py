@@ -98,7 +98,7 @@ def float_prefix(priority: object) -> str:
     return f"{ITEM}{bits ^ (_ALL_BITS if bits >> 63 else _SIGN):016X}"
 
 
-def ranked_prefix(item: Any, priority: Callable[[Any], float] | None, *, floats: bool = False) -> str:
+def ranked_prefix(item: object, priority: Callable[[Any], float] | None, *, floats: bool = False) -> str:
     """Return the name of an item without its number: by what `priority` returns, by the item, or by its first element.
 
     Raises:

@@ -258,7 +258,7 @@ class ItemCall(PendingWrite):
         *,
         most: int = 0,
         counts: bool = False,
-        decode: Callable[[bytes], Any] = bytes,
+        decode: Callable[[bytes], object] = bytes,
     ) -> None:
         super().__init__(view, label)
         self.purpose = purpose
@@ -269,7 +269,7 @@ class ItemCall(PendingWrite):
         self.names: list[str] = []
         self.item_taken = False
 
-    def decoded(self, payload: bytes) -> tuple[Any, Exception | None]:
+    def decoded(self, payload: bytes) -> tuple[object, Exception | None]:
         """Return the item, or the error of the codec if it can't decode these bytes.
 
         Only a second error shows that: a signal handler may have raised the first one. A missing package is no item's

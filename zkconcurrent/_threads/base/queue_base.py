@@ -453,7 +453,7 @@ class Claim(Generic[T]):
             return ()
         return (Possession("claim", taken.token, self._owner, self._queue._session.now() - self._since),)
 
-    def _exit(self, *, acknowledges: bool) -> Any:
+    def _exit(self, *, acknowledges: bool) -> object:
         of, taken = self._queue, self._taken
         if taken is None:
             raise RuntimeError(f"this claim has no item, as its block has not begun, or has ended: {self!r}")
