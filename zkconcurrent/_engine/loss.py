@@ -24,26 +24,18 @@ class LossObserver(Protocol):
         """Call `on_lost` on a thread of its own. If this raises RuntimeError, the keeper calls it again later."""
 
 
-class Settable(Protocol):
-    """An event of any kind: of threads, of greenlets, or what a loop is to do."""
-
-    def set(self) -> None:
-        """Set it."""
-
-
 class LossListener(Protocol):
     """An object that is told of losses."""
-
-    @property
-    def event(self) -> Settable:
-        """What the loss sets, with the session's lock held."""
 
     @property
     def over(self) -> bool:
         """Whether it need not be told any more."""
 
+    def set(self) -> None:
+        """Have those woken who wait for the loss; called with the session's lock held."""
+
     def tell(self) -> None:
-        """Note the loss; called without the lock, after `event` was set."""
+        """Note the loss; called without the lock, after `set`."""
 
 
 class Loss:
@@ -86,7 +78,7 @@ class Loss:
         if self._event is not None:
             self._event.set()
         for listener in self.listeners:
-            listener.event.set()
+            listener.set()
 
 
 class ReportsOnce:
@@ -158,6 +150,10 @@ class JointLoss(ReportsOnce):
     def held(self) -> bool:
         """Whether all parts are held, or lost and not settled."""
         return bool(self.tickets) and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
+
+    def set(self) -> None:
+        """Set the event."""
+        self.event.set()
 
     def tell(self) -> None:
         """Set the loss; if all parts were held until then, have `on_lost` called."""

@@ -526,7 +526,6 @@ class _QuorumLosses(ReportsOnce):
         self.over = False
         self.given_up: Sequence[Ticket] = ()
         self.spare = 0
-        self.event = self
         self._lock = ref(lock)
         self._all = guard
         self._least = lock.quorum

@@ -84,7 +84,6 @@ class _LossCallback:
         self._loop = loop
         # Weakly: a loss lives as long as its hold, and would keep a task that was thrown away, and with it the hold.
         self._call = weakref.WeakMethod(call)
-        self.event = self
         self.over = False
         self.follows = follows
 

@@ -208,11 +208,6 @@ class Candidacy:
 
     # -- as a listener of its hold's loss ------------------------------------------------------------------------
 
-    @property
-    def event(self) -> Candidacy:
-        """This object: the loss calls its `set`."""
-        return self
-
     def set(self) -> None:
         """Wake the thread; on any thread."""
         if (event := self._event) is not None:
