@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, ClassVar
 
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import lock as _lock
+from .._threads.base.lock_base import LockBase
 from .._threads.base.lock_core import OnDeadlock
 from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import AnyTask, of_tasks
 
-_Core = of_tasks(_lock.Lock, AnyTask)
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-class Lock(RevocableLock):
+class PlainLock(RevocableLock):
+    """The constructor of `Lock` and `RLock`."""
+
+    _kind: ClassVar[type[LockBase]]
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        fair: bool = True,
+        on_lost: Callable[[Self], object] | None = None,
+        on_suspect: Callable[[Self, float], object] | None = None,
+        on_revoke: Callable[[Self], object] | None = None,
+        on_deadlock: OnDeadlock = "warn",
+        hold_limit: float | None = None,
+        on_hold_limit: AfterLimit = "warn",
+        label: str | None = None,
+    ) -> None:
+        core = self._kind(
+            client,
+            path,
+            fair=fair,
+            on_deadlock=on_deadlock,
+            hold_limit=hold_limit,
+            on_hold_limit=on_hold_limit,
+            label=label,
+            **on_loop(self, on_lost, on_suspect, on_revoke=on_revoke),
+        )
+        super().__init__(core)
+
+
+class Lock(PlainLock):
     """`asyncio.Lock` for every process that opens the same path.
 
     One task holds it at a time. Any task of that process may release it. Layout, invariant and cost are those of
@@ -41,22 +75,5 @@ class Lock(RevocableLock):
         `asyncio.Lock`.
     """
 
+    _kind = of_tasks(_lock.Lock, AnyTask)
     _owned = False
-
-    def __init__(
-        self,
-        client: KazooClient,
-        path: str,
-        *,
-        fair: bool = True,
-        on_lost: Callable[[Lock], object] | None = None,
-        on_suspect: Callable[[Lock, float], object] | None = None,
-        on_revoke: Callable[[Lock], object] | None = None,
-        on_deadlock: OnDeadlock = "warn",
-        hold_limit: float | None = None,
-        on_hold_limit: AfterLimit = "warn",
-        label: str | None = None,
-    ) -> None:
-        callbacks = on_loop(self, on_lost, on_suspect, on_revoke=on_revoke)
-        limit: Any = {"hold_limit": hold_limit, "on_hold_limit": on_hold_limit, "label": label}
-        super().__init__(_Core(client, path, fair=fair, on_deadlock=on_deadlock, **limit, **callbacks))
