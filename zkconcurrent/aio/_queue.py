@@ -41,10 +41,10 @@ class _Errors(AnyTask):
     _shut_down: type[Exception] = QueueShutDown
 
     def _await_item_call(self, item_call: ItemCall, call: Call, steps: Steps[T]) -> Pending[T]:
-        return _PendingErrand(call, steps, self._path_state, item_call)
+        return _PendingItemCall(call, steps, self._path_state, item_call)
 
 
-class _PendingErrand(Pending[T]):
+class _PendingItemCall(Pending[T]):
     """A call that has not begun. If it is cancelled, the task waits until the item under way is put back."""
 
     __slots__ = ("item_call", "state")

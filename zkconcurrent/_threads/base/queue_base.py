@@ -398,13 +398,17 @@ class Claim(Generic[T]):
     token: int
 
     def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
-        self._queue = of
+        self._state = of._path_state
+        self._session = self._state.session
+        # They run the calls of the queue; for tasks, they make pending ones.
+        self._item_call, self._do, self._take = of._item_call, of._do, of._taking
+        self._identity = of._identity
         self._block = block
         self._timeout = timeout
         self._taken: ClaimedItem | None = None
         self._giving_back: ItemCall | None = None
         self._owner, self._since = 0, 0.0
-        of._path_state.keeping.add(self)
+        self._state.keeping.add(self)
 
     if not TYPE_CHECKING:
 
@@ -418,7 +422,7 @@ class Claim(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if not self._queue._session.forked:  # the claim is the parent's
+            if not self._session.forked:  # the claim is the parent's
                 self._exit(acknowledges=kind is None)
         except BaseException:
             # If an interrupt struck before the steps of `_exit`, the item is still claimed; otherwise nothing is left
@@ -430,18 +434,18 @@ class Claim(Generic[T]):
         self._check_free()
 
         def entered(taken: ClaimedItem) -> Claim[T]:
-            token = raised(self._queue._session, self._queue.path, taken.token)
-            with self._queue._session.lock:
+            token = raised(self._session, self._state.path, taken.token)
+            with self._session.lock:
                 # Another block of this claim may have begun while this one waited. The error ends the call before the
                 # item is the caller's, so the item is given back.
                 self._check_free()
                 self.item, self.attempts = taken.item, taken.attempts
                 self.token = token
-                self._owner, self._since = self._queue._identity(), self._queue._session.now()
+                self._owner, self._since = self._identity(), self._session.now()
                 self._taken = taken
             return self
 
-        return self._queue._taking("claim", self._block, self._timeout, entered)
+        return self._take("claim", self._block, self._timeout, entered)
 
     def _check_free(self) -> None:
         if self._taken is not None:
@@ -451,13 +455,13 @@ class Claim(Generic[T]):
         """Return this claim, for `inspect()`."""
         if (taken := self._taken) is None:
             return ()
-        return (Possession("claim", taken.token, self._owner, self._queue._session.now() - self._since),)
+        return (Possession("claim", taken.token, self._owner, self._session.now() - self._since),)
 
     def _exit(self, *, acknowledges: bool) -> object:
-        of, taken = self._queue, self._taken
+        taken = self._taken
         if taken is None:
             raise RuntimeError(f"this claim has no item, as its block has not begun, or has ended: {self!r}")
-        item_call = of._item_call("acknowledge" if acknowledges else "give back")
+        item_call = self._item_call("acknowledge" if acknowledges else "give back")
         item_call.taken = taken
 
         def steps(call: Call) -> Steps[None]:
@@ -470,38 +474,38 @@ class Claim(Generic[T]):
                     # This error is dropped, as the error of the block says more. The library gives the item back later,
                     # unless the client is stopped: the call fails on kazoo's thread, for instance, where a generator
                     # was collected.
-                    if not of._session.link.stopped:
-                        of._path_state.leave(item_call)
+                    if not self._session.link.stopped:
+                        self._state.leave(item_call)
                 return
             try:
                 yield from call.run(claim.acknowledge(item_call))
             except ClaimLost as lost:
                 raise LockLostError(
-                    of._path,
+                    self._state.path,
                     f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
                     "node was deleted or written), so another consumer may process the item again",
                     lost.cause,
                 ) from None
 
-        return of._do(item_call, steps)
+        return self._do(item_call, steps)
 
     def _forsake(self) -> None:
         """Give the item back in the background: the caller can't wait, as it was interrupted or its event loop is gone.
 
         A second call changes nothing.
         """
-        of, taken = self._queue, self._taken
-        if taken is not None and not of._session.forked:
+        taken = self._taken
+        if taken is not None and not self._session.forked:
             if self._giving_back is None or self._giving_back.taken is not taken:
-                item_call = of._item_call("give back")
+                item_call = self._item_call("give back")
                 item_call.taken = taken
                 self._giving_back = item_call
-            of._path_state.leave(self._giving_back)
+            self._state.leave(self._giving_back)
             self._taken = None  # R2
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"cannot pickle the claim of {self._queue.path!r}: pickle the queue, and claim in the other process"
+            f"cannot pickle the claim of {self._state.path!r}: pickle the queue, and claim in the other process"
         )
 
     def __repr__(self) -> str:
@@ -510,7 +514,7 @@ class Claim(Generic[T]):
     def _describe(self, kind: str) -> str:
         """Return the repr of this claim, or of its twin for tasks."""
         state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"
-        return f"<{kind} {state} path={self._queue.path!r}>"
+        return f"<{kind} {state} path={self._state.path!r}>"
 
 
 def _item(taken: ClaimedItem) -> Any:
