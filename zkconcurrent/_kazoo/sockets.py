@@ -103,31 +103,25 @@ def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float
     cases are left to kazoo. Data that TLS has already decrypted is ready too, although the socket does not show it:
     kazoo would leave the second of two replies in one record until more data arrives.
     """
-    if not hasattr(select, "poll"):
-        return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-    poll, files = select.poll(), {}
-    for file in readers:
-        if (pending := getattr(file, "pending", None)) is not None and pending():
-            return [each for each in readers if getattr(each, "pending", int)()], [], []
-        fd = file.fileno()
-        if fd < 0 or fd in files:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        files[fd] = file
-        poll.register(fd, select.POLLIN)
-    for file in writers:
-        fd = file.fileno()
-        if fd < 0 or fd in files:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        files[fd] = file
-        poll.register(fd, select.POLLOUT)
-    readable: list[HasFileno] = []
-    writable: list[HasFileno] = []
-    for fd, event in poll.poll(None if timeout is None else max(timeout, 0.0) * 1000):
-        if event & select.POLLNVAL:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        file = files[fd]
-        (readable if file in readers else writable).append(file)
-    return readable, writable, []
+    if decrypted := [file for file in readers if getattr(file, "pending", int)()]:
+        return decrypted, [], []
+    to_read, to_write = list(map(_FILENO, readers)), list(map(_FILENO, writers))
+    if _may_poll([*to_read, *to_write]):
+        poll = select.poll()
+        for number in to_read:
+            poll.register(number, select.POLLIN)
+        for number in to_write:
+            poll.register(number, select.POLLOUT)
+        events = dict(poll.poll(None if timeout is None else max(timeout, 0.0) * 1000))
+        if not any(event & select.POLLNVAL for event in events.values()):
+            readable = [file for number, file in zip(to_read, readers, strict=True) if number in events]
+            return readable, [file for number, file in zip(to_write, writers, strict=True) if number in events], []
+    return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+
+
+def _may_poll(numbers: Sequence[int]) -> bool:
+    """Return whether one poll object can wait for the files of these numbers."""
+    return hasattr(select, "poll") and min(numbers, default=0) >= 0 and len(set(numbers)) == len(numbers)
 
 
 class Poller:
@@ -156,8 +150,7 @@ class Poller:
 
     def _learn(self, files: list[HasFileno], numbers: list[int]) -> None:
         self._files, self._numbers, self._poll = files, numbers, None
-        plain = all(type(file) is socket.socket for file in files)
-        if plain and hasattr(select, "poll") and min(numbers, default=-1) >= 0 and len(set(numbers)) == len(numbers):
+        if files and all(type(file) is socket.socket for file in files) and _may_poll(numbers):
             poll = select.poll()
             for number in numbers:
                 poll.register(number, select.POLLIN)
