@@ -26,6 +26,7 @@ from ._arguments.paths import check_name, check_path
 from ._arguments.template import Template
 from ._kazoo.link import KazooClient
 from ._namespace import Namespace
+from ._runtime.identity import identity
 from ._runtime.public import public
 from ._threads.base.lock_base import PlainLock
 from ._threads.base.primitive import kind_of, opens_by_name
@@ -102,14 +103,18 @@ class LockedBy(ABC):
 
     Attributes:
         _namespace: the class of namespaces.
+        _caller: returns the caller: its thread or its task.
     """
 
     _namespace: type[Any]
+    _caller: Callable[[], int]
 
     def __init__(self, where: Any, path: str | None = None) -> None:
         self._lock_given = where if path is None else None
         self._where: Any = where
         self._path = path
+        # The locks of blocks whose client a function gives, by the thread or task, the innermost last.
+        self._blocks: dict[int, list[Any]] = {}
         if path is None:
             if not self._is_lock(where):
                 raise TypeError(
@@ -158,13 +163,29 @@ class LockedBy(ABC):
         path = self._template.path(arguments)
         return where.RLock(path) if isinstance(where, self._namespace) else self._rlock(where, path)
 
-    def _block(self) -> Any:
-        """Return the lock of a block."""
+    def _begin_block(self) -> Any:
+        """Return the lock of a block; a block that does not begin ends by `_end_block`, too."""
         if self._template.arguments:
             raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
-        # The block keeps a reference, as a lock is dropped with its last object.
-        self._entered = self._lock({})
-        return self._entered
+        lock = self._lock({})
+        # Either keeps a reference, as a lock is dropped with its last object.
+        if self._path is not None and callable(self._where):
+            # The function may give each block, and each thread or task, another client.
+            self._blocks.setdefault(self._caller(), []).append(lock)
+        else:
+            self._entered = lock
+        return lock
+
+    def _end_block(self) -> Any:
+        """Return the lock of the caller's innermost block."""
+        caller = self._caller()
+        blocks = self._blocks.get(caller)
+        if blocks is None:
+            return self._entered
+        lock = blocks.pop()
+        if not blocks:
+            self._blocks.pop(caller, None)
+        return lock
 
     def __call__(self, function: F) -> F:
         """Return the function with the lock around its calls; its name, signature and docstring are kept."""
@@ -265,6 +286,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """
 
     _namespace = Namespace
+    _caller = staticmethod(identity())
 
     def __init__(self, where: Where | LockLike, path: str | None = None, *, wait_release: bool = True) -> None:
         super().__init__(where, path)
@@ -292,13 +314,18 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return _GENERATOR if calls_are(inspect.isgeneratorfunction, function) else _FUNCTION
 
     def __enter__(self) -> bool:
-        self._block().__enter__()
+        lock = self._begin_block()
+        try:
+            lock.__enter__()
+        except BaseException:
+            self._end_block()
+            raise
         return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._entered.__exit__(kind, error, traceback)
+        self._end_block().__exit__(kind, error, traceback)
 
 
 def _of_plain(name: str) -> Any:

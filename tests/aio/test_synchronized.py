@@ -307,6 +307,31 @@ def test_a_function_says_where() -> None:
     assert len(asked) == 2
 
 
+def test_a_function_says_where_each_block_is() -> None:
+    """Fault 370: each end of a block releases the lock of that block, also if the next one has another client."""
+    spaces = [aio.namespace("local") for _ in range(2)]
+    places = iter(spaces)
+    block = aio.synchronized(lambda: next(places), "report")
+
+    async def main() -> None:
+        locks = [space.RLock("report") for space in spaces]
+        inside, ends = asyncio.Event(), asyncio.Event()
+
+        async def theirs() -> bool:
+            async with block:
+                inside.set()
+                await ends.wait()
+            return locks[1].locked()
+
+        async with block:
+            other = asyncio.create_task(theirs())
+            await inside.wait()
+        assert [await lock.fetch_locked() for lock in locks] == [False, True]
+        ends.set()
+        assert not await other
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
 def test_it_looks_as_before() -> None:
     """Name, signature and kind stay, and it is pickled by name."""
     function = aio.synchronized(client, "/users/{user}")(pay)

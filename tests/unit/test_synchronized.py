@@ -696,6 +696,45 @@ def test_a_function_says_where() -> None:
     assert len(asked) == 2
 
 
+def test_a_function_says_where_each_block_is(in_thread: InThread) -> None:
+    """Fault 370: each end of a block releases the lock of that block, also if the next one has another client."""
+    spaces = [zkconcurrent.namespace("local") for _ in range(3)]
+    locks = [space.RLock("report") for space in spaces]
+    places = iter(spaces)
+    block = synchronized(lambda: next(places), "report")
+    inside, ends = threading.Event(), threading.Event()
+
+    def theirs() -> int:
+        with block:
+            inside.set()
+            assert ends.wait(20)
+        return locks[2].hold_count()
+
+    with block:
+        with block:
+            assert [lock.hold_count() for lock in locks] == [1, 1, 0]
+            other = in_thread(theirs)
+            assert inside.wait(20)
+        assert [lock.hold_count() for lock in locks] == [1, 0, 0]
+    assert [lock.locked() for lock in locks] == [False, False, True]
+    ends.set()
+    assert other.result(20) == 0
+    with pytest.raises(StopIteration), block:
+        pass
+
+
+def test_a_block_that_does_not_begin() -> None:
+    """Fault 370: a block whose lock is not acquired leaves the block around it as it is."""
+    space = zkconcurrent.namespace("local")
+    places = iter([space, zkconcurrent.namespace(client)])
+    block = synchronized(lambda: next(places), "report")
+    with block:
+        with pytest.raises(zkconcurrent.ClientError), block:
+            pass
+        assert space.RLock("report").hold_count() == 1
+    assert not space.RLock("report").locked()
+
+
 def test_wrapt_holds_ours_too() -> None:
     """`wrapt.synchronized` takes a local lock as it takes `threading`'s."""
     lock = local.ReadWriteLock("wrapt").write_lock

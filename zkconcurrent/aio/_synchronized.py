@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from .._kazoo.link import KazooClient
+from .._runtime.identity import of_caller
 from .._runtime.public import public
 from .._synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
 from ._namespace import Namespace
@@ -46,6 +47,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """
 
     _namespace = Namespace
+    _caller = staticmethod(of_caller)
 
     def __init__(self, where: Where | ReleasesAtEnd, path: str | None = None) -> None:
         super().__init__(where, path)
@@ -67,12 +69,17 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return _COROUTINE
 
     async def __aenter__(self) -> None:
-        await self._block().__aenter__()
+        lock = self._begin_block()
+        try:
+            await lock.__aenter__()
+        except BaseException:
+            self._end_block()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._entered.__aexit__(kind, error, traceback)
+        await self._end_block().__aexit__(kind, error, traceback)
 
 
 async def _await(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> object:
