@@ -329,6 +329,7 @@ def test_a_function_says_where_each_block_is() -> None:
         assert [await lock.fetch_locked() for lock in locks] == [False, True]
         ends.set()
         assert not await other
+
     asyncio.run(asyncio.wait_for(main(), 20))
 
 

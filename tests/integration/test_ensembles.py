@@ -113,6 +113,32 @@ def test_what_is_no_list(clients: Clients, zk_path: str, services: list[Server])
     assert services
 
 
+def test_a_base_path_above(clients: Clients, zk_path: str) -> None:
+    """Fault 372: a namespace that begins above another one gets no lock that the other has in another place."""
+    below, above = namespace(clients(0, 1), f"{zk_path}/a/b"), namespace(clients(0, 1), zk_path)
+    with below.MultiLock([f"{n}" for n in range(8)]):
+        for n in range(8):
+            for lock in (above.Lock(f"a/b/{n}"), above.ReadWriteLock(f"a/b/c/{n}").read_lock):
+                with pytest.raises(zkconcurrent.ForeignNodeError, match=f"another namespace has '{zk_path}/a/b'"):
+                    lock.acquire(timeout=20)
+        with above.Lock("a/c/0"), above.Lock("b/b"), above.Lock("c"):
+            pass
+    assert not any(client.exists(f"{zk_path}/a/b/c") for client in above.clients)
+
+
+def test_a_stranger_s_member(clients: Clients, zk_path: str) -> None:
+    """Fault 371: a list does not grow past a membership that can't be read, and the error shows it."""
+    (old,) = namespace(clients(0), zk_path).clients
+    old.create(f"{zk_path}/{RECORD}/member-x", b"junk")
+    moving, _ = namespace(clients(0), zk_path, joining=clients(1)).clients
+    stop(old)
+    with pytest.raises(ClientError, match=r"1 processes use a list without .* b'junk'"):
+        namespace(clients(0, 1), zk_path)
+    moving.delete(f"{zk_path}/{RECORD}/member-x")
+    with namespace(clients(0, 1), zk_path).MultiLock(["0", "1"]):
+        pass
+
+
 def test_a_list_that_begins_anew(services: list[Server], zk_path: str) -> None:
     """Once all processes have ended and the records are deleted, any list begins; here below the root of chroots."""
     one, two = them = [zkconcurrent.connect(f"zk://{each.hosts}{zk_path}") for each in services[:2]]
@@ -143,8 +169,8 @@ def test_tasks(clients: Clients, zk_path: str) -> None:
         tasks = await asyncio.to_thread(aio.namespace, two, zk_path, joining=[new])
         moving, staying = (f"{names(tasks, each)[0]}/lock" for each in (True, False))  # type: ignore[arg-type]
 
-        def try_on_thread(name: str) -> int:
-            with old.RLock(name).hold(blocking=False):
+        def try_on_thread(name: str, timeout: float = 0.0) -> int:
+            with old.RLock(name).hold(timeout):
                 return old.RLock(name).fencing_token
 
         for name in (moving, staying):
@@ -153,7 +179,8 @@ def test_tasks(clients: Clients, zk_path: str) -> None:
                 with pytest.raises(TimeoutError):
                     await asyncio.to_thread(try_on_thread, name)
                 first = lock.fencing_token
-            assert await asyncio.to_thread(try_on_thread, name) > first
+            # The end of a task's block does not wait until the lock is free.
+            assert await asyncio.to_thread(try_on_thread, name, 20) > first
             async with lock.hold(timeout=20):
                 pass
         async with tasks.MultiLock([moving, staying]):

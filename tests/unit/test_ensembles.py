@@ -68,9 +68,22 @@ def test_who_may_use_an_ensemble() -> None:
         assert Record.load(record.dump()) == record
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"name": "a"}', b'{"name": "a", "lists": 3, "next": null}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"name": "a"}',
+        b'{"name": "a", "lists": 3, "next": null}',
+        b'{"name": 5, "lists": [["a"]], "next": null}',
+        b'{"name": "a", "lists": "a", "next": null}',
+        b'{"name": "a", "lists": [[["a"]]], "next": null}',
+        b'{"name": "a", "lists": [], "next": "a"}',
+    ],
+)
 def test_foreign_data(data: bytes) -> None:
-    """Data of another program are no record."""
+    """Fault 371: data of another program are no record."""
     assert Record.load(data) is None
 
 

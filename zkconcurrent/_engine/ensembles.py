@@ -7,7 +7,6 @@ comes back with an old list, after its session was over, gets an error and not a
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import uuid
@@ -15,12 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from .._arguments.paths import ancestors
+from .._errors import ForeignNodeError
 from .._protocol import operations as op
-from .._protocol.ensembles import MEMBER, RECORD, List, Plan, Record, first_part, floor, place
+from .._protocol.ensembles import MEMBER, RECORD, List, ListMember, Plan, Record, first_part, floor, place
 from .._protocol.ticket import Ticket
 from .._recipes.ensembles import gone, refused
 from .._runtime.waiting import Steps
 from .session import Session
+
+# Of so many paths a process remembers that it need not look there again.
+_MOST_CLEARED = 1000
 
 
 class Spread:
@@ -61,6 +65,7 @@ class Admission:
         name: the ensemble's.
         version: the version of the record by which this process may use the ensemble.
         session: the session in which the process is a member; 0 before the first.
+        cleared: paths below the base at which no other namespace begins, nor can begin now.
     """
 
     def __init__(self, spread: Spread, name: str, version: int) -> None:
@@ -68,6 +73,7 @@ class Admission:
         self.name = name
         self.version = version
         self.session = 0
+        self.cleared: set[str] = set()
         self._unique = uuid.uuid4().hex
 
     def covers(self, path: str) -> bool:
@@ -93,6 +99,12 @@ class Admission:
             raise refused(self.spread.at, self.spread.plan, record)
         self.version = node.version
 
+    def uncleared(self, path: str) -> list[str]:
+        """Return the paths between the base and a path at which another namespace may begin."""
+        if len(self.cleared) > _MOST_CLEARED:
+            self.cleared.clear()
+        return [each for each in ancestors(path) if self.covers(each) and each not in self.cleared]
+
     def node(self, session: int) -> str:
         """Return the node of the membership in a session."""
         return f"{self.spread.at}/{MEMBER}{self._unique}-{session:x}"
@@ -100,7 +112,7 @@ class Admission:
     def data(self) -> bytes:
         """Return the data of that node."""
         by = f"{socket.gethostname()} pid {os.getpid()}"
-        return json.dumps({"uses": self.spread.plan.uses, "ends": self.spread.plan.ends, "by": by}).encode()
+        return ListMember(*self.spread.plan, by).dump()
 
 
 def record_path(base: str) -> str:
@@ -160,6 +172,8 @@ def admit(session: Session, ticket: Ticket, perform: Callable[[Sequence[op.Opera
     Raises:
         SessionExpired: the session is over; the ticket is discarded.
         ClientError: the others have agreed on another list.
+        ForeignNodeError: another namespace of several ensembles begins between the base and the path: it would have the
+            path in another place. From now on none can begin there, as it finds this one above.
     """
     for each in list(session.admissions):
         at = each.spread.at
@@ -181,3 +195,14 @@ def admit(session: Session, ticket: Ticket, perform: Callable[[Sequence[op.Opera
                 raise
             except op.ConnectionLost:
                 pass
+        if each.covers(ticket.path) and (between := each.uncleared(ticket.path)):
+            records = [record_path(path) for path in between]
+            found = yield from perform(tuple(map(op.Exists, records)))
+            for path, record, there in zip(between, records, found, strict=True):
+                if there:
+                    raise ForeignNodeError(
+                        record,
+                        f"another namespace has {path!r} on other ensembles than the one of {each.spread.base!r} has: "
+                        "make the namespace of the former for the names below it",
+                    )
+            each.cleared.update(between)

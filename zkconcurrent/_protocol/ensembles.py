@@ -60,10 +60,37 @@ class Record(NamedTuple):
         """Return the record with these data; None if there is none."""
         try:
             said = json.loads(data)
-            lists = tuple(map(tuple, said["lists"]))
-            return cls(said["name"], lists, None if said["next"] is None else tuple(said["next"]))
+            lists = tuple(map(_list, said["lists"]))
+            return cls(_text(said["name"]), lists, None if said["next"] is None else _list(said["next"]))
         except MALFORMED:
             return None
+
+
+class ListMember(NamedTuple):
+    """What the node of a membership tells.
+
+    Attributes:
+        uses: the list that the process uses.
+        ends: the list that it ends up with.
+        by: the process, in words.
+    """
+
+    uses: List
+    ends: List
+    by: str
+
+    def dump(self) -> bytes:
+        """Return the data of its node."""
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> ListMember:
+        """Return the member with these data; of other data, one that uses no list."""
+        try:
+            said = json.loads(data)
+            return cls(_list(said["uses"]), _list(said["ends"]), _text(said["by"]))
+        except MALFORMED:
+            return cls((), (), f"one whose node has the data {data[:100]!r}")
 
 
 class Plan(NamedTuple):
@@ -85,6 +112,18 @@ class Plan(NamedTuple):
         if self.moves and self.ends == present:
             return self.uses == before
         return self.uses == present
+
+
+def _list(said: object) -> List:
+    if not isinstance(said, list):
+        raise TypeError("no list")
+    return tuple(map(_text, said))
+
+
+def _text(said: object) -> str:
+    if not isinstance(said, str):
+        raise TypeError("no text")
+    return said
 
 
 def place(names: List, part: str) -> str:

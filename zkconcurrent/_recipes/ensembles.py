@@ -6,7 +6,6 @@ write whose reply was lost, or that another process was faster with, is decided 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -14,7 +13,7 @@ from typing import TypeVar
 from .._arguments.paths import ancestors
 from .._errors import ClientError, ForeignNodeError
 from .._protocol import operations as op
-from .._protocol.ensembles import MEMBER, RECORD, List, Plan, Record
+from .._protocol.ensembles import MEMBER, RECORD, List, ListMember, Plan, Record
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .nodes import make
@@ -169,8 +168,8 @@ def _members(at: str) -> Recipe[list[op.Node]]:
 
 def _others(at: str, plan: Plan) -> Recipe[str]:
     """Return why the old list can't end yet: the members that use it."""
-    told = [json.loads(node.data) for node in (yield from _members(at))]
-    old = sorted(each["by"] for each in told if tuple(each["ends"]) != plan.ends)
+    told = [ListMember.load(node.data) for node in (yield from _members(at))]
+    old = sorted(each.by for each in told if each.ends != plan.ends)
     if not old:
         return ""
     return (
