@@ -551,8 +551,9 @@ def _close_all(until: float) -> None:
     for client, stopped in [(client, request_close(client)) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))
         if stopped.is_set():
-            # Python would warn of its sockets.
-            client.close()
+            # Python would warn of its sockets. Something else may have closed their descriptors.
+            with suppress(OSError):
+                client.close()
 
 
 def _leave_to_parent() -> None:

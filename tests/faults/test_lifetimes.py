@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.conftest import Connect, Eventually, InThread
@@ -54,6 +57,47 @@ def test_kazoo_gives_up(
         lock.release()
     with pytest.raises(ClientError):
         lock.acquire(timeout=1)
+
+
+def test_refused_while_it_waits(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 373: once the servers have refused a client's credentials, its calls say so."""
+    client = connect()
+    lock = Lock(client, zk_path)
+    with Lock(zk, zk_path):
+        waiting = in_thread(lock.acquire)
+        with pytest.raises(AuthFailedError):
+            client.add_auth("nosuch", "a:b")
+        assert "credentials" in str(waiting.exception(20))
+    with pytest.raises(ClientError, match="refused the client's credentials"):
+        lock.acquire()
+
+
+CLOSES_DESCRIPTORS = """
+import os, sys
+from zkconcurrent import ClientError, Lock, connect
+zk = connect(f"zk://{sys.argv[1]}?timeout=4")
+lock = Lock(zk, sys.argv[2])
+lock.acquire()
+for part in [zk._connection._socket, zk._connection._read_sock][:int(sys.argv[3])]:
+    os.close(part.fileno())
+zk.get_async("/")  # wakes kazoo's thread
+try:
+    print(lock.locked())
+    lock.release()
+    with lock:
+        print("again")
+except ClientError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("closed", "told"), [(1, "True\nagain\n"), (2, "an unexpected error")])
+def test_closed_by_something_else(closed: int, told: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 374: another part of the program closes descriptors of the client: it reconnects, or ends with an error."""
+    command = [sys.executable, "-c", CLOSES_DESCRIPTORS, zookeeper.hosts, zk_path, str(closed)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout.startswith(told)
+    assert "atexit" not in run.stderr
 
 
 def test_a_try_right_after_the_start(zookeeper: Server, zk_path: str) -> None:

@@ -112,6 +112,11 @@ class Link:
         if routine is None or not (routine.dead if hasattr(routine, "dead") else not routine.is_alive()):
             return "another thread has stopped the client during this call, and started it again: call once more"
         if connection.connection_stopped.is_set():
+            if self.transport.opening.refusal is not None:
+                return "the servers have refused the client's credentials: correct them, and open another client"
+            retry = connection.retry_sleeper
+            if retry.max_tries in (None, -1) and retry.deadline is None:
+                return "an unexpected error, in the log or on standard error, has ended the client: open another one"
             return "the client has given up connecting, as its connection_retry is used up: open another one"
         # kazoo's thread is gone without a note of its end: only a fork does that.
         return FORKED

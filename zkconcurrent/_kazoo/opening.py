@@ -5,6 +5,7 @@ The methods here replace kazoo's own, which its connection thread calls.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from kazoo.protocol.serialization import Connect
 
 from .addresses import Addresses
 from .private_parts import Replaced
-from .sockets import FairHandler
+from .sockets import FairHandler, is_open
 
 # The replies of one handshake. Those of all mechanisms take fewer than ten.
 MOST_SASL_REPLIES = 100
@@ -71,9 +72,17 @@ class Opening:
 
         kazoo began a list of its own if the client was started before this was there.
         """
-        if self.addresses.walked:
+        connection = self._client._connection
+        if not self.addresses.walked:
+            return connection._connect_loop(retry)
+        try:
             return self._kazoo.connect_attempt(host, hostip, port, retry)
-        return self._client._connection._connect_loop(retry)
+        except OSError as error:
+            # Something else in the process has closed the socket's descriptor, so kazoo can't, and would end its
+            # thread. It must end if the pipe that wakes it is closed, too.
+            if error.errno != errno.EBADF or not is_open(connection._read_sock):
+                raise
+            return None
 
     def _invoke(self, timeout: float, request: object, xid: int | None = None) -> object:
         """Send a request of the handshake and return its reply; note when the connection was requested.

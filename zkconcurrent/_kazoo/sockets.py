@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import operator
+import os
 import select
 import socket
 from collections.abc import Callable, Sequence
@@ -90,6 +92,20 @@ class WakeupSocket:
                 self.send(b"\0")
 
 
+def is_open(sock: Any) -> bool:
+    """Return whether a socket is open, and its descriptor too, which anything in the process may have closed."""
+    try:
+        os.fstat(sock.fileno())
+    except OSError:
+        return False
+    return True
+
+
+def _closed() -> OSError:
+    """Return the error of a socket whose descriptor is closed. That of kazoo's `select` would end its thread."""
+    return OSError(errno.EBADF, "something else in this process has closed the descriptor of a socket")
+
+
 def raise_interrupt(error: OSError) -> None:
     """Raise an error again that is no system call's: a signal handler raised it, such as an alarm's TimeoutError."""
     if error.errno is None:
@@ -113,9 +129,10 @@ def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float
         for number in to_write:
             poll.register(number, select.POLLOUT)
         events = dict(poll.poll(None if timeout is None else max(timeout, 0.0) * 1000))
-        if not any(event & select.POLLNVAL for event in events.values()):
-            readable = [file for number, file in zip(to_read, readers, strict=True) if number in events]
-            return readable, [file for number, file in zip(to_write, writers, strict=True) if number in events], []
+        if any(event & select.POLLNVAL for event in events.values()):
+            raise _closed()
+        readable = [file for number, file in zip(to_read, readers, strict=True) if number in events]
+        return readable, [file for number, file in zip(to_write, writers, strict=True) if number in events], []
     return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
 
 
@@ -144,7 +161,7 @@ class Poller:
         readable = []
         for number, event in self._poll.poll(timeout * 1000 if timeout > 0 else 0):
             if event & select.POLLNVAL:
-                return wait_for_files(readers, writers, others, timeout)
+                raise _closed()
             readable.append(readers[numbers.index(number)])
         return readable, [], []
 

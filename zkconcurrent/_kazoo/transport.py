@@ -369,7 +369,8 @@ class Transport:
         """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
         if self._client._state == KeeperState.AUTH_FAILED:
             # kazoo reads on after the refusal, but the replies belong to no request.
-            raise kazoo_errors.AuthFailedError
+            self.opening.refusal = kazoo_errors.AuthFailedError()
+            raise self.opening.refusal
         header, buffer, offset = self._kazoo.read_header(timeout)
         if self.opening.sasl_replies is not None:
             self.opening.note_sasl_reply()
