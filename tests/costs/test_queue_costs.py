@@ -92,6 +92,40 @@ def test_an_item_that_is_buried(counted: KazooClient, proxy: Proxy, zk_path: str
     assert queue.dead() == [b"x", b"0"]
 
 
+def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Fault 380: about 1 MB is read ahead, so that the client's heartbeats are answered in between."""
+    queue = Queue[bytes](counted, zk_path)
+    warm(queue)
+    for _ in range(14):
+        queue.put(bytes(400_000))
+    for _ in range(4):
+        queue.get()
+    with proxy.counting() as taking:
+        for _ in range(10):
+            queue.get()
+    assert taking.requests == {"multi": 10, "getData": 10}
+    assert taking.flights == 10 + 10 // 2
+
+
+def test_a_slow_consumer(
+    monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str
+) -> None:
+    """Fault 381: what is read ahead grows old unused, so little is."""
+    queue = Queue[bytes](counted, zk_path)
+    warm(queue)
+    for _ in range(30):
+        queue.put(b"x")
+    for _ in range(10):
+        queue.get()
+    monkeypatch.setattr(state, "READ_FOR", 0.0)
+    queue.get()
+    with proxy.counting() as taking:
+        for _ in range(10):
+            queue.get()
+    assert taking.requests["multi"] == 10
+    assert taking.requests["getData"] <= 15
+
+
 def test_a_queue_with_a_size(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A producer also queues: two writes, and four reads, in three round trips; it is refused for four reads in one."""
     queue = Queue[bytes](counted, zk_path, 2)

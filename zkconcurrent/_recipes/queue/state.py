@@ -106,7 +106,8 @@ class QueueView(ReceiptPool):
         names: free items of the last listing, the next one first; some may be gone.
         read: the contents of some of these items; None for an item that was gone.
         read_at: when these contents were read, by `clock`.
-        window: how many items to read together.
+        window: how many items to read together, unless they are large.
+        flight: how many of them have about 1 MB, by what was read last.
         rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
@@ -121,7 +122,7 @@ class QueueView(ReceiptPool):
         self.names: deque[str] = deque()
         self.read: dict[str, op.Node | None] = {}
         self.read_at = 0.0
-        self.window = 1
+        self.window = self.flight = 1
         self.rivals = False
         self.version: int | None = None
         self.last = 0

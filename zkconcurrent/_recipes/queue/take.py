@@ -30,6 +30,7 @@ from ..._protocol.operations import Recipe
 from ..._protocol.rules import MUTEX, blockers
 from ..._protocol.ticket import Ticket
 from ..lock import join
+from ..nodes import next_flight
 from ..receipts import ready, write
 from .order import due, frame, milliseconds, unframe
 from .state import ClaimedItem, ItemCall, Layout, QueueClosed, QueueSnapshot, QueueView, look, reads, sight_of
@@ -253,12 +254,15 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
     """Return an item's node, or None if another consumer has it; read those that come next, too.
 
     While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
-    that those consumers have taken. To list all items again each time would cost more, the longer the queue is.
+    that those consumers have taken. To list all items again each time would cost more, the longer the queue is. Few are
+    also read ahead of a consumer that takes so long for each that they grow old, and of large items.
     """
     # Another thread may replace `view.read` at any time, so the call works on this one.
     read = view.read
     if name not in read or not view.fresh:
-        names = [name, *islice(list(view.names), view.window - 1)]
+        if read and not view.fresh:
+            view.window = 1
+        names = [name, *islice(list(view.names), min(view.window, view.flight) - 1)]
         reads = tuple(op.Get(f"{view.at.items}/{each}") for each in names)
         read_at = view.clock()
         if view.rivals:
@@ -273,6 +277,7 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
                 # The listing is too old to go on with.
                 view.names.clear()
             view.window = min(2 * view.window, AHEAD)
+        view.flight = next_flight(nodes)
         read = dict(zip(names, nodes, strict=True))
         view.read, view.read_at = read, read_at
     return read.pop(name, None)
