@@ -229,7 +229,7 @@ def namespace(
         label: the same.
 
     Raises:
-        TypeError: the client is neither.
+        TypeError: the client is neither, or `joining` is no list.
         ValueError: the path or an option is invalid; the list is empty, or has an ensemble twice. The namespace's
             methods raise it if a name is invalid, or belongs to another kind of object.
         ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
@@ -284,9 +284,12 @@ def opened(
     """Return a namespace of a client, of several ensembles, or of this process's own.
 
     Raises:
+        TypeError: `joining` is no list.
         ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
             Or there is no client, or one is `joining` no list.
     """
+    if not isinstance(joining, list | tuple):
+        raise TypeError(f"joining must be a list of clients, not {type(joining).__name__}")
     if isinstance(client, list | tuple):
         if not client:
             raise ValueError("a namespace needs at least one client")

@@ -48,6 +48,16 @@ def test_a_group(
     assert woken.requests["getData"] <= 4 + 3
 
 
+def test_a_large_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Fault 382: the members are read some at a time, so that the client's heartbeats are answered in between."""
+    zk.ensure_path(zk_path)
+    for n in range(75):
+        zk.create(f"{zk_path}/{n}", bytes(100_000))
+    with proxy.counting() as looking:
+        assert list(Group(counted, zk_path).members()) == [str(n) for n in range(75)]
+    assert looking.flights == 1 + len((50, 10, 10, 5))
+
+
 @pytest.fixture
 def behind(zookeeper: Server) -> Iterator[Proxy]:
     """Another one, for the other party."""

@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import waits
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._recipes.queue import state
@@ -216,6 +217,23 @@ def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path:
         assert queue.dead() == [b"%d" % n for n in range(250)]
     assert reading.requests == {"sync": 1, "getChildren": 1, "getData": 250}
     assert reading.flights == 1 + 2
+
+
+def test_a_join_of_the_newest_first(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 383: a join watches the item that is taken last, so it sleeps while the others are taken."""
+    queue, other = LifoQueue[bytes](counted, zk_path), LifoQueue[bytes](zk, zk_path)
+    for _ in range(20):
+        other.put(b"x")
+    with proxy.counting() as joining:
+        joined = in_thread(queue.join)
+        eventually(lambda: joining.requests.get("getChildren") == 2 and waits(queue))
+        for _ in range(20):
+            other.get()
+            other.task_done()
+        joined.result(20)
+    assert joining.requests["getChildren"] <= 6
 
 
 @pytest.mark.parametrize("claims", [False, True], ids=["get", "claim"])

@@ -107,6 +107,8 @@ def test_what_is_no_list(clients: Clients, zk_path: str, services: list[Server])
         namespace([one, again], zk_path)
     with pytest.raises(ValueError, match="as a list"):
         namespace(one, zk_path, joining=[two])
+    with pytest.raises(TypeError, match="joining must be a list"):
+        namespace([one], zk_path, joining=two)  # type: ignore[arg-type]
     namespace([one], zk_path)
     with pytest.raises(zkconcurrent.ForeignNodeError, match="names below its path"):
         namespace([one, two], f"{zk_path}/below")

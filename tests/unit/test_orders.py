@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError
+from zkconcurrent._protocol import operations as op
+from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._recipes.queue.manage import drain
 from zkconcurrent._recipes.queue.order import (
     DELAY,
     FIFO,
@@ -18,6 +22,7 @@ from zkconcurrent._recipes.queue.order import (
     LIFO,
     PRIORITY,
     Header,
+    Order,
     delayed_prefix,
     due,
     float_prefix,
@@ -32,6 +37,7 @@ from zkconcurrent._recipes.queue.order import (
     unfinished,
     unframe,
 )
+from zkconcurrent._recipes.queue.state import Layout, QueueView
 from zkconcurrent._recipes.receipts import member_data
 
 numbers = st.integers(0, 2_147_483_647)
@@ -188,3 +194,24 @@ def test_unfinished_items() -> None:
     assert member_count(node(1, -2)) == -2
     assert member_count(Node(b"x", 0, 0.0, 1)) == 0
     assert unfinished([node(1, 3), node(1, -2), node(2, -1), node(3, 2), None]) == 3
+
+
+@pytest.mark.parametrize("order", [FIFO, LIFO], ids=lambda order: order.name)
+def test_a_drain_begins_where_no_consumer_is(order: Order) -> None:
+    """Fault 384: consumers go on, so the item that they take next goes with the last request."""
+    names = [f"queue-{n:010d}" for n in range(1_000)]
+    at = Layout("/queue", order)
+    steps = drain(QueueView(at, lambda: 0.0))
+    next(steps)
+    asked = steps.send((None, Node(at.header.data, 1, 0.0, 0), names, ()))
+    deleted: list[list[str]] = []
+    while type(asked) is not op.Discard:
+        answer = None
+        if type(asked) is op.NewTicket:
+            answer = Ticket("/queue/claims", "_c_x-", Lease(1))
+        elif type(asked) is op.Multi:
+            deleted.append([each.path for each in asked.operations if each.path.startswith(f"{at.items}/")])
+        asked = steps.send(answer)
+    first = f"{at.items}/{items('/queue', names, order)[0]}"
+    assert [first in some for some in deleted] == [False] * (len(deleted) - 1) + [True]
+    assert sorted(sum(deleted, [])) == [f"{at.items}/{name}" for name in names]

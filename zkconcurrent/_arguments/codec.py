@@ -6,6 +6,7 @@ import importlib
 import json
 from typing import Any, Protocol, TypeVar
 
+from .._errors import ForeignNodeError
 from .._runtime.public import public
 
 T = TypeVar("T")
@@ -134,13 +135,34 @@ def encoded(codec: Codec[T], value: T, path: str) -> bytes:
     return bytes(data)
 
 
-def equal(codec: Codec[T], data: bytes, value: T) -> bool:
-    """Return whether a codec decodes the bytes to an equal value, or encodes the value to these bytes.
+def blame_data(codec: Codec[T], data: bytes, path: str) -> None:
+    """Refuse the data of a node, as decoding them has raised an error. Otherwise the caller raises that error itself.
+
+    Only a second error shows that the codec can't decode the data: a signal handler may have raised the first one. A
+    missing package is no node's fault, either.
+
+    Raises:
+        ForeignNodeError: the codec can't decode the data.
+    """
+    try:
+        codec.decode(data)
+    except ImportError:
+        pass
+    except Exception as error:
+        raise ForeignNodeError(
+            path,
+            f"the node's data is {data[:100]!r}, which the codec {codec!r} can't decode: {type(error).__name__}: "
+            f"{error}; give all clients the same codec, or delete the node if something else left it behind",
+        ) from error
+
+
+def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
+    """Return whether the value that was decoded from data is equal to another, which may also be encoded as the data.
 
     The bytes count, too: a value that is decoded twice may not be equal to itself. NaN is not, nor is an object of a
     class without `__eq__`.
     """
-    if codec.decode(data) == value:
+    if found == value:
         return True
     try:
         return bytes(codec.encode(value)) == data

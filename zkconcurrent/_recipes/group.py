@@ -25,7 +25,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, has_data, other_kind, role_of
 from .._protocol.ticket import Ticket
-from .nodes import Lacking, foreign_child, missing
+from .nodes import Lacking, foreign_child, get_all, missing
 
 _FOLDERS = {name for names in FOLDERS.values() for name in names}  # of other kinds
 
@@ -258,7 +258,7 @@ def members(path: str) -> Recipe[dict[str, bytes]]:
     if names is op.NOWHERE:
         yield op.CheckChroot(path)
     check_members(path, names)
-    nodes = (yield tuple(op.Get(f"{path}/{name}") for name in names)) if names else ()
+    nodes = yield from get_all([f"{path}/{name}" for name in names])
     return _members(dict(zip(names, nodes, strict=True)))
 
 

@@ -61,6 +61,17 @@ def next_flight(nodes: Sequence[op.Node | None]) -> int:
     return max(1, min(MOST_TOGETHER, 4 * len(nodes), len(nodes) * _FLIGHT // max(1, size)))
 
 
+def get_all(paths: Sequence[str]) -> Recipe[list[op.Node | None]]:
+    """Read nodes of unknown number and size, in several flights: see `next_flight`."""
+    found: list[op.Node | None] = []
+    most = FIRST_FLIGHT
+    while some := paths[len(found) : len(found) + most]:
+        nodes = yield tuple(map(op.Get, some))
+        found += nodes
+        most = next_flight(nodes)
+    return found
+
+
 # The data by which the kinds of primitives know their own nodes: see `kind_of`.
 _MARKS = {
     "an Event": rb"\d{1,19} (?:set|clear)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from .._arguments.codec import BYTES, Codec, check_codec, encoded, equal
+from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded, equal
 from .._kazoo.link import KazooClient
 from .._recipes.map import write
 from .base.map_base import MapBase
@@ -77,7 +77,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     # -- reads -------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: str) -> V:
-        return self._codec.decode(self._copy()[key].data)
+        return self._decoded(key, self._copy()[key].data)
 
     @overload
     def get(self, key: str, /) -> V | None: ...
@@ -88,7 +88,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     def get(self, key: str, default: object = None, /) -> object:
         """Return the value of a key, or the default."""
         found = self._copy().get(key)
-        return default if found is None else self._codec.decode(found.data)
+        return default if found is None else self._decoded(key, found.data)
 
     def __contains__(self, key: object) -> bool:
         return key in self._copy()
@@ -113,11 +113,17 @@ class Dict(MapBase, MutableMapping[str, V]):
 
     def copy(self) -> dict[str, V]:
         """Return a `dict` with all entries. `dict(d)` reads key by key, and raises `KeyError` if one is removed."""
-        return dict(self._decoded())
+        return dict(self._entries())
 
-    def _decoded(self) -> Iterator[tuple[str, V]]:
-        decode = self._codec.decode
-        return ((key, decode(entry.data)) for key, entry in list(self._copy().items()))
+    def _entries(self) -> Iterator[tuple[str, V]]:
+        return ((key, self._decoded(key, entry.data)) for key, entry in list(self._copy().items()))
+
+    def _decoded(self, key: str, data: bytes) -> V:
+        try:
+            return self._codec.decode(data)
+        except Exception:
+            blame_data(self._codec, data, self._layout.entry(key))
+            raise
 
     # -- writes ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +155,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         key, data = self._check_key(key), self._encode(default)
 
         def done(there: bytes | None) -> object:
-            return default if there is None else self._codec.decode(there)
+            return default if there is None else self._decoded(key, there)
 
         return self._write(lambda map_write: write.put_if_absent(map_write, key, data), done)
 
@@ -166,12 +172,12 @@ class Dict(MapBase, MutableMapping[str, V]):
             Whether the value was replaced.
         """
         key, data = self._check_key(key), self._encode(old if new is _MISSING else new)
-        matches = _anything if new is _MISSING else self._equals(old)
+        matches = _anything if new is _MISSING else self._equals(key, old)
         return self._write(lambda map_write: write.replace(map_write, key, data, matches), bool)
 
     def remove(self, key: str, value: V, /) -> bool:
         """Remove a key if it has that value; return whether it was removed. Atomic."""
-        key, matches = self._check_key(key), self._equals(value)
+        key, matches = self._check_key(key), self._equals(key, value)
         return self._write(lambda map_write: write.take(map_write, key, matches), lambda found: found is not None)
 
     @overload
@@ -188,10 +194,10 @@ class Dict(MapBase, MutableMapping[str, V]):
         """
         value: V | None = None
 
-        def decoded(data: bytes) -> bool:
+        def accepts(data: bytes) -> bool:
             nonlocal value
             # This comes before the entry is removed, so that an entry that the codec can't decode stays.
-            value = self._codec.decode(data)
+            value = self._decoded(key, data)
             return True
 
         def popped(found: bytes | None) -> object:
@@ -202,7 +208,7 @@ class Dict(MapBase, MutableMapping[str, V]):
             return default
 
         checked = self._check_key(key)
-        return self._write(lambda map_write: write.take(map_write, checked, decoded), popped)
+        return self._write(lambda map_write: write.take(map_write, checked, accepts), popped)
 
     def popitem(self) -> tuple[str, V]:
         """Remove an arbitrary entry and return its key and value. Only one client gets it.
@@ -218,8 +224,8 @@ class Dict(MapBase, MutableMapping[str, V]):
     def _encode(self, value: V) -> bytes:
         return encoded(self._codec, value, self._path)
 
-    def _equals(self, value: V) -> Callable[[bytes], bool]:
-        return lambda data: equal(self._codec, data, value)
+    def _equals(self, key: str, value: V) -> Callable[[bytes], bool]:
+        return lambda data: equal(self._codec, self._decoded(key, data), data, value)
 
 
 def _anything(_: bytes) -> bool:
@@ -232,7 +238,7 @@ class _Items(ItemsView[str, V]):
     _mapping: Dict[V]
 
     def __iter__(self) -> Iterator[tuple[str, V]]:
-        return self._mapping._decoded()
+        return self._mapping._entries()
 
 
 class _Values(ValuesView[V]):
@@ -241,7 +247,7 @@ class _Values(ValuesView[V]):
     _mapping: Dict[V]
 
     def __iter__(self) -> Iterator[V]:
-        return (value for _, value in self._mapping._decoded())
+        return (value for _, value in self._mapping._entries())
 
     def __contains__(self, value: object) -> bool:
         return any(each is value or each == value for each in self)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
-from .._arguments.codec import BYTES, Codec, check_codec, encoded
+from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded
 from .._arguments.paths import check_path
 from .._engine.driver import Call
-from .._errors import ForeignNodeError
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, Seen, read, wait_until
 from .._runtime.public import public
@@ -220,12 +219,9 @@ class SharedValue(BaseValue, Generic[T]):
     def _decoded(self, data: bytes) -> T:
         try:
             return self._codec.decode(data)
-        except Exception as error:
-            raise ForeignNodeError(
-                self._path,
-                f"the node's data is {data[:100]!r}, which the codec {self._codec!r} can't decode: {error}; give all "
-                "clients the same codec, or delete the node if something else left it behind",
-            ) from error
+        except Exception:
+            blame_data(self._codec, data, self._path)
+            raise
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"

@@ -12,7 +12,7 @@ from ..._errors import ForeignNodeError
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
-from ..nodes import FIRST_FLIGHT, next_flight
+from ..nodes import get_all
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished, unframe
 from .state import ItemCall, QueueView, look
@@ -54,9 +54,9 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
                         return True
                     above, listed, members = yield look
                     continue
-                # One event wakes the waiter: when the last item goes or, if none is left, when a member's count
-                # changes.
-                watched = [f"{at.items}/{max(names, key=number)}"] if names else _counting(paths, nodes)
+                # One event wakes the waiter: when the item goes that consumers take last or, if none is left, when a
+                # member's count changes.
+                watched = [f"{at.items}/{names[-1]}"] if names else _counting(paths, nodes)
                 seen = yield op.Watch(ticket, tuple(op.Get(path, ticket) for path in watched))
                 before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
                 unchanged = all(seen) and (bool(names) or list(seen) == before)
@@ -107,7 +107,11 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
 
 
 def drain(view: QueueView) -> Recipe[None]:
-    """Remove the items that no consumer has claimed."""
+    """Remove the items that no consumer has claimed.
+
+    The items that consumers take last go first. So the consumers, which go on meanwhile, are in the way of the last
+    request alone.
+    """
     at = view.at
     most = most_together(at.path) // 3
     view.names.clear()
@@ -117,9 +121,9 @@ def drain(view: QueueView) -> Recipe[None]:
             return
         ticket: Ticket = yield op.NewTicket(at.claims)
         try:
-            for first in range(0, len(sight.free), most):
+            for end in range(len(sight.free), 0, -most):
                 parts: list[op.Part] = []
-                for name in sight.free[first : first + most]:
+                for name in sight.free[max(0, end - most) : end]:
                     claim = f"{at.claims}/{name}"
                     parts += op.Create(claim, b"", ephemeral=True), op.Delete(claim), op.Delete(f"{at.items}/{name}")
                 yield op.Multi(ticket, tuple(parts))
@@ -141,12 +145,6 @@ def dead(view: QueueView) -> Recipe[list[bytes]]:
     if names is op.NOWHERE:
         yield op.CheckChroot(at.path)
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
-    found: list[bytes] = []
-    first, most = 0, FIRST_FLIGHT
-    while some := paths[first : first + most]:
-        nodes = yield tuple(map(op.Get, some))
-        for path, node in zip(some, nodes, strict=True):
-            if node is not None:
-                found += unframe(path, node.data)[0]
-        first, most = first + most, next_flight(nodes)
-    return found
+    nodes = yield from get_all(paths)
+    found = [unframe(path, node.data)[0] for path, node in zip(paths, nodes, strict=True) if node is not None]
+    return [payload for payloads in found for payload in payloads]
