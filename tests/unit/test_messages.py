@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import inspect
 import re
 import threading
@@ -108,6 +109,30 @@ def test_one_lock_in_place_of_several(module: ModuleType, name: str) -> None:
     for wrong in (KazooClient(), module.Lock(KazooClient(), "/lock")):
         with pytest.raises(TypeError, match=f"^a {name} takes a list of locks, .*, not [a-z]"):
             getattr(module, name)(wrong)
+
+
+def test_a_coroutine_function_in_place_of_a_function() -> None:
+    """Fault 375: it is refused where no loop would run it; objects of tasks take it."""
+
+    async def later(*_: object) -> None: ...
+
+    class Later:
+        async def __call__(self, *_: object) -> None: ...
+
+    client = KazooClient()
+    for each in (later, functools.partial(later), Later()):
+        for make in (
+            functools.partial(zkconcurrent.Lock, client, "/lock", on_lost=each),
+            functools.partial(zkconcurrent.RLock, client, "/rlock", on_suspect=each),
+            functools.partial(zkconcurrent.ReadWriteLock, client, "/pair", on_revoke=each),
+            functools.partial(zkconcurrent.Semaphore, client, "/semaphore", on_lost=each),
+            functools.partial(zkconcurrent.MultiLock, [zkconcurrent.RLock(client, "/rlock")], on_lost=each),
+            functools.partial(zkconcurrent.Barrier, client, "/barrier", 2, each),
+            functools.partial(zkconcurrent.Election(client, "/election").run, each),
+        ):
+            with pytest.raises(TypeError, match="must not be a coroutine function"):
+                make()
+        assert aio.Lock(client, "/aio", on_lost=each, on_suspect=each, on_revoke=each)
 
 
 def test_a_timeout_that_is_no_number() -> None:

@@ -112,11 +112,16 @@ def check_listener(listener: object) -> None:
     """
     if not callable(listener):
         raise TypeError(f"a listener must be callable, not {type(listener).__name__}")
-    if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
+    if is_async(listener):
         raise TypeError(
             "a listener must not be a coroutine function, as nothing would await it: give a function that passes the "
             "event on, such as `queue.put_nowait` of a task's queue by `loop.call_soon_threadsafe`"
         )
+
+
+def is_async(function: object) -> bool:
+    """Return whether a call of an object only makes a coroutine, which a thread does not await."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def in_listener() -> bool:

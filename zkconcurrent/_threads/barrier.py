@@ -28,7 +28,7 @@ from .._recipes.destroy import Users, destroy
 from .._runtime import waiting
 from .._runtime.waiting import Steps
 from .base.node_data import node_data
-from .base.primitive import Primitive, discard_result, kind_of
+from .base.primitive import Primitive, check_callbacks, discard_result, kind_of
 
 WITHDRAWAL_POLL_INTERVAL = 0.01  # seconds
 
@@ -72,7 +72,7 @@ class Barrier(Primitive):
         timeout: how long `wait` waits by default, in seconds; None waits forever.
 
     Raises:
-        TypeError: `parties` is not an integer, or the path is not a string.
+        TypeError: `parties` is not an integer, the path is not a string, or the action is not a plain function.
         ValueError: `parties` is less than 1, or too large; the path is invalid; or this client already uses it for
             another primitive.
 
@@ -100,6 +100,7 @@ class Barrier(Primitive):
         at_most = most_parties(self._session.link.full(path))
         if parties > at_most:
             raise ValueError(f"parties must be <= {at_most} at {path!r}: one request must name all of them")
+        check_callbacks(action=action)
         self._parties = parties
         self._action = action
         self._timeout = timeout

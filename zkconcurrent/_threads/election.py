@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from .._engine.holds import Hold
+from .._engine.telling import is_async
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Node
@@ -253,8 +254,13 @@ class Election(PickledByPath):
 
         Raises:
             ValueError: the function is not callable.
+            TypeError: it is a coroutine function, whose body would run after the term.
         """
         check_callable(func)
+        if is_async(func):
+            raise TypeError(
+                "func must not be a coroutine function: the term would end before it runs; use aio.Election"
+            )
         with self.lead():
             return func(*args, **kwargs)
 

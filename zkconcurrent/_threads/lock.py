@@ -44,7 +44,7 @@ class Lock(RevocableLock):
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, the label is no string, or a callback is not
-            callable.
+            callable, or is a coroutine function.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
             `hold_limit` is not above 0, `on_deadlock` or `on_hold_limit` is none of its words, or the label is empty,
             too long or not printable.

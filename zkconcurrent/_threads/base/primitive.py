@@ -15,6 +15,7 @@ from ..._engine.driver import Call
 from ..._engine.ensembles import admission
 from ..._engine.holds import PathState
 from ..._engine.session import Session
+from ..._engine.telling import is_async
 from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
@@ -288,14 +289,18 @@ def kind_of(value: object) -> str:
 
 
 def check_callbacks(**callbacks: object) -> None:
-    """Refuse an `on_lost`, or another callback, that can't be called.
+    """Refuse an `on_lost`, or another callback, that can't be called, or that nothing would await.
 
     Raises:
-        TypeError: one is neither None nor callable.
+        TypeError: one is neither None nor callable, or is a coroutine function.
     """
     for name, callback in callbacks.items():
         if callback is not None and not callable(callback):
             raise TypeError(f"{name} must be callable, not {type(callback).__name__}")
+        if is_async(callback):
+            raise TypeError(
+                f"{name} must not be a coroutine function, as nothing would await it: give a plain function"
+            )
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:
