@@ -89,7 +89,7 @@ SCENES: dict[str, Scene] = {
     "barrier._wait": _barrier,
     "double_barrier.enter": _double_barrier,
     "detached.acquire": _detached,
-    "latch.wait": _latch,
+    "nodes.watch_until": _latch,
     "queue.manage.wait_until_done": _join,
 }
 """The crowd of each recipe that waits, by what the recipe is."""
@@ -99,13 +99,11 @@ NO_CROWD = {
     "condition.outwait": "it lists nothing",
     "double_barrier._outwait": "each keeps the names of the parties that were inside with it: it waits for all of them",
     "election.follow": "it waits with the leader's node alone, or while there is no candidate",
-    "event.wait": "it lists nothing",
     "group._join": "it lists nothing",
     "group._outlast": "it lists nothing",
     "group.next_members": "an observer has been given the members, and waits for others than these",
     "map.mirror.follow": "one thread of a client waits, and its copy is the map",
     "value.apply_in_turn": "one call of a client queues, with the changes of all others",
-    "value.wait_until": "it lists nothing",
 }
 """The recipes that wait and have no scene, each with the reason."""
 
@@ -167,7 +165,7 @@ def test_a_crowd_keeps_no_listing(
     before = _kept(gc.get_objects())
     begun = [in_thread(_together, wait)] if kinds is aio else [in_thread(wait) for _ in range(CROWD)]
     try:
-        if recipe not in ("latch.wait", "queue.manage.wait_until_done"):
+        if recipe not in ("nodes.watch_until", "queue.manage.wait_until_done"):
             eventually(queued(zk, folder, CROWD + others))
         eventually(lambda: _all_wait(client))
         eventually(lambda: _kept(gc.get_objects()) - before < 6 * CROWD, f"{_kept(gc.get_objects())} names are kept")

@@ -15,19 +15,21 @@ def test_whatever_strikes() -> None:
     assert injected >= COMMON_FAULTS | {"remove"}
 
 
-TURN, WAIT = "_recipes.event:turn", "_recipes.event:wait"
+TURN, WAIT, WATCH = "_recipes.event:turn", "_recipes.event:wait", "_recipes.nodes:watch_until"
 MUTANTS = [
     bug(
         "a set and a clear between two looks are missed: no epoch",
         WAIT,
-        "if flag.is_set or flag.epoch > since.epoch:",
-        "if flag.is_set:",
+        "flag.is_set or flag.epoch > since.epoch",
+        "flag.is_set",
     ),
     bug(
         "the epoch is forgotten with the session",
-        WAIT,
+        WATCH,
         "ticket: Ticket = yield op.NewTicket(path)",
-        "since, ticket = None, (yield op.NewTicket(path))",
+        "ticket: Ticket = yield op.NewTicket(path)\n"
+        "        cells = dict(zip(accepts.__code__.co_freevars, accepts.__closure__, strict=True))\n"
+        "        cells['since'].cell_contents = None",
     ),
     bug(
         "a node made anew counts from the epoch of the old one",
@@ -65,19 +67,17 @@ MUTANTS = [
     ),
     bug(
         "a wait begins with what a server that lags says",
-        WAIT,
-        "_, node = yield op.Sync(path, ticket), op.Get(path, ticket)",
-        "node = yield op.Get(path, ticket)",
+        WATCH,
+        "_, *seen = yield op.Sync(path, ticket), *reads",
+        "seen = yield reads",
     ),
-    bug("a node that is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
+    bug("a node that is not there is watched", WATCH, "if absent:\n", "if False:\n"),
     bug(
         "the watch is left after the look, and nobody looks again",
-        WAIT,
-        "(node,) = yield op.Watch(ticket, (op.Get(path, ticket),))",
-        "yield op.Watch(ticket, (op.Get(path, ticket),))\n"
-        "                yield op.Wait(ticket)\n"
-        "                node = yield op.Get(path, ticket)",
-        (WAIT, "elif watched:", "elif False:"),
+        WATCH,
+        "seen = yield op.Watch(ticket, reads)",
+        "yield op.Watch(ticket, reads)\n                yield op.Wait(ticket)\n                seen = yield reads",
+        (WATCH, "elif watched:", "elif False:"),
     ),
     bug(
         "no watch after a reconnect",
@@ -93,9 +93,9 @@ MUTANTS = [
     ),
     bug(
         "a ticket is kept when a wait ends",
-        WAIT,
-        "yield op.Discard(ticket)\n                    return flag",
-        "return flag",
+        WATCH,
+        "yield op.Discard(ticket)\n            return accepted",
+        "return accepted",
     ),
 ]
 

@@ -16,8 +16,8 @@ def test_whatever_strikes() -> None:
     assert injected >= COMMON_FAULTS
 
 
-DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))
-ANSWERED = "node, names = yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket)))"
+DOWN, LOOK, WATCH = "_recipes.latch:count_down", "_recipes.latch:look", "_recipes.nodes:watch_until"
+ANSWERED = "seen = yield op.Watch(ticket, reads)"
 TOLD = (
     "_engine.operations:_request",
     "if not POLICIES[type(steps[i])].repeats:",
@@ -46,20 +46,18 @@ MUTANTS = [
     bug("each counts one", "_recipes.latch:remaining", "sum(int(said[1])", "sum(1"),
     bug(
         "only the node is watched",
-        WAIT,
+        WATCH,
         ANSWERED,
-        "node, names = (yield op.Watch(ticket, (op.Get(path, ticket),)))[0], (yield op.Children(path, ticket))",
+        "seen = [(yield op.Watch(ticket, reads[:1]))[0], (yield reads[1])]",
     ),
     bug(
         "the watch is left after the look, and nobody looks again",
-        WAIT,
+        WATCH,
         ANSWERED,
-        "yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket)))\n"
-        "                yield op.Wait(ticket)\n"
-        "                node, names = yield op.Get(path, ticket), op.Children(path, ticket)",
-        (WAIT, "elif watched:", "elif False:"),
+        "yield op.Watch(ticket, reads)\n                yield op.Wait(ticket)\n                seen = yield reads",
+        (WATCH, "elif watched:", "elif False:"),
     ),
-    bug("a node that is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
+    bug("a node that is not there is watched", WATCH, "if absent:\n", "if False:\n"),
     bug(
         "no watch after a reconnect",
         "_engine.registry:Registry.note_change",
@@ -72,7 +70,12 @@ MUTANTS = [
         "_, node, names = yield op.Sync(path), op.Get(path), op.Children(path)",
         "node, names = yield op.Get(path), op.Children(path)",
     ),
-    bug("a ticket is kept when a wait ends", WAIT, "yield op.Discard(ticket)\n            return 0", "return 0"),
+    bug(
+        "a ticket is kept when a wait ends",
+        WATCH,
+        "yield op.Discard(ticket)\n            return accepted",
+        "return accepted",
+    ),
 ]
 
 

@@ -15,13 +15,13 @@ def test_whatever_strikes() -> None:
     assert injected >= COMMON_FAULTS | {"lose", "strike"}
 
 
-WRITE, MOVED, ATTEMPT, APPLY, TURN, WAIT, DECIDE, LEAVE, END, LEAD = (
+WRITE, MOVED, ATTEMPT, APPLY, TURN, WATCH, DECIDE, LEAVE, END, LEAD = (
     "_recipes.receipts:write",
     "_recipes.receipts:moved",
     "_recipes.value:attempt",
     "_recipes.value:apply",
     "_recipes.value:apply_in_turn",
-    "_recipes.value:wait_until",
+    "_recipes.nodes:watch_until",
     "_recipes.value:ValueBatch.decide",
     "_threads.base.value_base:ValueState.leave",
     "_threads.base.value_base:ValueState._end",
@@ -89,14 +89,11 @@ MUTANTS = [
     ),
     bug(
         "values: a wait begins at a server that lags, and does not look again",
-        WAIT,
-        "if watched:",
-        "if True:",
-        (
-            WAIT,
-            "(node,) = yield op.Watch(ticket, (op.Get(at.path, ticket),))",
-            "yield op.Watch(ticket, (op.Get(at.path, ticket),))",
-        ),
+        WATCH,
+        "elif watched:",
+        "elif True:",
+        (WATCH, "seen = []  # as in `lock.acquire`", "pass"),
+        (WATCH, "seen = yield op.Watch(ticket, reads)", "yield op.Watch(ticket, reads)"),
     ),
     bug(
         "values: the write of an interrupted call is forgotten",

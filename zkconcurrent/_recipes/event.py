@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.ticket import Ticket
-from .nodes import foreign_data, make
+from .nodes import foreign_data, make, watch_until
 
 _DATA = re.compile(rb"(\d{1,19}) (set|clear)")
 
@@ -114,25 +113,11 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
 def wait(path: str) -> Recipe[Flag]:
     """Wait until the flag is set, or was set since the wait began; return it as last seen."""
     since: Since | None = None
-    while True:
-        ticket: Ticket = yield op.NewTicket(path)
-        try:
-            # The first read is behind a `sync`, so that a set from before the call does not count as one since. Later
-            # reads in the same session are never older.
-            _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
-            watched = False
-            while True:
-                flag = Flag() if node is None else Flag.of(path, node)
-                since = Since.began(since, node, flag)
-                if flag.is_set or flag.epoch > since.epoch:
-                    yield op.Discard(ticket)
-                    return flag
-                if node is None:
-                    # A missing node can't be watched.
-                    yield from make(path, flag.data)
-                elif watched:
-                    yield op.Wait(ticket)
-                (node,) = yield op.Watch(ticket, (op.Get(path, ticket),))
-                watched = True
-        except op.Requeue:
-            yield op.Discard(ticket)
+
+    def accepts(node: op.Node | None) -> Flag | None:
+        nonlocal since
+        flag = Flag() if node is None else Flag.of(path, node)
+        since = Since.began(since, node, flag)
+        return flag if flag.is_set or flag.epoch > since.epoch else None
+
+    return (yield from watch_until(path, accepts, lambda: make(path, Flag().data)))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
-from .nodes import foreign_data, make
+from .nodes import foreign_data, make, watch_until
 
 ROLE = "count-"
 _DATA = re.compile(rb"(\d{1,19}) count")
@@ -87,22 +87,9 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
 
 
 def wait(path: str, count: int) -> Recipe[int]:
-    """Wait until the latch is open."""
-    while True:
-        ticket: Ticket = yield op.NewTicket(path)
-        try:
-            _, node, names = yield op.Sync(path, ticket), op.Get(path, ticket), op.Children(path, ticket)
-            watched = False
-            while remaining(path, count, node, names):
-                names = ()  # as in `lock.acquire`
-                if node is None:
-                    # A missing node can't be watched.
-                    yield from make(path, data(count))
-                elif watched:
-                    yield op.Wait(ticket)
-                node, names = yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket)))
-                watched = True
-            yield op.Discard(ticket)
-            return 0
-        except op.Requeue:
-            yield op.Discard(ticket)
+    """Wait until the latch is open; return 0."""
+
+    def accepts(node: op.Node | None, names: Sequence[str]) -> int | None:
+        return None if remaining(path, count, node, names) else 0
+
+    return (yield from watch_until(path, accepts, lambda: make(path, data(count)), lists=True))

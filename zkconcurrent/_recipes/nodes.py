@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from .._arguments.limits import MOST_TOGETHER, most_together
 from .._arguments.paths import ancestors
@@ -13,7 +13,9 @@ from .._errors import ForeignNodeError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, has_data, other_folder, other_kind, role_of
+from .._protocol.ticket import Ticket
 
+R = TypeVar("R")
 FIRST_FLIGHT = 50
 """How many nodes of unknown size the first flight reads."""
 
@@ -208,6 +210,42 @@ def make(path: str, data: bytes) -> Recipe[bool]:
     except op.NoNode:
         # The parent was never made, or it was reaped.
         return (yield from lay_out(op.Create(path, data)))
+
+
+def watch_until(
+    path: str, accepts: Callable[..., R | None], makes: Callable[[], Recipe[object]], *, lists: bool = False
+) -> Recipe[R]:
+    """Wait until a node is accepted; return what `accepts` returns.
+
+    The first read is behind a `sync`, so that a change from before the call does not count as one since. Later reads in
+    the same session are never older.
+
+    Args:
+        path: the node.
+        accepts: called after each look, with the node, which is None while it is missing, and with `lists` also with
+            the names of its children; returns None to wait on.
+        makes: returns the recipe that makes the node: a missing node can't be watched.
+        lists: whether to watch the children, too.
+    """
+    while True:
+        ticket: Ticket = yield op.NewTicket(path)
+        reads = (op.Get(path, ticket), op.Children(path, ticket))[: 1 + lists]
+        try:
+            _, *seen = yield op.Sync(path, ticket), *reads
+            watched = False
+            while (accepted := accepts(*seen)) is None:
+                absent = seen[0] is None
+                seen = []  # as in `lock.acquire`
+                if absent:
+                    yield from makes()
+                elif watched:
+                    yield op.Wait(ticket)
+                seen = yield op.Watch(ticket, reads)
+                watched = True
+            yield op.Discard(ticket)
+            return accepted
+        except op.Requeue:
+            yield op.Discard(ticket)
 
 
 def check_folders(path: str, names: Sequence[str], kind: str) -> None:

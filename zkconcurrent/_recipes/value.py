@@ -30,7 +30,7 @@ from .._protocol.rules import FOLDERS, MUTEX, blockers
 from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .lock import join
-from .nodes import foreign_child, foreign_data, kind_of, lay_out_marked, missing
+from .nodes import foreign_child, foreign_data, kind_of, lay_out_marked, missing, watch_until
 from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
 R = TypeVar("R")
@@ -361,26 +361,16 @@ def read(at: Layout) -> Recipe[Seen]:
 def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
     """Wait until the value is accepted; return it. A node that is missing is made before the wait."""
     last: Seen | None = None
-    while True:
-        ticket: Ticket = yield op.NewTicket(at.path)
-        try:
-            _, node = yield op.Sync(at.path, ticket), op.Get(at.path, ticket)
-            watched = False
-            while True:
-                if node is not None:
-                    at.check(node)
-                # A value that was never set counts as the data that its node will have.
-                if (seen := Seen(at.initial, 0) if node is None else Seen(node.data, node.version)) != last:
-                    last = seen
-                    if accepts(seen):
-                        yield op.Discard(ticket)
-                        return seen
-                if node is None:
-                    # A missing node can't be watched.
-                    yield from make(at)
-                elif watched:
-                    yield op.Wait(ticket)
-                (node,) = yield op.Watch(ticket, (op.Get(at.path, ticket),))
-                watched = True
-        except op.Requeue:
-            yield op.Discard(ticket)
+
+    def accepted(node: op.Node | None) -> Seen | None:
+        nonlocal last
+        if node is not None:
+            at.check(node)
+        # A value that was never set counts as the data that its node will have.
+        seen = Seen(at.initial, 0) if node is None else Seen(node.data, node.version)
+        if seen == last:
+            return None
+        last = seen
+        return seen if accepts(seen) else None
+
+    return (yield from watch_until(at.path, accepted, lambda: make(at)))
