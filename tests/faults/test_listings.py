@@ -84,7 +84,7 @@ def _join(kinds: Any, zk: KazooClient, path: str) -> tuple[str, int, Callable[[]
 SCENES: dict[str, Scene] = {
     "lock.acquire": _lock,
     "semaphore.acquire": _semaphore,
-    "queue.take.take": _get,
+    "lock.come_first": _get,
     "queue.put.put_when_first": _put,
     "barrier._wait": _barrier,
     "double_barrier.enter": _double_barrier,
@@ -103,7 +103,7 @@ NO_CROWD = {
     "group._outlast": "it lists nothing",
     "group.next_members": "an observer has been given the members, and waits for others than these",
     "map.mirror.follow": "one thread of a client waits, and its copy is the map",
-    "value.apply_in_turn": "one call of a client queues, with the changes of all others",
+    "queue.take.take": "only the first of the consumers that queue waits here",
 }
 """The recipes that wait and have no scene, each with the reason."""
 

@@ -130,9 +130,9 @@ MUTANTS = [
     ),
     bug(
         "consumers do not queue: none is woken but the one that watches",
-        TAKE,
-        "while ahead := blockers(ticket.name, queue, MUTEX):",
-        "while ahead := [name for name in blockers(ticket.name, queue, MUTEX) if False]:",
+        "_recipes.lock:come_first",
+        "while ahead := blockers(ticket.name, names, MUTEX):",
+        "while ahead := [name for name in blockers(ticket.name, names, MUTEX) if False]:",
     ),
 ]
 

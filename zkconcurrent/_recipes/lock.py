@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.rules import Rule, blockers, check_queue, holders, in_the_way, line_up
+from .._protocol.rules import MUTEX, Rule, blockers, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import Ticket
 from .._protocol.way import Way
 from .nodes import FirstLook, missing
@@ -166,6 +166,29 @@ def join(
         if not first.done:
             yield from first.look()
     return names  # type: ignore[no-any-return]
+
+
+def come_first(ticket: Ticket, data: bytes, lay_out: Callable[[], Recipe[None]]) -> Recipe[None]:
+    """Join a queue in which the first has a turn, but no hold; wait until no contender is ahead.
+
+    Args:
+        ticket: the ticket.
+        data: the content of its node.
+        lay_out: makes the queue, if it is missing.
+
+    Raises:
+        Requeue: the ticket's node was not created, or is gone.
+        ForeignNodeError: another kind of primitive uses the path.
+    """
+    listing = op.Children(ticket.path, ticket)
+    names = yield from join(ticket, MUTEX, data, lay_out)
+    while ahead := blockers(ticket.name, names, MUTEX):
+        names = ()  # as in `acquire`
+        seen = yield op.WaitGone(ticket, ahead[0], (listing,))
+        (names,) = seen or [(yield listing)]
+        del seen
+        if ticket.name not in names:
+            raise op.NodeGone
 
 
 def create(ticket: Ticket, role: str, data: bytes, *reads: op.Operation) -> Recipe[Sequence[Any]]:

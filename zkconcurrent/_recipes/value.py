@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.rules import FOLDERS, MUTEX, blockers
+from .._protocol.rules import FOLDERS
 from .._protocol.ticket import Ticket
 from .destroy import Tree
-from .lock import join
+from .lock import come_first
 from .nodes import foreign_child, foreign_data, kind_of, lay_out_marked, missing, watch_until
 from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
 
@@ -300,16 +300,8 @@ def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
     at = batch.at
     while True:
         ticket: Ticket = yield op.NewTicket(at.queue)
-        listing = op.Children(at.queue, ticket)
         try:
-            names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.view.lay_out)
-            while ahead := blockers(ticket.name, names, MUTEX):
-                names = ()  # as in `lock.acquire`
-                seen = yield op.WaitGone(ticket, ahead[0], (listing,))
-                (names,) = seen or [(yield listing)]
-                del seen
-                if ticket.name not in names:
-                    raise op.NodeGone
+            yield from come_first(ticket, batch.label, batch.view.lay_out)
             while True:
                 receipt = yield from ready(batch)
                 _, node = yield op.Sync(at.path), op.Get(at.path)

@@ -27,9 +27,8 @@ from typing import Any
 from ..._errors import ForeignNodeError
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
-from ..._protocol.rules import MUTEX, blockers
 from ..._protocol.ticket import Ticket
-from ..lock import join
+from ..lock import come_first
 from ..nodes import next_flight
 from ..receipts import ready, write
 from .order import due, frame, milliseconds, unframe
@@ -81,14 +80,8 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
         ticket: Ticket = yield op.NewTicket(at.consumers)
         listing = op.Children(at.consumers, ticket)
         try:
-            queue: Sequence[str] = yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.consumers))
-            while ahead := blockers(ticket.name, queue, MUTEX):
-                names, sight, queue = [], _NOTHING_SEEN, ()  # as in `lock.acquire`
-                seen = yield op.WaitGone(ticket, ahead[0], (listing,))
-                (queue,) = seen or [(yield listing)]
-                del seen
-                if ticket.name not in queue:
-                    raise op.NodeGone
+            names, sight = [], _NOTHING_SEEN  # as in `lock.acquire`
+            yield from come_first(ticket, item_call.label, partial(view.lay_out, at.consumers))
             sight = yield from look(view, ticket)
             while not sight.over:
                 if not (names := takeable(view, sight)):
