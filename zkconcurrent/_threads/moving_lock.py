@@ -40,15 +40,7 @@ class MovingLock(MultiLock):
 
     def locked(self) -> bool:
         """Return whether any process holds the lock, at either place; asks the leaders. Cost: up to 4 reads."""
-        calls = Calls(self._session)
-
-        def ask() -> Steps[bool]:
-            for core in self._cores:
-                if (yield from calls.add(Call(core.session, core.path)).run(core.is_held())):
-                    return True
-            return False
-
-        return self._await(calls, ask())
+        return self._locked(decides=True)
 
     def owner(self) -> Contender | None:
         """Return the holder, read from the servers; None if there is none. Cost: up to that of both locks' `owner`."""

@@ -209,13 +209,17 @@ class MultiLock(CompositeLock):
 
     def locked(self) -> bool:
         """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
+        return self._locked(decides=False)
+
+    def _locked(self, *, decides: bool) -> bool:
+        """Ask whether each lock is held, one after the other; the first answer that `decides` is that of all."""
         calls = Calls(self._session)
 
         def ask() -> Steps[bool]:
             for core in self._cores:
-                if not (yield from calls.add(Call(core.session, core.path)).run(core.is_held())):
-                    return False
-            return True
+                if (yield from calls.add(Call(core.session, core.path)).run(core.is_held())) is decides:
+                    return decides
+            return not decides
 
         return self._await(calls, ask())
 
