@@ -264,22 +264,31 @@ class Link:
         # ZooKeeper 3.4 has neither containers nor create2, whose reply has the stat.
         kind = CreateRequest if self.containers is False else Create2
 
+        def with_stat(made: object) -> object:
+            # On the connection thread, the last zxid and the session are those of the reply that is being read.
+            return (made, CreatedStat(self.client.last_zxid, self.session() or 0)) if kind is CreateRequest else made
+
+        handled = self._may_be_unknown(reply, with_stat)
+        handled.session = reply.session
+        create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
+        self.transport.send(create, self.leases.as_write(handled))
+
+    def _may_be_unknown(self, reply: Reply, result: Callable[[object], object] = lambda made: made) -> HandledReply:
+        """Return what takes the reply to a create that the server may not know, and hands `result(its value)` on.
+
+        If the server does not know it, that is noted, and the caller repeats the request, which then is a plain create.
+        """
+
         def on_reply(made: HandledReply) -> None:
             if isinstance(made.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-                # The caller repeats the request, which then is a `CreateRequest`.
                 reply.set_exception(kazoo_errors.ConnectionLoss())
             elif made.error is not None:
                 reply.set_exception(made.error)
-            elif kind is CreateRequest:
-                # On the connection thread, the last zxid and the session are those of the reply that is being read.
-                reply.set((made.value, CreatedStat(self.client.last_zxid, self.session() or 0)))
             else:
-                reply.set(made.value)
+                reply.set(result(made.value))
 
-        create, handled = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL), HandledReply(on_reply)
-        handled.session = reply.session
-        self.transport.send(create, self.leases.as_write(handled))
+        return HandledReply(on_reply)
 
     def multi(self, operations: Sequence[op.Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
@@ -369,18 +378,7 @@ class Link:
 
     def make_container(self, path: str, reply: Reply) -> None:
         """Make a container, or a persistent node if the server has no containers."""
-
-        def on_reply(first: HandledReply) -> None:
-            if isinstance(first.error, kazoo_errors.UnimplementedError):
-                self.containers = False
-                # The caller repeats the request, which then makes a persistent node.
-                reply.set_exception(kazoo_errors.ConnectionLoss())
-            elif first.error is not None:
-                reply.set_exception(first.error)
-            else:
-                reply.set(first.value)
-
-        self.transport.send(self.container(path), self.leases.as_write(HandledReply(on_reply)))
+        self.transport.send(self.container(path), self.leases.as_write(self._may_be_unknown(reply)))
 
     def probe(self) -> None:
         """Ask whether the servers know containers, before any other request: others may close the connection.
