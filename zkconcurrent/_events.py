@@ -143,8 +143,8 @@ class DeadlockFound(LockEvent):
 
     Attributes:
         cycle: who waits for whom, from this acquire on.
-        certain: nothing else can end it. False if another thread may: one of the holds is that of a `Lock` that no
-            block has acquired, so any thread of its process may release it.
+        certain: nothing else can end it. False if others may: one of the holds is that of a `Lock` that no block has
+            acquired, of permits, of a `DetachedLock`, or of another program.
     """
 
     __module__ = "zkconcurrent"

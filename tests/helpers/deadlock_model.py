@@ -1,9 +1,11 @@
 """Random programs that may deadlock, and an oracle: the search of `_protocol/deadlocks.py` runs in them, step by step.
 
-Owners acquire and release mutexes, some of which others may release, and read-write locks. Each reads from a server
-that may lag, and all of a search's reads interleave with what the others do. The oracle knows the true state at each
-instant. It knows nothing of the search: an owner is in a deadlock if it waits, through whomever, for itself; in a
-possible one if that is so as long as nobody releases what others may release.
+Owners acquire and release mutexes, some of which others may release, read-write locks, and permits. One may be a
+stranger, whose nodes do not tell what it holds. Each reads from a server that may lag, and all of a search's reads
+interleave with what the others do. The oracle knows the true state at each instant. It knows nothing of the search: an
+owner is in a deadlock if it waits, through whomever, for itself; in a possible one if that is so as long as nobody
+releases what others may release. For permits, an owner waits only if there would be too few even if all gave theirs
+back that can go on.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ import random
 import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from zkconcurrent._errors import DeadlockEdge
 from zkconcurrent._protocol.deadlocks import Place, Waiter, search
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, Rule, in_the_way
+from zkconcurrent._protocol.rules import MUTEX, PERMIT, READ, WRITE, Rule, in_the_way
 from zkconcurrent._protocol.ticket import unique
 from zkconcurrent._protocol.told import Told
 
@@ -32,6 +35,8 @@ class Options:
     unending: bool = False
     unfair: bool = False
     bare: bool = False
+    permits: bool = False
+    strangers: bool = False
     # Changes of the rules.
     confirms: bool = True
     repeats: bool = False
@@ -55,6 +60,7 @@ class Znode:
     token: int
     bare: bool = False
     gone: float = math.inf
+    wanted: int = 0
 
 
 @dataclass(eq=False)
@@ -72,6 +78,7 @@ class Owner:
     inner: str | None = None
     until: float = math.inf
     ends: bool = True
+    strange: bool = False
 
 
 @dataclass(eq=False)
@@ -105,10 +112,13 @@ class Program:
         self.now = 0.0
         self.nodes: list[Znode] = []
         paths = [f"/l{n}" for n in range(rng.randint(2, 5))]
-        self.kinds = {path: rng.choice(("mutex", "mutex", "rw")) for path in paths}
+        kinds = ("mutex", "sem", "rw") if options.permits else ("mutex", "mutex", "rw")
+        self.kinds = {path: rng.choice(kinds) for path in paths}
+        self.sizes = {path: rng.randint(1, 3) for path in paths if self.kinds[path] == "sem"}
         self.unfair = {path for path in paths if options.unfair and self.kinds[path] == "mutex" and rng.random() < 0.7}
         count = rng.randint(2, 6)
         self.owners = [Owner(n, rng.randrange(2) if options.unfair else n, rng.randint(2, 6)) for n in range(count)]
+        self.owners[0].strange = options.strangers
         # How much faster the owners are than the searches.
         self.haste = rng.choice((1, 1, 4))
         self.checks: list[Check] = []
@@ -126,7 +136,9 @@ class Program:
         zxid = min(zxid, self.zxid)
         return [each for each in self.nodes if each.place.path == path and each.czxid <= zxid < each.gone]
 
-    def create(self, owner: Owner, path: str, rule: Rule, number: str = "", *, bare: bool = False) -> Znode:
+    def create(
+        self, owner: Owner, path: str, rule: Rule, number: str = "", *, bare: bool = False, wanted: int = 0
+    ) -> Znode:
         """Create a node of an owner."""
         held = [] if number else owner.holds
         names = {each: [each.place.path, unique(each.place.name)] for each in held}
@@ -145,6 +157,8 @@ class Program:
                 data["ends"] = 1
         if loose and self.options.loose_tells:
             data["loose"] = loose
+        if wanted:
+            data["permits"] = wanted
         # Of a cancellation, nobody knows before.
         if owner.until < math.inf and owner.number % 2:
             data["timeout"] = owner.until - self.now
@@ -158,9 +172,10 @@ class Program:
             owner,
             self.zxid,
             self.now,
-            json.dumps(data).encode(),
+            b"10.0.0.1" if owner.strange else json.dumps(data).encode(),
             self.zxid,
-            bare,
+            bare or owner.strange,
+            wanted=wanted,
         )
         self.nodes.append(node)
         owner.at = self.zxid
@@ -178,6 +193,18 @@ class Program:
         number = node.rule.key(node.place.name)
         return [there[name] for name in blocking if node.rule.key(name) != number]
 
+    def leases(self, node: Znode) -> list[Znode]:
+        """Return the permits that are held of the semaphore for which a node waits."""
+        return self.there(f"{node.place.path.rpartition('/')[0]}/leases") if node.wanted else []
+
+    def too_few(self, node: Znode, held: int) -> bool:
+        """Return whether a node would get no permits while so many are held."""
+        return node.wanted > 0 and self.sizes[node.place.path.rpartition("/")[0]] - held < node.wanted
+
+    def blocked(self, node: Znode) -> bool:
+        """Return whether a node must wait."""
+        return bool(self.ahead(node)) or self.too_few(node, len(self.leases(node)))
+
     # -- the oracle ----------------------------------------------------------------------------------------------
 
     def blockers(self, owner: Owner, holds: Owner | None = None, *, loosely: bool = False) -> set[Owner]:
@@ -191,16 +218,35 @@ class Program:
         if owner.inner is not None:
             nodes = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
         elif owner.waits is not None:
-            nodes = self.ahead(owner.waits)
+            nodes = self.ahead(owner.waits) + self.leases(owner.waits)
         else:
             return set()
         # Of what another thread may release, nobody is sure.
         sure = [each for each in nodes if loosely or not (each.bare and each.owner.waits is not each)]
-        return {each.owner for each in sure if each.owner is not holds or each.owner.waits is not each}
+        found = {each.owner for each in sure if each.owner is not holds or each.owner.waits is not each}
+        # One's own permits are no reason to wait: there might be others.
+        return found - {owner} if owner.waits is not None and owner.waits.wanted else found
+
+    def members(self) -> set[Owner]:
+        """Return the greatest set of owners each of which waits for others of it, as long as these do nothing."""
+        found = {each for each in self.owners if each.waits is not None or each.inner is not None}
+        while free := {each for each in found if not self.is_stuck_among(each, found)}:
+            found -= free
+        return found
+
+    def is_stuck_among(self, owner: Owner, others: set[Owner]) -> bool:
+        """Return whether an owner can't go on as long as some others do nothing."""
+        if (node := owner.waits) is None or not node.wanted:
+            return bool(self.blockers(owner, loosely=True) & others)
+        held = sum(each.owner in others for each in self.leases(node))
+        return self.too_few(node, held) or any(each.owner in others for each in self.ahead(node))
 
     def awaited(self, holds: Owner | None = None, *, loosely: bool = False) -> dict[Owner, set[Owner]]:
         """Return for whom each owner waits, through whomever; the arguments as for `blockers`."""
         edges = {each: self.blockers(each, holds, loosely=loosely) for each in self.owners}
+        if loosely:
+            members = self.members()
+            edges = {each: found & members if each in members else set() for each, found in edges.items()}
         found = {}
         for owner in self.owners:
             seen, todo = set[Owner](), [owner]
@@ -258,13 +304,29 @@ class Program:
         # Of each that is left in a possible one, one for whom it waits has told, or it waits for a certain one.
         awaited = self.awaited(loosely=True)
         spoke = {each for each in self.owners if each.waits is not None and each.waits.place.name in self.reported}
-        self.missed = any(not seen & (spoke | left) for owner, seen in awaited.items() if owner in seen)
+        # To wait for one's own permits is no ring, and is never told of.
+        alone = {each for each in self.owners if each.waits is not None and self.is_stuck_among(each, {each})}
+        self.missed = any(
+            not seen & (spoke | left | alone)
+            for owner, seen in awaited.items()
+            if owner in seen and (not self.options.strangers or self.is_found_with_stranger(owner, awaited))
+        )
         return self
+
+    def is_found_with_stranger(self, owner: Owner, awaited: dict[Owner, set[Owner]]) -> bool:
+        """Return whether an owner is in no ring with the stranger, or in one of these two alone."""
+        stranger = self.owners[0]
+        if stranger not in awaited[owner]:
+            return True
+        if owner.waits is None or stranger.waits is None:
+            return False
+        mine = {each.owner for each in self.ahead(stranger.waits) if each.owner.waits is not each}
+        return owner in mine and any(each in stranger.holds for each in self.ahead(owner.waits))
 
     def can_act(self, owner: Owner) -> bool:
         """Return whether an owner can do anything now."""
         if owner.waits is not None:
-            return owner.until < math.inf or not self.ahead(owner.waits)
+            return owner.until < math.inf or not self.blocked(owner.waits)
         if owner.inner is not None:
             mates = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
             queues = self.options.inner_waits_queue and owner.holds
@@ -275,8 +337,8 @@ class Program:
         """Have an owner do one thing."""
         rng = self.random
         if owner.waits is not None:
-            if not self.ahead(owner.waits):
-                owner.holds.append(owner.waits)
+            if not self.blocked(owner.waits):
+                owner.holds += self.take(owner.waits) if owner.waits.wanted else [owner.waits]
                 owner.waits, owner.until = None, math.inf
             elif owner.until <= self.now:
                 self.give_up(owner)
@@ -298,10 +360,23 @@ class Program:
             if bare:
                 self.release(*rng.choice(bare))
 
+    def take(self, node: Znode) -> list[Znode]:
+        """Put the permits for which a node waits into its place, in one transaction."""
+        self.delete(node)
+        zxid, folder = self.zxid, f"{node.place.path.rpartition('/')[0]}/leases"
+        create = partial(self.create, node.owner, folder, PERMIT, bare=True)
+        leases = [create(f"{len(self.nodes):010d}") for _ in range(node.wanted)]
+        for each in leases:
+            each.czxid = zxid
+        node.owner.at = self.zxid = zxid
+        return leases
+
     def acquire(self, owner: Owner, path: str) -> None:
         """Begin an acquire."""
         mine = [each for each in owner.holds if each.place.path == path]
-        rule = MUTEX if self.kinds[path] == "mutex" else self.random.choice((READ, WRITE))
+        if path in self.sizes and owner.strange:
+            return
+        rule = self.random.choice((READ, WRITE)) if self.kinds[path] == "rw" else MUTEX
         if mine and self.kinds[path] == "rw":
             rule = READ
         owner.ends = not self.options.unending or self.random.random() < 0.67
@@ -322,8 +397,9 @@ class Program:
     def queue(self, owner: Owner, path: str, rule: Rule) -> None:
         """Create the node of a waiter, which may hold at once."""
         bare = self.options.bare and rule == MUTEX and self.random.random() < 0.5
-        node = owner.waits = self.create(owner, path, rule, bare=bare)
-        if self.ahead(node):
+        wanted = self.random.randint(1, self.sizes[path]) if path in self.sizes else 0
+        node = owner.waits = self.create(owner, f"{path}/locks" if wanted else path, rule, bare=bare, wanted=wanted)
+        if self.blocked(node):
             self.begin_check(node)
 
     def release(self, owner: Owner, hold: Znode) -> None:
@@ -346,7 +422,7 @@ class Program:
 
     def begin_check(self, node: Znode) -> None:
         """Begin the search of a waiter, if its data tell of holds."""
-        if {"holds", "loose"} & set(json.loads(node.data)):
+        if not node.owner.strange and {"holds", "loose"} & set(json.loads(node.data)):
             check = Check(node, iter(()))
             check.steps = self.check(check)
             self.checks.append(check)
@@ -358,7 +434,8 @@ class Program:
             yield
         check.was_stuck, check.was_possibly_stuck = owner in self.stuck(), owner in self.stuck(loosely=True)
         told = Told.by_data(node.data)
-        me = Waiter(node.place, node.czxid, told.holds, told.ends, lambda: self.now - node.ctime, told.loose)
+        more: Any = {"loose": told.loose, "permits": told.permits}
+        me = Waiter(node.place, node.czxid, told.holds, told.ends, lambda: self.now - node.ctime, **more)
         steps = search(me)
         ask = next(steps)
         seen: dict[str, list[str]] = {}
@@ -377,8 +454,11 @@ class Program:
             for place in ask.nodes:
                 yield
                 self.catch_up(owner)
+                if place.name == "permits":
+                    nodes.append(Node(b"%d" % self.sizes[place.path], 1, 0.0, 0))
+                    continue
                 found = next((each for each in self.there(place.path, owner.at) if each.place == place), None)
-                nodes.append(None if found is None else Node(found.data, found.czxid, found.ctime, 1))
+                nodes.append(found and Node(found.data, found.czxid, found.ctime, found.owner.number + 1))
             try:
                 ask = steps.send((listings, nodes))
             except StopIteration as end:

@@ -2,9 +2,10 @@
 
     python -m tests.integration.deadlock_party HOSTS SESSION_TIMEOUT PATH JOB ON_DEADLOCK STEP...
 
-A step is a letter and a name: `l` acquires the RLock of that name, `r` and `w` the two sides of a ReadWriteLock. The
-process prints a word after each step, and reads a line before the last. That one it waits for: it prints what came of
-it, and after how long. Then it releases all that it holds, and ends.
+A step is a letter and a name: `l` acquires the RLock of that name, `r` and `w` the two sides of a ReadWriteLock, `s` a
+permit of two, and `d` a DetachedLock, for an owner named as the process. The process prints a word after each step, and
+reads a line before the last. That one it waits for: it prints what came of it, and after how long, and before that a
+word if it has told of a possible deadlock. Then it releases all that it holds, and ends.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sys
 import time
 from contextlib import AsyncExitStack, ExitStack
@@ -19,7 +21,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from zkconcurrent import DeadlockError, aio, namespace
+from zkconcurrent import DeadlockError, DetachedLock, aio, namespace
 
 
 def say(word: object) -> None:
@@ -32,6 +34,10 @@ def lock_of(names: Any, step: str) -> Any:
     """Return the lock of a step."""
     if step[0] == "l":
         return names.RLock(step[1:])
+    if step[0] == "s":
+        return names.Semaphore(step[1:], 2)
+    if step[0] == "d":
+        return DetachedLock(names.client, f"{names.path}/{step[1:]}", str(os.getpid()))
     pair = names.ReadWriteLock(step[1:])
     return pair.read_lock if step[0] == "r" else pair.write_lock
 
@@ -41,9 +47,11 @@ class Warned(logging.Handler):
 
     count = 0
 
-    def handle(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
-        """Count one."""
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Count one; tell of one that ends no wait."""
         Warned.count += 1
+        if record.getMessage().startswith("a possible"):
+            say("warned")
         return True
 
 

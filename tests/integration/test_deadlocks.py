@@ -28,6 +28,7 @@ from zkconcurrent import (
     DeadlockError,
     DeadlockFound,
     DeadlockVictim,
+    DetachedLock,
     Lock,
     LockEvent,
     MultiLock,
@@ -142,6 +143,35 @@ def test_one_that_is_only_warned(spawn: Spawn, zk: KazooClient, zk_path: str, ev
     ends = outcomes(pair)
     assert [end["outcome"] for end in ends] == ["victim", "got"]
     assert ends[0]["warned"] == 1
+
+
+@pytest.mark.parametrize("job", ["threads", "tasks"])
+def test_a_ring_through_permits(job: str, spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Two hold all permits between them, and a third a lock that one of them wants; none is the victim.
+
+    Fault 340: any permit would end it, so it is possible, and told of once both that hold one wait.
+    """
+    ring = [spawn(job, "raise", *steps) for steps in (("sp", "l0"), ("sp", "l0"), ("l0", "sp"))]
+    started(ring)
+    close(ring[:1], zk, eventually, [f"{zk_path}/0"])
+    close(ring[2:], zk, eventually, [f"{zk_path}/p/locks"])
+    close(ring[1:2], zk, eventually, [f"{zk_path}/0"])
+    assert line_from(ring[1]) == "warned"
+    ring[0].kill()
+    assert [end["outcome"] for end in outcomes([ring[2], ring[1]])] == ["got", "got"]
+
+
+def test_a_ring_through_a_detached_lock(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 341: any process may end the hold of a DetachedLock, so the ring is possible, and nobody is the victim."""
+    pair = [spawn("threads", "raise", "dp", "l0"), spawn("threads", "raise", "l0", "dp")]
+    started(pair)
+    close(pair, zk, eventually, [f"{zk_path}/0", f"{zk_path}/p"])
+    assert line_from(pair[1]) == "warned"
+    lock = DetachedLock(zk, f"{zk_path}/p", "operator")
+    holder = lock.owner()
+    assert holder is not None
+    assert lock.force_release(holder.token)
+    assert json.loads(line_from(pair[1]))["outcome"] == "got"
 
 
 # -- of the threads and tasks of this process --------------------------------------------------------------------------
@@ -297,7 +327,9 @@ def test_what_another_thread_may_release(
     assert not any(each.done() for each in running)
     assert [(each.certain, len(each.cycle)) for each in told if isinstance(each, DeadlockFound)] == [(False, 2)]
     (warning,) = warnings()
-    assert warning.startswith("a possible deadlock of 2 waits, unless another thread releases a lock that one of them ")
+    assert warning.startswith(
+        "a possible deadlock of 2 waits, unless another thread or process releases what one of them "
+    )
     assert "(label 'import') waits for " in warning
     mine[0].release()
     for each in running:

@@ -25,7 +25,11 @@ KINDS = {
     "waits that can't be ended": Options(unending=True, repeats=True),
     "unfair locks": Options(unfair=True),
     "others may release": Options(bare=True),
-    "everything": Options(unending=True, repeats=True, unfair=True, bare=True),
+    "permits": Options(permits=True),
+    "permits, and others may release": Options(permits=True, bare=True),
+    "a stranger": Options(strangers=True, repeats=True),
+    "a stranger, and permits": Options(strangers=True, repeats=True, permits=True, bare=True),
+    "everything": Options(unending=True, repeats=True, unfair=True, bare=True, permits=True),
 }
 
 
@@ -43,7 +47,8 @@ def test_no_deadlock_is_missed_or_imagined(kind: str) -> None:
         victims += program.victims
         possible += program.possible
     assert victims >= PROGRAMS / 50
-    assert (possible >= PROGRAMS / 50) is KINDS[kind].bare
+    options = KINDS[kind]
+    assert (possible >= PROGRAMS / 50) is (options.bare or options.permits or options.strangers)
 
 
 def no_soft_edges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +70,16 @@ def only_those_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlocks, "left_out", lambda me, node, told: node.czxid > me.czxid and told.ends)
 
 
+def every_waiter_wants_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many permits a waiter wants is not read."""
+    monkeypatch.setattr(deadlocks._Walk, "_wanted", lambda *_: 1)
+
+
+def nobody_is_strange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers are not looked for."""
+    monkeypatch.setattr(deadlocks, "is_strange", lambda *_: False)
+
+
 # Of each mutant: what changes it, the programs that find it, by what.
 MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Options, str]] = {
     "no confirmation": (nothing, Options(timeouts=True, confirms=False), "false"),
@@ -77,6 +92,8 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Options, str]] = 
     "checked once": (nothing, Options(unending=True), "unseen"),
     "what others may release untold": (nothing, Options(bare=True, loose_tells=False), "missed"),
     "a possible one not confirmed": (nothing, Options(bare=True, confirms=False), "imagined"),
+    "every waiter wants one permit": (every_waiter_wants_one, Options(permits=True), "missed"),
+    "strangers are not looked for": (nobody_is_strange, Options(strangers=True, repeats=True), "missed"),
     "a possible one left to those that end": (only_those_that_end, Options(bare=True), "repeated"),
 }
 
@@ -161,7 +178,7 @@ def test_what_an_ordinary_wait_costs() -> None:
     held = tree.add("/held")
     tree.add("/wanted")
     found = tree.search(tree.add("/wanted", [held]))
-    assert found == SearchResult((), True, 0, True, 1, False)
+    assert found == SearchResult((), ("/held",), 0, True, 1, False)
 
 
 def test_a_long_chain_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +316,83 @@ def test_a_possible_deadlock(loose: tuple[bool, bool]) -> None:
     assert tree.search(first).cycle == ()
 
 
+class Permits:
+    """A semaphore of a `Tree`."""
+
+    def __init__(self, tree: Tree, path: str, size: int, added: int = 0) -> None:
+        self._tree, self._path, self._held = tree, path, 0
+        number = str(size - added).encode()
+        tree.nodes[Place(path, "permits")] = Node(number + b" resized" * (added > 0), 1, 0.0, 0)
+        tree.queues[f"{path}/permits"] = [f"{uuid.uuid4()}-{added}"] if added else []
+
+    def hold(self) -> Place:
+        """Have a permit held."""
+        return self._tree.add(f"{self._path}/leases", role="lease-")
+
+    def wait(self, held: Sequence[Place], permits: int = 1) -> Place:
+        """Have an owner wait, that holds what others may end."""
+        return waits_loosely(self._tree, f"{self._path}/locks", held, permits=permits)
+
+
+def waits_loosely(tree: Tree, path: str, held: Sequence[Place], **more: object) -> Place:
+    """Add a waiter whose owner holds what others may end."""
+    loose = [[each.path, unique(each.name)] for each in held]
+    place = tree.add(path, held, **more)
+    node = tree.nodes[place]
+    data = {**json.loads(node.data), "holds": [], "loose": loose}
+    tree.nodes[place] = node._replace(data=json.dumps(data).encode())
+    return place
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted", "found"), [(1, 1, True), (2, 1, False), (2, 2, True), (3, 2, False), (3, 3, True)]
+)
+@pytest.mark.parametrize("added", [0, 1])
+def test_permits(size: int, wanted: int, added: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who holds a permit waits for the lock of one who waits for permits: stuck, if the others would be too few."""
+    tree = Tree()
+    permits = Permits(tree, "/s", size, added)
+    mine, theirs = permits.hold(), tree.add("/l")
+    others = [permits.hold() for _ in range(size - 1)]
+    permits.wait([theirs], wanted)
+    me = waits_loosely(tree, "/l", [mine])
+    result = tree.search(me)
+    assert (len(result.cycle), result.certain) == (2 * found, False)
+    assert [edge.path for edge in result.cycle] == ["/l", "/s/locks"][: 2 * found]
+    if found:
+        del tree.queues["/s/leases"][0]
+        assert tree.search(me).cycle == ()
+    assert len(others) == size - 1
+    # Without the rule, any wait for a permit would count as one for all of them.
+    monkeypatch.setattr(deadlocks._Walk, "_find_free", lambda _: set())
+    assert bool(tree.search(me).cycle) is not found
+
+
+def test_permits_of_which_nobody_waits() -> None:
+    """The queue for them is what is looked at again."""
+    tree = Tree()
+    permits = Permits(tree, "/s", 2)
+    mine = permits.hold()
+    tree.add("/wanted")
+    assert tree.search(waits_loosely(tree, "/wanted", [mine])).idle == ("/s/locks",)
+
+
+def test_a_stranger() -> None:
+    """Java holds what I wait for, and waits in the same session for my hold, or behind one of us: possible."""
+    for session, found in ((7, True), (8, False)):
+        tree = Tree()
+        theirs, mine, others = tree.add("/b"), tree.add("/a"), tree.add("/c")
+        waits = tree.add("/c")
+        tree.add("/a", [others])
+        me = tree.add("/b", [mine])
+        for place, its in ((theirs, 7), (waits, session)):
+            tree.nodes[place] = Node(b"10.0.0.1", 3, 100.0, its)
+        result = tree.search(me)
+        assert [edge.path for edge in result.cycle] == ["/b", "/c", "/a"] * found
+        assert not result.certain
+
+
 def test_its_own_hold() -> None:
     """A wait for a hold of one's own is told of as it begins, and not again here."""
     tree = Tree()
-    assert tree.search(tree.add("/0", [tree.add("/0")])) == SearchResult((), True, 0, True, 1, False)
+    assert tree.search(tree.add("/0", [tree.add("/0")])) == SearchResult((), ("/0",), 0, True, 1, False)

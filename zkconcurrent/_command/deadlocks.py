@@ -81,7 +81,7 @@ class Ring(NamedTuple):
     """A deadlock: each of its members waits for the next one, the last for the first.
 
     Attributes:
-        certain: only the members can end it; otherwise another thread may release one of the holds.
+        certain: only the members can end it; otherwise another thread or process may end one of the holds.
         members: its members.
     """
 
@@ -186,7 +186,7 @@ def find(link: Link, path: str) -> tuple[list[Ring], list[Unfollowed]]:
             why = f"{told.more} of its holds are not named" if told.more else _SAYS_NOTHING
             unfollowed.append(Unfollowed(*place, why))
         if told.holds or told.loose:
-            me = Waiter(place, node.czxid, told.holds, told.ends, partial(_age, node, now), told.loose)
+            me = Waiter(place, node.czxid, told.holds, told.ends, partial(_age, node, now), told.loose, told.permits)
             steps = search(me, view)
             end = _advance(steps, None, reader)
             if isinstance(end, Ask):
@@ -291,7 +291,7 @@ def picture(ring: Ring, chroot: str) -> Iterator[str]:
             yield f"     gives up after {told.timeout:.1f} s"
         if told.ends:
             yield "     its process ends this wait with DeadlockError, if it finds the deadlock as well"
-    unless = "" if ring.certain else ", unless another thread of its process releases its Lock"
+    unless = "" if ring.certain else ", unless another thread or process releases what one of them holds"
     yield f"  None goes on before another one ends{unless}: end one of these processes."
     yield "  If none can be reached, break a hold:"
     held = [(member.held.path, member.token) for member in members if member.held is not None]

@@ -43,7 +43,7 @@ SELDOM = 60.0  # seconds
 AGAIN_AFTER = 0.25  # seconds
 SHARED_FOR = 1.0  # seconds
 MOST_A_SECOND = 200
-UNLESS = ", unless another thread releases a lock that one of them has acquired without a block"
+UNLESS = ", unless another thread or process releases what one of them holds"
 
 
 class WaitCheck:
@@ -178,10 +178,9 @@ class Deadlocks:
 
     def _check(self, check: WaitCheck) -> None:
         told, ticket, link = check.told, check.ticket, self._client.link
-        paths = [*dict.fromkeys(path for path, _ in told.holds + told.loose)]
         if check.idle:
-            stats = self._ask(check, [(full_paths.send_exists, path) for path in paths])
-            if [getattr(stat, "pzxid", None) for stat in stats] == [check.idle.get(path) for path in paths]:
+            stats = self._ask(check, [(full_paths.send_exists, path) for path in check.idle])
+            if [getattr(stat, "pzxid", None) for stat in stats] == [*check.idle.values()]:
                 return
             check.idle = {}
         assert ticket.name is not None
@@ -193,6 +192,7 @@ class Deadlocks:
             told.ends,
             lambda: now() - check.since,
             told.loose,
+            told.permits,
         )
         outcome = self._search(check, me)
         if outcome.unfollowed or not outcome.finished:
@@ -204,8 +204,8 @@ class Deadlocks:
             )
         if outcome.cycle:
             self._found(check, outcome.cycle, certain=outcome.certain, ends=told.ends and outcome.certain)
-        elif outcome.idle and outcome.finished:
-            check.idle = {path: self._listed[path][2] for path in paths if path in self._listed}
+        elif outcome.finished:
+            check.idle = {path: self._listed[path][2] for path in outcome.idle if path in self._listed}
 
     def _search(self, check: WaitCheck, me: Waiter) -> SearchResult:
         oldest = self._client.now() - SHARED_FOR

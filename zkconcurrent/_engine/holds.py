@@ -69,25 +69,52 @@ class Hold:
         """Whether it is still held, as far as this process knows."""
         return self.ticket.state is State.HELD
 
+    @property
+    def prefix(self) -> str:
+        """The prefix of its node's name."""
+        return self.ticket.prefix
+
     def is_at(self, location: Location) -> bool:
         """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
         return self.owned and self.location is not None and self.location[0] == location[0]
 
 
+class KeptHold:
+    """A hold that outlives its session, of which the waits of the owner that has acquired it tell.
+
+    Args:
+        node: the name of its node.
+        location: where its queue is.
+        is_alive: returns whether it is still held, as far as this process knows.
+    """
+
+    owned = False
+
+    def __init__(self, node: str, location: Location, is_alive: Callable[[], bool]) -> None:
+        self.prefix: str = node
+        self.location: Location | None = location
+        self._is_alive = is_alive
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is still held, as far as this process knows."""
+        return self._is_alive()
+
+
 def owned_by(owner: int) -> Collection[Hold]:
     """Return the holds that only `owner` ends, in whichever client of this process."""
-    return [each for each in told_of(owner) if each.owned]
+    return [each for each in told_of(owner) if isinstance(each, Hold) and each.owned]
 
 
-def told_of(owner: int) -> Collection[Hold]:
+def told_of(owner: int) -> Collection[Hold | KeptHold]:
     """Return the holds of which the waits of `owner` tell, in whichever client of this process."""
-    holds: dict[str, Hold] = holds_of(owner)
+    holds: dict[str, Hold | KeptHold] = holds_of(owner)
     if not holds:
         return ()
     # `values()`, as a list of the items would be made of new tuples: the garbage collector might run, and drop a hold.
     for each in list(holds.values()):
         if not each.alive:  # it was lost
-            holds.pop(each.ticket.prefix, None)
+            holds.pop(each.prefix, None)
     return list(holds.values())
 
 
@@ -211,6 +238,11 @@ class PathState:
         """Where the path is, for comparisons with other clients of this process."""
         return self.session.link.location(self.path)
 
+    def _location_of(self, folder: str) -> Location:
+        """Return where a folder of the path is."""
+        full, servers = self.location
+        return full + folder[len(self.path) :], servers
+
     def leave_receipts(self) -> None:
         """Leave this path's receipts, if no call uses them, to be deleted: the client is about to end."""
 
@@ -280,7 +312,9 @@ class PathState:
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
                 ticket.observer, ticket.owner = self._observer, owner
+                hold.location = self._location_of(ticket.path)
                 self.holds[role][ticket.prefix] = hold
+                holds_of(owner)[ticket.prefix] = hold
             self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))
             self.next_loss.pop(role, None)
         for ticket in tickets:

@@ -29,8 +29,9 @@ class Told(NamedTuple):
         holds: what it held when it queued: full paths, each with the unique part of a node's name.
         more: how many holds are left out.
         ends: a deadlock may end its wait.
-        loose: what it held that any thread of its process may release, as `holds`.
+        loose: what it held that others may end, as `holds`.
         label: what its program calls the lock, or the use that it makes of it.
+        permits: how many it waits for; 0 if it waits for no permits.
     """
 
     host: str | None = None
@@ -44,6 +45,7 @@ class Told(NamedTuple):
     ends: bool = False
     loose: tuple[tuple[str, str], ...] = ()
     label: str | None = None
+    permits: int = 0
 
     @classmethod
     def by_data(cls, data: bytes) -> Told:
@@ -62,6 +64,7 @@ class Told(NamedTuple):
                 said.get("ends") == 1,
                 _pairs(said.get("loose", ())),
                 _typed(said.get("label"), str),
+                _count(said.get("permits")),
             )
         except MALFORMED:
             return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)

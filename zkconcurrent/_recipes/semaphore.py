@@ -37,22 +37,16 @@ can't be deleted while a client has a node in them.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
+from .._protocol.permits import count, number_in
 from .._protocol.rules import MUTEX, PERMIT, blockers, check_queue, line_up
 from .._protocol.ticket import HOLDS, State, Ticket
-from .lock import find
+from .lock import Look, find
 from .nodes import FirstLook, foreign_data, lay_out
-
-# The names of the nodes that `add` makes: a UUID, and how many permits it adds.
-ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
-# The data of `permits`: a number, to which the added permits are added; and whether `resize` has written it. Then it is
-# negative if there are fewer permits than were added.
-_NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 
 class Layout(NamedTuple):
@@ -103,6 +97,7 @@ def acquire(
     wait: bool,
     near_deadline: bool = False,
     too_few: Callable[[int], object] = lambda _: None,
+    waits: Look | None = None,
 ) -> Recipe[tuple[list[Ticket], int] | None]:
     """Take permits, all or none; return their tickets, and how many permits there are.
 
@@ -122,6 +117,7 @@ def acquire(
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
         too_few: called at the first look if fewer permits exist, with their number. If it raises, the attempt ends.
+        waits: called once each node of ours in the queue has to wait, with the ticket, and the nodes ahead.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -136,6 +132,7 @@ def acquire(
     while True:
         ticket: Ticket = yield op.NewTicket(at.locks, HOLDS in said)
         leases: list[Ticket] = []
+        told = waits is None
         try:
             sight = yield from join(ticket, at, said)
             if first and sight.size < permits:
@@ -151,6 +148,9 @@ def acquire(
                         yield op.Discard(ticket)
                         return None
                 seen = None
+                if not told and waits is not None and (ahead or sight.free < permits):
+                    waits(ticket, ahead)
+                    told = True
                 if ahead:
                     del sight  # as in `lock.acquire`
                     seen = yield op.WaitGone(ticket, ahead[0], reads(at, ticket), asks)
@@ -284,15 +284,10 @@ def read(at: Layout, node: op.Node) -> tuple[int, bool]:
     Raises:
         ForeignNodeError: the node is not a semaphore's.
     """
-    number = _NUMBER.fullmatch(node.data)
-    if number is None:
+    found = number_in(node.data)
+    if found is None:
         raise foreign_data(at.path, node.data, f"that of {at.permits!r} is a Semaphore's value")
-    return int(number[1] or number[2]), number[2] is not None
-
-
-def count(added: Sequence[str]) -> int:
-    """Return how many permits were added."""
-    return sum(int(match[1]) for match in map(ADDED.fullmatch, added) if match is not None)
+    return found
 
 
 def before(ticket: Ticket, queue: Sequence[str]) -> Sequence[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
-from .._engine.holds import PathState, Possession
+from .._engine.holds import KeptHold, PathState, Possession
 from .._engine.session import Session
 from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
@@ -17,6 +18,7 @@ from .._kazoo.link import KazooClient
 from .._protocol.rules import MUTEX
 from .._protocol.ticket import as_detached
 from .._recipes.detached import Detached, acquire, force_release, release
+from .._runtime.identity import holds_of
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.waiting import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
@@ -148,10 +150,21 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         core.end_wait(call, held is not None)
         if held is None:
             return False
-        self._acquired = self._identity(), self._session.now()
+        self._acquired = me, self._session.now()
         self._held = held
+        self._have_told(me, held)
         self._end_stories([story for story in self._stories() if story.token != held.token], lost=True)
         return True
+
+    def _have_told(self, owner: int, held: Detached) -> None:
+        """Have the waits of the thread or task that has acquired it tell of a hold."""
+        ref = weakref.ref(self)
+
+        def is_alive() -> bool:
+            lock = ref()
+            return lock is not None and lock._held is held
+
+        holds_of(owner)[held.name] = KeptHold(held.name, self._path_state.location, is_alive)
 
     def _stories(self) -> list[Story]:
         return self._path_state.stories.get(self._owner, [])

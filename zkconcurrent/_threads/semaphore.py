@@ -15,9 +15,10 @@ from .._engine.session import log
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Children, Get, Recipe, Sync
+from .._protocol.permits import ADDED
 from .._protocol.rules import MUTEX, PERMIT
 from .._recipes.destroy import Tree, Users, destroy, users
-from .._recipes.semaphore import ADDED, Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
+from .._recipes.semaphore import Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.waiting import Steps
@@ -93,9 +94,19 @@ class PermitCore(LockCore):
                 self._refuse_or_warn(permits, wait, size)
 
         data = node_data(owner, self.label)
-        queued = waiter_data(owner, self.path_state, deadline, label=self.label) if wait else data
+        queued, look = data, None
+        if wait:
+            queued = waiter_data(owner, self.path_state, deadline, b', "permits": %d' % permits, label=self.label)
+            look = self.look(call, owner, deadline, queued)
         recipe = acquire(
-            self.layout, permits, data, queued=queued, wait=wait, near_deadline=near_deadline, too_few=too_few
+            self.layout,
+            permits,
+            data,
+            queued=queued,
+            wait=wait,
+            near_deadline=near_deadline,
+            too_few=too_few,
+            waits=look,
         )
         if wait:
             self.begin_wait(call, owner, deadline)

@@ -23,8 +23,9 @@ from tests.simulation.world.schedule import Schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.permits import count
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.semaphore import Layout, count, read
+from zkconcurrent._recipes.semaphore import Layout, read
 from zkconcurrent._threads import semaphore as _semaphore
 from zkconcurrent._threads.semaphore import Semaphore
 

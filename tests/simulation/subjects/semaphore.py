@@ -19,10 +19,11 @@ from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
 from zkconcurrent._memory.watches import CHILDREN_WATCH
 from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.permits import count
 from zkconcurrent._protocol.rules import MUTEX, PERMIT, blockers
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.semaphore import Layout, count, read
+from zkconcurrent._recipes.semaphore import Layout, read
 from zkconcurrent._threads.semaphore import Semaphore
 
 PATH, VALUE = "/app/s", 3

@@ -47,7 +47,7 @@ def waiter_data(
     """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
     * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name;
-    * `loose`: beside `holds`, which may be empty, those that any thread of this process may end;
+    * `loose`: beside `holds`, which may be empty, those that others may end, such as permits;
     * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
     * `more`: how many are left out, as they are too many or on other servers;
     * `timeout`: for how many seconds it waits at most.
@@ -68,12 +68,11 @@ def waiter_data(
         for each in sorted(held, key=lambda hold: not hold.owned):
             assert each.location is not None
             if each.location[1] == servers:
-                holds.append((each.owned, (each.location[0], unique(each.ticket.prefix))))
+                holds.append((each.owned, (each.location[0], unique(each.prefix))))
         told: dict[bool, list[str]] = {True: [], False: []}
         count = 0
         for owned, hold in holds:
-            pair = json.dumps(hold)
-            if count < MOST_HOLDS and len(pair) + 2 <= room:
+            if count < MOST_HOLDS and len(pair := json.dumps(hold)) + 2 <= room:
                 count += 1
                 room -= len(pair) + 2
                 told[owned].append(pair)
