@@ -34,6 +34,7 @@ from zkconcurrent import (
     MultiLock,
     ReadWriteLock,
     RLock,
+    WaitCancelledError,
     Waiting,
     add_listener,
     aio,
@@ -512,6 +513,32 @@ def test_what_waits_cost(
         eventually(lambda: len(sent) >= 3)
         assert sent[:3] == ["send_children", "send_exists", "send_exists"]
     assert waiting.result(20)
+
+
+def test_what_nobody_would_hear_of(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+    warnings: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If the logger is off, nobody listens, and the wait can't be ended, it is not searched, until the logger is on."""
+    monkeypatch.setattr(deadlocks, "AFTER", 0.1)
+    other = connect()
+    searches = [Session.of(client).deadlocks for client in (zk, other)]
+    with caplog.at_level(logging.ERROR, "zkconcurrent.deadlocks"):
+        mine = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
+        running = crossed(in_thread, eventually, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
+        eventually(lambda: all(check._pause > 0.2 for each in searches for check in each._checks))
+        assert [each.requests for each in searches] == [0, 0]
+    eventually(warnings)
+    mine[1].cancel_waits()
+    with pytest.raises(WaitCancelledError):
+        running[0].result(20)
+    running[1].result(20)
 
 
 def test_the_rate_is_bounded(

@@ -177,7 +177,10 @@ class Deadlocks:
     # -- one search ----------------------------------------------------------------------------------------------
 
     def _check(self, check: WaitCheck) -> None:
-        told, ticket, link = check.told, check.ticket, self._client.link
+        told, ticket, link, call = check.told, check.ticket, self._client.link, check.call
+        if call is None or not (told.ends or call.story is not None or log.isEnabledFor(logging.WARNING)):
+            # Nobody would hear of it.
+            return
         if check.idle:
             stats = self._ask(check, [(full_paths.send_exists, path) for path in check.idle])
             if [getattr(stat, "pzxid", None) for stat in stats] == [*check.idle.values()]:
