@@ -12,8 +12,10 @@ from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 import zkconcurrent
 from tests.command.conftest import SESSION, Run, end_of, nodes
-from tests.conftest import Eventually
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
+from zkconcurrent import LockLostError
+from zkconcurrent._command.holder import _as_command_error
 from zkconcurrent._command.once import Mark
 
 HOUR = 3300
@@ -94,6 +96,57 @@ def test_a_success_out_of_reach(run: Run, zk: KazooClient, zk_path: str, proxy: 
     assert bool(mark(zk, zk_path)) == back
 
 
+def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 330: a run that waited behind a dead machine does not cost the next period its own; older ones skip."""
+    zk, *others = (connect() for _ in range(4))
+    dies, late, behind, following = (zkconcurrent.Lock(client, zk_path) for client in (zk, *others))
+    dies.acquire()
+    queued = in_thread(late.acquire)
+    eventually(lambda: len(nodes(zk, zk_path)) == 2)
+    passed = time.monotonic() + 0.6
+    eventually(lambda: time.monotonic() > passed)
+    older = in_thread(behind.acquire)
+    eventually(lambda: len(nodes(zk, zk_path)) == 3)
+    dies.release()
+    queued.result()
+    assert Mark(late.client, zk_path, 0.5, until_success=False).allows(late)
+    late.release()
+    older.result()
+    assert not Mark(behind.client, zk_path, 0.5, until_success=False).allows(behind)
+    behind.release()
+    with following:
+        assert Mark(following.client, zk_path, 0.5, until_success=False).allows(following)
+
+
+def test_a_long_job(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 330: a job that takes most of the period, and then succeeds, runs again in the next period."""
+    first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
+    with first:
+        mark = Mark(first.client, zk_path, 0.5, until_success=True)
+        assert mark.allows(first)
+        passed = time.monotonic() + 0.6
+        eventually(lambda: time.monotonic() > passed)
+        mark.succeeded(first)
+    with second:
+        assert Mark(second.client, zk_path, 0.5, until_success=True).allows(second)
+
+
+@pytest.mark.parametrize(
+    ("data", "runs"),
+    [
+        (f'{{"queued": {int(1000 * (time.time() + ahead))}}}', runs)
+        for ahead, runs in ((2 * HOUR, True), (HOUR / 2, False))
+    ]
+    + [(text, False) for text in ("", "{", "[]", '{"queued": "x"}', "[" * 100_000)],
+    ids=["far ahead", "ahead", "empty", "cut", "list", "text", "deep"],
+)
+def test_a_mark_of_another_clock(zk: KazooClient, zk_path: str, data: str, runs: bool) -> None:
+    """A mark that is later by more than the period is of a clock that was set back; one made by hand counts as new."""
+    zk.create(f"{zk_path}.once", data.encode(), makepath=True)
+    with (lock := zkconcurrent.Lock(zk, zk_path)):
+        assert Mark(zk, zk_path, HOUR, until_success=False).allows(lock) is runs
+
+
 @pytest.mark.parametrize("lost", ["lose_answer", "lose_request"])
 def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, lost: str) -> None:
     """If the connection drops as the mark is written, it is written once, and the job runs once."""
@@ -143,3 +196,18 @@ def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> N
     assert process.returncode == 76
     with pytest.raises(NoNodeError):
         zk.get(f"{zk_path}.once")
+
+
+def test_a_loss_noticed_at_the_mark(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """If the thread that writes the mark is the first to notice the loss, the end is 76, as for any other loss."""
+    lock = zkconcurrent.Lock(zk, zk_path)
+    lock.acquire()
+    lost = lock.lost
+    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    eventually(lost.is_set)
+    with pytest.raises(LockLostError) as noticed:
+        Mark(zk, zk_path, HOUR, until_success=True).succeeded(lock)
+    ends = _as_command_error(noticed.value)
+    assert (ends.code, ends.outcome) == (76, "lost")
+    with pytest.raises(LockLostError):
+        lock.release()

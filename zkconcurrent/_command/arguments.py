@@ -158,7 +158,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--kill-after", type=_seconds, default=5.0, metavar="SEC", help="from TERM to KILL: 5, at most timeout / 4"
     )
     run.add_argument(
-        "--once-per", type=_seconds, metavar="SEC", help="skip if the last start is younger than that, on any machine"
+        "--once-per",
+        type=_seconds,
+        metavar="SEC",
+        help="skip if the last run, on any machine, queued less than that before",
     )
     run.add_argument("--until-success", action="store_true", help="with --once-per, only a run with exit code 0 counts")
     run.add_argument("--skip-code", type=_code, default=0, metavar="CODE", help="the exit code of a skip: 0")

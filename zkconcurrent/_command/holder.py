@@ -35,7 +35,7 @@ from .._threads.base.lock_base import LockBase, core_of
 from .._threads.rlock import RLock
 from .._url import parse
 from .once import Mark
-from .outcome import BUG, NOT_ACQUIRED, OTHER_KIND, REFUSED, UNREACHABLE, USAGE, CommandError
+from .outcome import BUG, LOST, NOT_ACQUIRED, OTHER_KIND, REFUSED, UNREACHABLE, USAGE, CommandError
 
 if TYPE_CHECKING:
     from .._kazoo.link import Link
@@ -259,6 +259,9 @@ def _as_command_error(error: BaseException) -> CommandError:
     """Return the end of the command that an error of the library means."""
     if isinstance(error, WaitCancelledError):
         return CommandError(NOT_ACQUIRED, "not_acquired", "given up")
+    if isinstance(error, LockLostError):
+        # Noticed just before the mark was written, or before the command could begin.
+        return CommandError(LOST, "lost", str(error))
     if isinstance(error, TimeoutError | ClientError | kazoo_errors.KazooException):
         return CommandError(UNREACHABLE, "unreachable", str(error))
     if isinstance(error, RefusedError):

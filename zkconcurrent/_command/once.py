@@ -1,8 +1,10 @@
 """`--once-per`: a mark on the servers says when the command was last started, or last succeeded.
 
 The mark is `PATH.once`: not below PATH, where each child is a contender, and not PATH's own data, as an idle container
-goes. Its age is counted by the leader's clock alone: from the mark's last change to the creation of our own node in the
-lock's queue. So a machine that has queued before the mark was written, and then waited, finds it young.
+goes. It tells when the run that wrote it had queued, by the leader's clock, and that is compared with when we queued. A
+run may have queued long before it starts: behind a machine that died, or a job that took long. Counted from its start,
+the next period's runs would come too early, and none would do the work of that period. A run that queued before the
+mark was written is one of the same period, or of one that is over: it skips, whatever the clock says.
 
 The mark is read and written under the lock, in one transaction with a check that our node is there. If the reply is
 lost, the mark itself shows whether the write was applied: its data name the node of the run that wrote it.
@@ -37,21 +39,26 @@ class Mark:
         self._path = f"{path}.once"
         self._seconds = seconds
         self._until_success = until_success
+        self._queued = 0
 
     def allows(self, lock: LockBase) -> bool:
         """Return whether the command is to run; write the mark of its start."""
         node = core_of(lock).must_hold().ticket.node
         stat = self._client.retry(self._client.exists, node)
         try:
-            mark = self._client.retry(self._client.get, self._path)[1]
+            data, mark = self._client.retry(self._client.get, self._path)
         except kazoo_errors.NoNodeError:
-            mark = None
+            data, mark = b"", None
         except kazoo_errors.NoAuthError:
             raise self._refused() from None
         if stat is None:
             raise CommandError(LOST, "lost", f"the lock at {lock.path} was lost before the command began")
-        if mark is not None and stat.ctime - mark.mtime < 1000 * self._seconds:
-            return False
+        self._queued = stat.ctime
+        if mark is not None:
+            # A mark of a later time than that was written before the leader's clock was set back.
+            is_young = abs(stat.ctime - _queued(data, mark.mtime)) < 1000 * self._seconds
+            if is_young or stat.czxid < mark.mzxid:
+                return False
         if not self._until_success:
             self._write(lock, node)
         return True
@@ -63,7 +70,8 @@ class Mark:
 
     def _write(self, lock: LockBase, node: str) -> None:
         """Write the mark, only while the lock is held."""
-        data = json.dumps({"node": node.rpartition("/")[2], "host": HOST, "pid": os.getpid()}).encode()
+        name = node.rpartition("/")[2]
+        data = json.dumps({"node": name, "queued": self._queued, "host": HOST, "pid": os.getpid()}).encode()
         for _ in range(_ATTEMPTS):
             there = self._client.retry(self._client.exists, self._path)
             transaction = lock.guard(self._client.transaction())
@@ -95,3 +103,12 @@ class Mark:
 
     def _refused(self) -> CommandError:
         return CommandError(REFUSED, "refused", f"ZooKeeper refuses the mark {self._path} to this client")
+
+
+def _queued(data: bytes, written: int) -> int:
+    """Return when the run that wrote a mark had queued, in milliseconds; of a mark by hand, when it was written."""
+    try:
+        queued = json.loads(data)["queued"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return written
+    return queued if isinstance(queued, int) else written

@@ -184,7 +184,8 @@ class _Run:
         if lost is not None:
             paths = " ".join(self._found.paths)
             if lost == LATE:
-                say(f"the command was ended before the lease of {paths} ended: ZooKeeper was out of reach")
+                why = "ZooKeeper was out of reach, or this program was stopped"
+                say(f"the command was ended before the lease of {paths} ended: {why}")
             else:
                 say(f"{paths} was lost before the command had ended ({lost}): others may have held it meanwhile")
             if self._found.on_lost != "ignore":
