@@ -15,6 +15,7 @@ import zkconcurrent
 from tests.command.conftest import Run, end_of
 from tests.command.test_look import READS, look
 from tests.helpers.proxy import Proxy
+from tests.helpers.trickle import trickling
 from zkconcurrent._command import doctor as doctor_module
 from zkconcurrent._command.main import main
 from zkconcurrent.testing import Server
@@ -142,6 +143,16 @@ def test_a_service_that_is_set_up_badly(look: Run) -> None:
     for words in ("conf and mntr are off", "127.0.0.1:1: does not answer", "quorum: 1 of 2 "):
         assert words in out, out
     assert end_of(look("doctor", url=f"zk://{server.hosts}?start_timeout=0.3"))[0] == 69
+
+
+@pytest.mark.parametrize("byte", [b"x", b"x" * (1 << 20)], ids=["trickles", "floods"])
+def test_a_host_that_is_none_of_zookeeper(look: Run, zookeeper: Server, byte: bytes) -> None:
+    """Fault 331: a host that never ends its reply does not answer, and the doctor goes on."""
+    with trickling(byte) as port:
+        code, out, err = end_of(look("doctor", url=f"zk://{zookeeper.hosts},127.0.0.1:{port}?start_timeout=60"))
+    assert (code, err) == (0, "")
+    assert f"warn  server 127.0.0.1:{port}: does not answer (timed out): start it, or take it out of the URL" in out
+    assert "quorum: 1 of 2 servers" in out
 
 
 def test_clocks(root: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

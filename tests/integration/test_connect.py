@@ -28,6 +28,7 @@ from tests.conftest import Eventually, InThread
 from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.kinds import KINDS
 from tests.helpers.proxy import Proxy
+from tests.helpers.trickle import trickling
 from zkconcurrent import _connect
 from zkconcurrent._connect import _close_all
 from zkconcurrent._engine.session import Session
@@ -304,6 +305,21 @@ def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixtu
             proxy.cut()
             eventually(lambda connections=connections: "CONNECTED" in connections)
     assert sum("Connecting to" in record.getMessage() for record in caplog.records) == 3
+
+
+@pytest.mark.parametrize("byte", [b"x", b"\1"], ids=["much", "too much"])
+def test_a_host_that_trickles(zookeeper: Server, zk_path: str, byte: bytes) -> None:
+    """Fault 331: a host that sends a byte now and then holds up neither `connect` nor the way to another server."""
+    with trickling(byte) as port:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            zkconcurrent.connect(f"zk://127.0.0.1:{port}?start_timeout=0.5&timeout=30")
+        assert time.monotonic() - began < 15
+        with zkconcurrent.connect(f"zk://{zookeeper.hosts}?timeout=2") as client:
+            client.set_hosts(f"127.0.0.1:{port},{zookeeper.hosts}", randomize_hosts=False)
+            client.stop()
+            client.start(timeout=15)
+            lock_once(client, zk_path)
 
 
 def test_tls(tls_port: int, zk_path: str) -> None:

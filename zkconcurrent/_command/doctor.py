@@ -33,6 +33,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 _READS, _WRITES = 21, 5
 # In seconds: for a server's reply to a word.
 _PATIENCE = 2.0
+_LONGEST_REPLY = 1 << 20  # bytes
 # Of the shared paths, how many have a line of their own.
 _MOST = 20
 # In seconds: what NTP keeps on any machine.
@@ -166,9 +167,17 @@ def _word(host: str, port: int, word: str) -> str:
     Raises:
         OSError: there is none in time.
     """
+    until, reply = time.monotonic() + _PATIENCE, b""
     with socket.create_connection((host, port), _PATIENCE) as connection:
         connection.sendall(word.encode())
-        return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
+        # The timeout of a socket begins anew with each byte; and what sends for ever is no ZooKeeper.
+        while (left := until - time.monotonic()) > 0 and len(reply) < _LONGEST_REPLY:
+            connection.settimeout(left)
+            more = connection.recv(65536)
+            if not more:
+                return reply.decode(errors="replace")
+            reply += more
+    raise TimeoutError("timed out")
 
 
 def _timeout(link: Link) -> Finding:

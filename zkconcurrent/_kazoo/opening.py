@@ -6,7 +6,10 @@ The methods here replace kazoo's own, which its connection thread calls.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kazoo import exceptions as kazoo_errors
@@ -19,6 +22,10 @@ from .sockets import FairHandler, is_open
 
 # The replies of one handshake. Those of all mechanisms take fewer than ten.
 MOST_SASL_REPLIES = 100
+# In bytes: a reply of a handshake is far shorter. What is no ZooKeeper may send any number as the length.
+_LONGEST_REPLY = 1 << 20
+# In seconds: within this a client that is stopped gives a handshake up.
+_TURN = 0.1
 
 
 class Handshake(NamedTuple):
@@ -37,6 +44,7 @@ class Opening:
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
         sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
+        until: when the present request of a handshake must be answered, by `time.monotonic()`; None if there is none.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -49,6 +57,7 @@ class Opening:
         self.addresses = Addresses(client)
         self.refusal: Exception | None = None
         self.sasl_replies: int | None = None
+        self.until: float | None = None
 
     def install(self) -> None:
         """Replace kazoo's methods. A second call changes nothing."""
@@ -94,7 +103,8 @@ class Opening:
         if self._client._session_id:
             timeout = min(timeout, self.addresses.share(self._client._session_timeout / 1000))
         try:
-            result = self._kazoo.invoke(timeout, request, xid)
+            with self._answered_within(timeout):
+                result = self._kazoo.invoke(timeout, request, xid)
         except kazoo_errors.AuthFailedError as error:
             self.refusal = error
             raise
@@ -114,7 +124,8 @@ class Opening:
         """
         self.sasl_replies = 0
         try:
-            self._kazoo.authenticate_with_sasl(host, timeout)
+            with self._answered_within(timeout):
+                self._kazoo.authenticate_with_sasl(host, timeout)
         except kazoo_errors.AuthFailedError as error:
             lost = error.__cause__
             if self._proven and isinstance(lost, kazoo_errors.ConnectionDropped):
@@ -130,6 +141,45 @@ class Opening:
         finally:
             self.sasl_replies = None
         self._proven = True
+
+    @contextmanager
+    def _answered_within(self, timeout: float) -> Iterator[None]:
+        self.until = time.monotonic() + timeout
+        try:
+            yield
+        finally:
+            self.until = None
+
+    def read(self, sock: Any, length: int) -> bytes:
+        """Read `length` bytes of a handshake, until its time is up, or the client is stopped.
+
+        kazoo counts the time anew with each byte, and hears of no stop meanwhile. So a host that sends a byte now and
+        then would keep the client from all other servers, and its `stop()` from returning.
+
+        Raises:
+            ConnectionDropped: the connection broke, or this is no server.
+            Exception: the handler's timeout.
+        """
+        handler, got = self._client._connection.handler, b""
+        if not 0 <= length <= _LONGEST_REPLY:
+            raise kazoo_errors.ConnectionDropped("no reply of a ZooKeeper")
+        while len(got) < length:
+            left = (self.until or 0.0) - time.monotonic()
+            if left <= 0 or self._client._stopped.is_set():
+                raise handler.timeout_exception("socket time-out during read")
+            # What TLS has decrypted does not show at the socket.
+            if not getattr(sock, "pending", int)() and not handler.select([sock], [], [], min(left, _TURN))[0]:
+                continue
+            try:
+                more = sock.recv(length - len(got))
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                continue
+            except OSError as error:
+                raise kazoo_errors.ConnectionDropped(f"socket connection error: {error}") from None
+            if not more:
+                raise kazoo_errors.ConnectionDropped("socket connection broken")
+            got += more
+        return got
 
     def note_sasl_reply(self) -> None:
         """Count a reply of a SASL handshake.
