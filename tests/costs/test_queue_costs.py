@@ -108,9 +108,7 @@ def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) 
     assert taking.flights == 10 + 10 // 2
 
 
-def test_a_slow_consumer(
-    monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str
-) -> None:
+def test_a_slow_consumer(monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Fault 381: what is read ahead grows old unused, so little is."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)

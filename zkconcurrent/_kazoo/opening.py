@@ -6,6 +6,7 @@ The methods here replace kazoo's own, which its connection thread calls.
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -150,7 +151,7 @@ class Opening:
         finally:
             self.until = None
 
-    def read(self, sock: Any, length: int) -> bytes:
+    def read(self, sock: socket.socket, length: int) -> bytes:
         """Read `length` bytes of a handshake, until its time is up, or the client is stopped.
 
         kazoo counts the time anew with each byte, and hears of no stop meanwhile. So a host that sends a byte now and

@@ -452,10 +452,8 @@ class Transport:
     def _read(self, length: int, timeout: float) -> bytes:
         """Read `length` bytes from one buffer; kazoo waits and reads twice for each reply, its length and its rest."""
         sock, ahead = self._connection._socket, self._received
-        if self.opening.until is not None:
-            return self.opening.read(sock, length)
-        if type(sock) is not socket.socket:
-            return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
+        if (until := self.opening.until) is not None or type(sock) is not socket.socket:
+            return self._kazoo.read(length, timeout) if until is None else self.opening.read(sock, length)
         if sock is not self._received_from:
             self._received_from = sock
             ahead.clear()
