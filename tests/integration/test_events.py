@@ -852,6 +852,33 @@ def test_a_fork(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     assert told.kinds() == ["Acquired", "Released"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_queue_in_a_forked_child() -> None:
+    """Fault 343: `flush()` in a child, such as at its exit, waits for nothing that the parent has yet to tell."""
+    go_on, told = threading.Event(), list[object]()
+
+    def slow(event: object) -> None:
+        told.append(event)
+        go_on.wait(30)
+
+    queue = QueueListener(slow)
+    for _ in range(3):
+        queue(zkconcurrent.Waiting("Lock", "/a", "exclusive", 0, "1-1", 0.0, 1, None))
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            told.clear()
+            go_on.set()
+            status = int(not queue.flush(timeout=10) or bool(told))
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    go_on.set()
+    assert queue.flush(timeout=10)
+    assert len(told) == 3
+
+
 PARTY = """
 import sys, zkconcurrent
 zkconcurrent.add_listener(lambda event: print(type(event).__name__, getattr(event, "cause", ""), flush=True))

@@ -30,7 +30,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from zkconcurrent import DeadlockError, Lock, ReadWriteLock, RLock, connect, inspect, namespace
+from zkconcurrent import DeadlockError, Lock, ReadWriteLock, RLock, Semaphore, connect, inspect, namespace
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
@@ -98,7 +98,9 @@ def contend(client: KazooClient, orders: Connection) -> None:
             try:
                 for number in sorted(rng.sample(range(24), rng.randint(3, 5))):
                     path = f"/contention/{number}"
-                    if number % 3:
+                    if number % 8 == 1:
+                        held.enter_context(Semaphore(client, path, 2))
+                    elif number % 3:
                         pair = ReadWriteLock(client, path, on_deadlock="raise")
                         held.enter_context(pair.read_lock if rng.random() < 0.4 else pair.write_lock)
                     else:

@@ -61,10 +61,14 @@ class QueueListener:
         self.dropped: int = 0
         self._process = os.getpid()
 
-    def __call__(self, event: LockEvent) -> None:
-        """Pass an event on; never waits."""
+    def _begin_in_child(self) -> None:
+        """In a forked child, leave what is the parent's: its thread does not run here."""
         if self._process != os.getpid():
             self._begin()
+
+    def __call__(self, event: LockEvent) -> None:
+        """Pass an event on; never waits."""
+        self._begin_in_child()
         if self._calls.qsize() < self._maxsize:
             self._put(partial(self._listener, event))
         else:
@@ -73,6 +77,7 @@ class QueueListener:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until the listener was called with all events so far; return whether it was, in time."""
+        self._begin_in_child()
         done = threading.Event()
         self._put(done.set)
         return done.wait(timeout)
