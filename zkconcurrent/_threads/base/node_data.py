@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from functools import lru_cache
+from itertools import chain
 
 from ..._engine.holds import PathState, told_of
 from ..._protocol.ticket import HOLDS, unique
@@ -24,6 +25,8 @@ MOST_BYTES = 1000
 MOST_HOLDS = 16
 # What the fields besides the holds may take behind the origin.
 _REST = 135
+# What a hold takes besides its path, at least.
+_PAIR = len('["", ""], ') + 32
 inherited: list[tuple[str, str]] = []
 """Holds of other processes that end only after this one: the full path, and the unique part of the node's name.
 
@@ -64,15 +67,18 @@ def waiter_data(
     if held or inherited:
         servers = path_state.location[1]
         room = MOST_BYTES - _REST - len(origin)
-        holds = [(True, hold) for hold in inherited]
-        for each in sorted(held, key=lambda hold: not hold.owned):
-            assert each.location is not None
-            if each.location[1] == servers:
-                holds.append((each.owned, (each.location[0], unique(each.prefix))))
+        own = (
+            (each.owned, (each.location[0], unique(each.prefix)))
+            for each in sorted(held, key=lambda hold: not hold.owned)
+            if each.location is not None and each.location[1] == servers
+        )
         told: dict[bool, list[str]] = {True: [], False: []}
         count = 0
-        for owned, hold in holds:
-            if count < MOST_HOLDS and len(pair := json.dumps(hold)) + 2 <= room:
+        for owned, hold in chain(((True, hold) for hold in inherited), own):
+            if count == MOST_HOLDS:
+                break
+            # A thread may hold a thousand permits: to write each as JSON takes longer than an acquire.
+            if len(hold[0]) + _PAIR <= room and len(pair := json.dumps(hold)) + 2 <= room:
                 count += 1
                 room -= len(pair) + 2
                 told[owned].append(pair)
