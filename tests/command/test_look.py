@@ -90,13 +90,15 @@ def test_all_kinds(
     assert 0 <= held["age"] < 600
     # One level: those of `a/lock` are further down.
     assert {path for path, *_ in brief(document(look("ls", zk_path, "--json")), zk_path)} == {"b", "c", "d"}
+    assert end_of(look("ls", zk_path))[2] == "zkconcurrent: there are nodes further below: `ls -r` looks at all\n"
+    assert end_of(look("ls", f"{zk_path}/a"))[2] == ""
     for path in ("a/lock", "b", "c", "d"):
         shown = document(look("show", f"{zk_path}/{path}", "--json"))
         assert shown["schema"] == "zkconcurrent.show/1"
         same = [each["node"] for each in found["contenders"] if each["path"] == f"{zk_path}/{path}"]
         assert [each["node"] for each in shown["contenders"]] == same
-    code, out, _ = end_of(look("ls", "-r", zk_path))
-    assert code == 0
+    code, out, err = end_of(look("ls", "-r", zk_path))
+    assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()[1:]] == [each["path"] for each in found["contenders"]]
     for lock in locks:
         lock.release()

@@ -14,7 +14,7 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.command.conftest import Run, end_of
 from tests.command.test_look import look
-from tests.conftest import Connect, InThread
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 
 __all__ = ["look"]
@@ -33,7 +33,14 @@ def texts(file: Path) -> list[str]:
 
 
 def test_a_hand_over(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, tmp_path: Path, in_thread: InThread, proxy: Proxy
+    look: Run,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    tmp_path: Path,
+    in_thread: InThread,
+    proxy: Proxy,
+    eventually: Eventually,
 ) -> None:
     """The holder's box ends where the waiter begins to hold; Ctrl-C ends the watch, and what was seen is drawn."""
     lock, permits, file = f"{zk_path}/lock", f"{zk_path}/permits", tmp_path / "it.svg"
@@ -46,8 +53,7 @@ def test_a_hand_over(
     with zkconcurrent.Semaphore(zk, permits, 1):
         ours.acquire()
         waiting = in_thread(wait)
-        while not ours.waiters():
-            pass
+        eventually(ours.waiters)
         seen = proxy.expect("getChildren", nth=6)
         process = look("timeline", lock, permits, "--seconds", 1000, "-o", file, url=f"zk://{proxy.hosts}")
         seen.wait()
@@ -117,9 +123,15 @@ def test_what_can_not_be(look: Run, zk: KazooClient, zk_path: str, tmp_path: Pat
     file = tmp_path / "it.svg"
     assert end_of(look("timeline", zk_path, "-o", file))[0] == 66
     zk.ensure_path(zk_path)
-    code, _, err = end_of(look("timeline", zk_path, "--seconds", 0, "-o", tmp_path / "missing" / "it.svg"))
-    assert (code, "No such file" in err) == (74, True)
+    for odd, why in ((tmp_path / "missing" / "it.svg", "No such file"), (tmp_path, "Is a directory")):
+        # Told before anything else, and not when an hour of watching is over.
+        code, _, err = end_of(look("timeline", zk_path, "--seconds", 3600, "-o", odd))
+        assert (code, why in err) == (74, True)
     assert end_of(look("timeline", zk_path))[0] == 64
     assert end_of(look("timeline", "relative", "-o", file))[0] == 64
     assert end_of(look("timeline", zk_path, "-o", file, url="zk://127.0.0.1:1?start_timeout=0.3"))[0] == 69
     assert not file.exists()
+    file.write_text("an older one")
+    assert end_of(look("timeline", f"{zk_path}/missing", "-o", file))[0] == 66
+    assert file.read_text() == "an older one"
+    assert end_of(look("timeline", zk_path, "--seconds", 0, "-o", "/dev/stdout"))[1].startswith("<svg ")

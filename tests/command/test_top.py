@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,19 @@ def test_its_end(look: Run, zk: KazooClient, zk_path: str) -> None:
         code, out, err = end_of(look("top", zk_path, "--json", "-n", 1))
     assert (code, err) == (77, f"zkconcurrent: {zk_path}/secret may not be read by this client\n")
     assert list(rows(out, zk_path)) == ["open"]
+
+
+def test_a_holder_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """It is told as such, and not as if nobody held; the code is 77."""
+    hidden = [make_acl("digest", "other:xyz", all=True)]
+    zk.ensure_path(zk_path)
+    node = zk.create(f"{zk_path}/_c_{uuid.uuid4()}-lock-", acl=hidden, ephemeral=True, sequence=True)
+    code, out, err = end_of(look("top", zk_path, "-n", 2, "--interval", 0.1))
+    assert (code, err) == (77, f"zkconcurrent: {node} may not be read by this client\n")
+    assert out.splitlines()[2].split(maxsplit=6)[6] == "may not be read  -"
+    (_, last) = end_of(look("top", zk_path, "--json", "-n", 2, "--interval", 0.1))[1].splitlines()
+    assert json.loads(last)["unreadable"] == [node]
+    assert (rows(last, zk_path)[zk_path]["held"], rows(last, zk_path)[zk_path]["holder"]) == (1, None)
 
 
 def test_an_outage(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
+import termios
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -140,6 +143,23 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, ev
     assert frame[0] == f"zkconcurrent ls {zk_path}, every 0.1 s"
     # Of a terminal that does not tell its size, 24 lines.
     assert (len(frame), frame[-1]) == (23, "... 30 more lines")
+    interrupt(process)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3, 4])
+def test_a_tiny_terminal(
+    look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually, lines: int
+) -> None:
+    """It does not scroll: what is written has no more lines than it has, with that of the cursor."""
+    for n in range(5):
+        zk.create(f"{zk_path}/{n}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)
+    fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
+    process = look("ls", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": "1"})
+    frame = eventually(lambda: screen.frames() and screen.frames()[-1])
+    assert frame[0] == f"zkconcurrent ls {zk_path}, every 0.1 s"
+    assert len(frame) == max(lines - 1, 1)
+    assert screen.text.partition("\x1b[?7h")[0].count("\n") == lines - 1
+    assert lines < 3 or frame[-1] == f"... {6 - (lines - 3)} more lines"
     interrupt(process)
 
 

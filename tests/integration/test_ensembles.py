@@ -6,7 +6,6 @@ import asyncio
 import pickle
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -436,18 +435,18 @@ def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], i
         pass
 
 
-def test_a_waiter_is_a_member(clients: Clients, zk_path: str, services: list[Server], in_thread: InThread) -> None:
+def test_a_waiter_is_a_member(
+    clients: Clients, zk_path: str, services: list[Server], in_thread: InThread, eventually: Eventually
+) -> None:
     """Fault 319: a thread that waits through the end of its session keeps the old list in use, as a holder would."""
     old, other = namespace(clients(0, 1), zk_path), namespace(clients(0, 1), zk_path)
     name = names(grow(clients, zk_path), True)[0]
     lock = other.RLock(name)
     with old.RLock(name):
         waiting = in_thread(lock.acquire)
-        while not old.RLock(name).waiters():
-            time.sleep(0.01)
+        eventually(old.RLock(name).waiters)
         next(each for each in services if each.hosts == host_of(lock.client)).expire(lock.client)
-        while not old.RLock(name).waiters():
-            time.sleep(0.01)
+        eventually(old.RLock(name).waiters)
     assert waiting.result(20)
     stop(*old.clients)
     with pytest.raises(ClientError, match="1 processes use a list without"):

@@ -142,6 +142,7 @@ class Scan:
     Attributes:
         listings: the children of each node, by its path; contenders have none.
         nodes: the contenders' nodes, by their paths.
+        goes_on: whether there are nodes below those levels.
     """
 
     def __init__(self, link: Link) -> None:
@@ -150,6 +151,7 @@ class Scan:
         self._errors: dict[str, Exception] = {}
         self.listings: dict[str, list[str]] = {}
         self.nodes: dict[str, Node] = {}
+        self.goes_on = False
 
     @property
     def unreadable(self) -> list[str]:
@@ -198,6 +200,7 @@ class Scan:
                 # The parts of a semaphore belong to it: they are no level of their own.
                 parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
                 deeper = others if depth is None or depth > 0 else parts
+                self.goes_on = self.goes_on or len(deeper) < len(others)
                 below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
             depth = None if depth is None else max(depth - 1, 0)
             # What `export` was given below a semaphore was listed before.
@@ -277,8 +280,9 @@ def standing(queue: QueueListing, name: str, node: Node, position: int = 0, bloc
     )
 
 
-# The contenders; the paths that may not be read; and how many nodes of kazoo's recipes are at the path itself.
-_Seen: TypeAlias = tuple[list[Standing], list[str], int]
+# The contenders; the paths that may not be read; how many nodes of kazoo's recipes are at the path itself; and whether
+# there is more below.
+_Seen: TypeAlias = tuple[list[Standing], list[str], int, bool]
 
 
 def ls(found: Namespace) -> int:
@@ -299,7 +303,7 @@ def show(found: Namespace) -> int:
     """Show one queue; return the exit code."""
 
     def tell(seen: _Seen, _: float) -> list[str]:
-        places, _unreadable, kazoos = seen
+        places, _unreadable, kazoos, _goes_on = seen
         if places:
             return list(sentences(places))
         path = escaped(found.path)
@@ -321,11 +325,11 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
             if before is None:
                 raise
             # An empty container goes by itself, and the next contender makes it again.
-            return [], [], 0
+            return [], [], 0, False
         for path in scan.unreadable:
             if before is None or path not in before[1]:
                 say(f"{path} may not be read by this client")
-        return places, scan.unreadable, scan.kazoos(found.path)
+        return places, scan.unreadable, scan.kazoos(found.path), scan.goes_on
 
     def lines(seen: _Seen) -> list[str]:
         now = time.time()
@@ -337,6 +341,8 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
             again(link, look, lines, found.interval, None if found.json else title)
         seen = look(None)
     write("".join(f"{line}\n" for line in lines(seen)))
+    if found.do == "ls" and seen[3] and not found.json:
+        say("there are nodes further below: `ls -r` looks at all")
     return REFUSED if seen[1] else 0
 
 

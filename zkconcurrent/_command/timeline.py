@@ -6,9 +6,11 @@ less than the time between two looks may not be in the picture, which tells how 
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -77,6 +79,7 @@ class WatchedPath:
 
 def timeline(found: Namespace) -> int:
     """Watch some paths, and draw what was seen; return the exit code."""
+    _check_file(found.output)
     watched = [WatchedPath(path) for path in dict.fromkeys(found.paths)]
     began = datetime.now(timezone.utc)
     with link_of(found) as link:
@@ -84,11 +87,35 @@ def timeline(found: Namespace) -> int:
             if link.client.exists(each.path) is None:
                 raise kazoo_errors.NoNodeError
         looks, seconds, code = _watch(link, watched, found.seconds)
-    try:
+    with _told_of(found.output):
         Path(found.output).write_text(draw(watched, looks, seconds, began), encoding="utf-8")
-    except OSError as error:
-        raise CommandError(NOT_WRITTEN, "not_written", f"{found.output}: {error.strerror}") from None
     return code
+
+
+def _check_file(file: str) -> None:
+    """Return if a file can be written, as far as that can be known; leave no file where there was none.
+
+    Raises:
+        CommandError: it can't be; better now than when what was watched is over.
+    """
+    with _told_of(file):
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            # Neither wait for the reader of a pipe, nor look where a link leads that leads nowhere.
+            if os.path.isfile(file) or os.path.isdir(file):
+                os.close(os.open(file, os.O_WRONLY))
+        else:
+            os.unlink(file)
+
+
+@contextmanager
+def _told_of(file: str) -> Iterator[None]:
+    """Make a context manager that turns the error of a file into the end of the command."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(NOT_WRITTEN, "not_written", f"{file}: {error.strerror}") from None
 
 
 def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[int, float, int]:

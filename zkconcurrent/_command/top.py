@@ -85,6 +85,7 @@ class Row(NamedTuple):
         holding: the nodes of those that hold.
         queue: their queue.
         holder: the first of them, once it was read.
+        hidden: whether it may not be read by this client.
     """
 
     path: str
@@ -95,6 +96,7 @@ class Row(NamedTuple):
     holding: list[str]
     queue: QueueListing
     holder: Standing | None = None
+    hidden: bool = False
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what a document of JSON tells of it."""
@@ -111,7 +113,7 @@ class Row(NamedTuple):
     def cells(self, now: float) -> tuple[str, ...]:
         """Return what a line tells of it."""
         rates = ("-" if rate is None else f"{rate:.1f}" for rate in (self.came, self.left))
-        holder, age = "-", "-"
+        holder, age = "may not be read" if self.hidden else "-", "-"
         if self.holder is not None:
             holder, age = " ".join(self.holder.whose()), f"{self.holder.age(now):.1f}s"
         counts = (str(self.waits), str(len(self.holding)))
@@ -125,18 +127,20 @@ class Crawl:
         known: the nodes.
         rows: the busiest primitives.
         refused: the paths that this client may not read.
+        hidden: the nodes of holders that it may not read.
     """
 
     def __init__(self, link: Link, path: str) -> None:
         self.known = {path: _Known()}
         self.rows: list[Row] = []
         self.refused: set[str] = set()
+        self.hidden: set[str] = set()
         self._link = link
         self._path = path
         self._scan = Scan(link)
         # The order in which they are asked.
         self._turns = deque([path])
-        self._holders: dict[str, Standing | None] = {}
+        self._holders: dict[str, Standing] = {}
         self._next_batch = 0.0
 
     def look(self, seconds: float) -> None:
@@ -219,15 +223,18 @@ class Crawl:
     def _with_holders(self, rows: list[Row]) -> list[Row]:
         """Read the first holder of each row, unless it is known."""
         heads = {f"{row.queue.folder}/{row.holding[0]}": row for row in rows if row.holding}
+        self._holders = {path: self._holders[path] for path in heads if path in self._holders}
+        self.hidden = set()
         missing = [path for path in heads if path not in self._holders]
         for path, got in zip(missing, self._ask(self._link.get, missing), strict=True):
-            queue = heads[path].queue
-            gone = isinstance(got, Exception)
-            self._holders[path] = None if gone else standing(queue, heads[path].holding[0], node_of(got))
-        self._holders = {path: self._holders[path] for path in heads}
+            if isinstance(got, kazoo_errors.NoAuthError):
+                self.hidden.add(path)
+            elif not isinstance(got, Exception):
+                self._holders[path] = standing(heads[path].queue, heads[path].holding[0], node_of(got))
         return [
-            row._replace(holder=self._holders[f"{row.queue.folder}/{row.holding[0]}"]) if row.holding else row
+            row._replace(holder=self._holders.get(path), hidden=path in self.hidden)
             for row in rows
+            for path in [f"{row.queue.folder}/{row.holding[0]}" if row.holding else ""]
         ]
 
     def _ask(self, request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
@@ -261,7 +268,7 @@ def top(found: Namespace) -> int:
                 "rows": [row.as_json(now) for row in rows],
                 "nodes": len(crawl.known),
                 "oldest_look": None if oldest is None else round(oldest, 3),
-                "unreadable": sorted(crawl.refused),
+                "unreadable": sorted(crawl.refused | crawl.hidden),
             }
             return [json.dumps(document)]
         asked = "some not asked yet" if oldest is None else f"all asked within the last {oldest:.1f} s"
@@ -271,6 +278,7 @@ def top(found: Namespace) -> int:
         crawl = Crawl(link, found.path)
         title = f"zkconcurrent top {found.path}, every {found.interval:g} s"
         again(link, look, tell, found.interval, None if found.json else title, found.count)
-    for path in sorted(crawl.refused):
+    unreadable = sorted(crawl.refused | crawl.hidden)
+    for path in unreadable:
         say(f"{path} may not be read by this client")
-    return REFUSED if crawl.refused else 0
+    return REFUSED if unreadable else 0

@@ -77,12 +77,27 @@ def has_screen() -> bool:
 
 def show_screen(title: str, lines: Sequence[str]) -> None:
     """Write lines over those that a terminal shows, as many as fit."""
-    room = shutil.get_terminal_size().lines - 2
-    if len(lines) > room:
-        lines = [*lines[: room - 1], f"... {len(lines) - room + 1} more lines"]
+    # The last line is the cursor's.
+    height = _height()
+    room = max(height - 1, 1)
+    if len(lines) >= room:
+        more = f"... {len(lines) - room + 2} more lines"
+        lines = [*lines[: max(room - 2, 0)], more][: room - 1]
     title = escaped(title) if os.environ.get("NO_COLOR") else f"{_BOLD}{escaped(title)}{_NORMAL}"
     text = "".join(f"{line}{_END_OF_LINE}\n" for line in (title, *lines))
+    if height < 2:
+        # A new line would scroll the only one away.
+        text = text.removesuffix("\n")
     write(f"{_HOME}{_CUT}{text}{_BELOW}{_WRAP}")
+
+
+def _height() -> int:
+    """Return how many lines the terminal has; LINES, which shells export, may be of its size before."""
+    try:
+        lines = os.get_terminal_size(sys.stdout.fileno()).lines
+    except OSError:
+        lines = 0
+    return lines or shutil.get_terminal_size().lines
 
 
 def pause(seconds: float) -> None:
