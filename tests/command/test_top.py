@@ -150,7 +150,11 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, ev
 
 def test_its_end(look: Run, zk: KazooClient, zk_path: str) -> None:
     """-n ends it; what may not be read is told, 77; a missing path is 66; a path that is made again has no rate."""
-    assert end_of(look("top", zk_path)) == (66, "", "zkconcurrent: there is no such path\n")
+    assert end_of(look("top", zk_path)) == (
+        66,
+        "",
+        "zkconcurrent: there is no such path; `ls -r` lists what is there\n",
+    )
     zk.ensure_path(zk_path)
     code, out, err = end_of(look("top", zk_path, "--json", "-n", 2, "--interval", 0.1))
     assert (code, len(out.splitlines()), err) == (0, 2, "")

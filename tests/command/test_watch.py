@@ -201,7 +201,11 @@ def test_an_outage(
 
 def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """It is told once, and the rest is listed; a missing path is an error, as without --watch."""
-    assert end_of(look("ls", zk_path, *WATCH)) == (66, "", "zkconcurrent: there is no such path\n")
+    assert end_of(look("ls", zk_path, *WATCH)) == (
+        66,
+        "",
+        "zkconcurrent: there is no such path; `ls -r` lists what is there\n",
+    )
     zk.ensure_path(zk_path)
     zk.create(f"{zk_path}/secret", acl=[make_acl("digest", "other:xyz", all=True)])
     process = look("ls", zk_path, "--json", *WATCH)
@@ -213,8 +217,12 @@ def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str, e
     interrupt(process)
 
 
-def test_intervals(look: Run) -> None:
-    """An interval that is no number, or shorter than a tenth of a second, is a wrong use."""
+def test_intervals(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """An interval that is no number, or shorter than a tenth of a second, is a wrong use; a huge one is none."""
+    zk.ensure_path(zk_path)
+    process = look("show", zk_path, "--watch", "--interval", "1e300")
+    assert process.stdout.readline() == f"{zk_path} is free: nobody holds it, and nobody waits\n"
+    interrupt(process)
     for odd in ("0", "0.09", "-1", "x", "nan", "inf"):
         code, out, err = end_of(look("ls", f"--interval={odd}"))
         assert (code, out, "invalid number of seconds value" in err) == (64, "", True)

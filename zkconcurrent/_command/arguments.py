@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from .._arguments.paths import check_path
 from .._url import parse as parse_url
+from .._version import __version__
 from .outcome import USAGE, CommandError, say
 
 URL = "ZKCONCURRENT_URL"
@@ -47,7 +48,8 @@ in ~/.bashrc reads it; for zsh, the same with zsh in ~/.zshrc."""
 
 # Thirty years: the system takes no timeout that is much longer.
 _MOST_SECONDS = 1e9
-_SHORTEST_INTERVAL = 0.1  # seconds
+# In seconds; `poll` takes no time that is much longer.
+_SHORTEST_INTERVAL, _LONGEST_INTERVAL = 0.1, 1e6
 _MOST_PATHS = 200
 
 
@@ -59,6 +61,7 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     whole = _Parser(prog="zkconcurrent", description="Locks of a ZooKeeper: hold one, see who holds it.")
+    whole.add_argument("--version", action="version", version=__version__)
     commands = whole.add_subparsers(dest="do", metavar="COMMAND", required=True)
     server = _Parser(add_help=False)
     given = server.add_mutually_exclusive_group()
@@ -286,7 +289,7 @@ def _interval(text: str) -> float:
     value = _seconds(text)
     if value < _SHORTEST_INTERVAL:
         raise ValueError
-    return value
+    return min(value, _LONGEST_INTERVAL)
 
 
 def _count(text: str) -> int:

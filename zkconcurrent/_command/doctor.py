@@ -267,7 +267,9 @@ def _paths(link: Link) -> Iterator[Finding]:
         yield Finding("paths", WARN, text, "a search for deadlocks ends there, and `ls` shows nothing", count)
     if not bad and not scan.unreadable:
         locks = len({place.path for place in places})
-        yield Finding("paths", OK, f"{len(scan.listings)} nodes, {locks} locks in use; none has two kinds", value=locks)
+        yield Finding(
+            "paths", OK, f"nodes: {len(scan.listings)}, locks in use: {locks}; none has two kinds", value=locks
+        )
 
 
 def _why_refused(path: str, names: list[str]) -> str | None:

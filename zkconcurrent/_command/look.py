@@ -341,8 +341,8 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
             again(link, look, lines, found.interval, None if found.json else title)
         seen = look(None)
     write("".join(f"{line}\n" for line in lines(seen)))
-    if found.do == "ls" and seen[3] and not found.json:
-        say("there are nodes further below: `ls -r` looks at all")
+    if seen[3] and not found.json and (found.do == "ls" or not seen[0]):
+        say(f"there are nodes further below: `ls -r {found.path}` looks at all")
     return REFUSED if seen[1] else 0
 
 

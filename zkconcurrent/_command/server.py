@@ -102,7 +102,9 @@ def told() -> Iterator[None]:
     except RefusedError as error:
         raise CommandError(REFUSED, "refused", str(error)) from None
     except kazoo_errors.NoNodeError:
-        raise CommandError(NOTHING_THERE, "nothing_there", "there is no such path") from None
+        raise CommandError(
+            NOTHING_THERE, "nothing_there", "there is no such path; `ls -r` lists what is there"
+        ) from None
     except (kazoo_errors.KazooException, ClientError) as error:
         raise CommandError(UNREACHABLE, "unreachable", f"the connection was lost ({type(error).__name__})") from None
 
