@@ -122,9 +122,9 @@ class Client(KazooClient):  # type: ignore[misc]
     """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
     The library also closes the client at the interpreter's exit, so that its holds are free at once. In a forked child
-    the end of the block does nothing, as the client belongs to the parent. It is pickled by its URL: the process that
-    unpickles it opens its own at its first use by a primitive. Neither the client's repr nor its log shows
-    a password.
+    the end of the block, `stop()` and `close()` do nothing, as the client belongs to the parent. It is pickled by its
+    URL: the process that unpickles it opens its own at its first use by a primitive. Neither the client's repr nor its
+    log shows a password.
 
     Attributes:
         dial: makes a connection to a service of this process, in the place of TCP.
@@ -215,11 +215,17 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted before."""
-        if self._is_left_to_thread(self.stop):
+        if self._pid != os.getpid() or self._is_left_to_thread(self.stop):
+            # A child would wait for the parent's thread.
             return
         if (session := vars(self).get("_zkconcurrent_session")) is not None:
             session.delete_receipts()
         super().stop()
+
+    def close(self) -> None:
+        """Close the sockets of a stopped client; as `KazooClient.close`."""
+        if self._pid == os.getpid():
+            super().close()
 
     def __enter__(self) -> Self:
         return self
@@ -227,8 +233,7 @@ class Client(KazooClient):  # type: ignore[misc]
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._pid == os.getpid():
-            self._end()
+        self._end()
 
     def __del__(self) -> None:
         # A program that has stopped its client need not close it, too. Else two sockets would be left to the

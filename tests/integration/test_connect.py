@@ -589,6 +589,8 @@ with zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=6") as zk:
             assert zk.get_children(sys.argv[2]) and lock.fencing_token
             print("status", status, zk.connected, time.monotonic() - began < 8)
         else:
+            zk.stop()
+            zk.close()
             print("leaving", flush=True)
 """
 
@@ -605,7 +607,7 @@ def test_the_exit_leaves_what_is_a_parents(zookeeper: Server, monkeypatch: pytes
 
 
 def test_a_forked_child(zookeeper: Server, zk_path: str) -> None:
-    """A forked child leaves the parent's block, and ends, at once and without a word; the parent's session lives."""
+    """Fault 377: a forked child stops the parent's client, leaves its block and ends at once; the session lives."""
     with python(FORKS, zookeeper.hosts, zk_path) as process:
         said, _ = process.communicate(timeout=30)
     assert said == "leaving\nstatus 0 True True\n"
