@@ -508,6 +508,9 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, 
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
+        # The end of a task's block does not wait until the lock is free.
+        while await lock.fetch_locked():
+            await asyncio.sleep(0.01)
         async with lock:
             pass
 
