@@ -7,7 +7,7 @@ import timeit
 
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually
+from tests.conftest import Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Dict, Set
 
@@ -80,6 +80,20 @@ def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Ev
             assert call()
             eventually(lambda count=count: count.requests["getData"] == 3)  # the third is for our own change's event
         assert count.requests == {"sync": 1, "getData": 3, "multi": 1}
+
+
+def test_a_crowd_at_a_set(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 385: each that pops takes any element, not the first, so few are in each other's way."""
+    filled, s = Set(zk, zk_path), Set(counted, zk_path)
+    for n in range(300):
+        filled.add(str(n))
+    s.ready()
+    with proxy.counting() as count:
+        popping = [in_thread(s.pop) for _ in range(30)]
+        assert len({each.result(60) for each in popping}) == 30
+    assert count.requests["multi"] <= 2 * 30
 
 
 def test_a_set(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:

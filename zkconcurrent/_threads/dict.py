@@ -216,7 +216,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         Raises:
             KeyError: there are no entries.
         """
-        for key in self:
+        while (key := self._any_key()) is not None:
             if (value := self.pop(key, _TAKEN)) is not _TAKEN:
                 return key, value
         raise KeyError(f"{self._path!r} has no entries")

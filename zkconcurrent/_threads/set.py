@@ -86,7 +86,7 @@ class Set(MapBase, MutableSet[str]):
         Raises:
             KeyError: there are no elements.
         """
-        for key in self:
+        while (key := self._any_key()) is not None:
             if self._discard(key, bool):
                 return key
         raise KeyError(f"{self._path!r} has no elements")

@@ -67,6 +67,10 @@ class _MapBase(PrimitiveTwin):
     def __iter__(self) -> Iterator[str]:
         return iter(self._core)
 
+    def _any_key(self) -> str | None:
+        key: str | None = self._core._any_key()
+        return key
+
 
 class Dict(_MapBase, Mapping[str, V]):
     """A dictionary that all processes share, for tasks; see `zkconcurrent.Dict`.
@@ -138,7 +142,7 @@ class Dict(_MapBase, Mapping[str, V]):
         Raises:
             KeyError: there are no entries.
         """
-        for key in self:
+        while (key := self._any_key()) is not None:
             if (value := await self._core.pop(key, _MISSING)) is not _MISSING:
                 return key, value
         raise KeyError(f"{self.path!r} has no entries")
@@ -170,7 +174,7 @@ class Set(_MapBase, AbstractSet[str]):
         Raises:
             KeyError: there are no elements.
         """
-        for element in self:
+        while (element := self._any_key()) is not None:
             if await self._core._discard(element, bool):
                 return element
         raise KeyError(f"{self.path!r} has no elements")

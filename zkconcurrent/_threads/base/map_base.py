@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -272,6 +273,11 @@ class MapBase(Primitive):
         if mirror.listed_on is not self._link.connection:
             self._await_copy()
         return mirror.entries
+
+    def _any_key(self) -> str | None:
+        """Return a key of the copy, at random, as all would take the same first one; None if it has none."""
+        keys = list(self._copy())
+        return random.choice(keys) if keys else None
 
     def _await_copy(self) -> None:
         if not self._path_state.current:
