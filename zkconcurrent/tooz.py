@@ -27,6 +27,7 @@ except ImportError as _missing:
         "zkconcurrent.tooz needs tooz: pip install 'zkconcurrent[tooz]'", name=_missing.name
     ) from _missing
 
+from ._arguments.limits import REQUEST_OVERHEAD
 from ._connect import Client, connect
 from ._engine.holds import Hold
 from ._engine.session import Session
@@ -35,7 +36,7 @@ from ._kazoo.replies import kazoo_errors
 from ._runtime.interrupts import insist
 from ._threads.base.lock_base import core_of
 from ._threads.election import Election, Leading, Term
-from ._threads.group import Group, Membership
+from ._threads.group import Group, Membership, check_id
 from ._threads.lock import Lock
 
 __all__ = ["Driver", "DriverLock"]
@@ -357,11 +358,12 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return self._begin(lambda: {name: utils.loads(data) for name, data in self._found(group_id).items()})
 
     def _info(self, group_id: bytes, member_id: bytes) -> dict[str, Any]:
-        path = f"{self._group(group_id).path}/{_named(member_id)}"
-        self.client.sync(path)
+        group = self._group(group_id)
         try:
+            path = f"{group.path}/{check_id(group.path, _named(member_id))}"
+            self.client.sync(path)
             data, stat = self.client.get(path)
-        except kazoo_errors.NoNodeError:
+        except (ValueError, kazoo_errors.NoNodeError):
             raise coordination.MemberNotJoined(group_id, member_id) from None
         return {
             "capabilities": utils.loads(data),
@@ -388,10 +390,15 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             membership = self._memberships.get(group_id)
             if membership is None or membership.lost.is_set():
                 raise coordination.MemberNotJoined(group_id, self._member_id)
+            data, path = utils.dumps(capabilities), membership.path
+            # kazoo sends a request of any size, and the server ends the connection if it is too large.
+            most = Session.of(self.client).link.transport.max_request - REQUEST_OVERHEAD - len(path.encode())
+            if len(data) > most:
+                raise RefusedError(path, f"capabilities of {len(data):,} bytes; one request has room for {most:,}")
             # If the node is away, with an expired session, it comes back with these.
-            membership.data = membership._member.data = utils.dumps(capabilities)
+            membership.data = membership._member.data = data
             with suppress(kazoo_errors.NoNodeError):
-                self.client.set(membership.path, membership.data)
+                self.client.set(path, data)
 
         return self._begin(update)
 

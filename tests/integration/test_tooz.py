@@ -296,6 +296,23 @@ def test_a_member_that_another_process_takes_out(
         me.leave_group(b"workers").get()
 
 
+def test_requests_that_no_server_takes(member: Member) -> None:
+    """Fault 386: capabilities, or an id, larger than a request are refused before they are sent."""
+    me = member()
+    me.join_group_create(b"shop")
+    lock = me.get_lock(b"cart")
+    assert lock.acquire()
+    with pytest.raises(ToozError, match="one request has room"):
+        me.update_capabilities(b"shop", bytes(1_100_000)).get()
+    with pytest.raises(coordination.MemberNotJoined):
+        me.get_member_info(b"shop", b"x" * 1_100_000).get()
+    assert me.get_member_capabilities(b"shop", b"me").get() is None
+    assert lock.is_still_owner()
+    assert me._client is not None
+    assert me._client.connected
+    assert lock.release()
+
+
 def test_a_lost_leadership(member: Member, zookeeper: Server, eventually: Eventually) -> None:
     """The next candidate leads; a leader that lost it, and leads anew, hears of it again."""
     me, other = member(), member(b"other")
