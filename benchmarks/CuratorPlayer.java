@@ -47,6 +47,8 @@ public final class CuratorPlayer {
 
     public static void main(String[] arguments) throws Exception {
         System.setOut(System.err); // a library that prints must not be taken for an answer
+        // A command that waits for ever would not see that the input has ended.
+        ProcessHandle.current().parent().ifPresent(it -> it.onExit().thenRun(() -> Runtime.getRuntime().halt(1)));
         CuratorPlayer player = new CuratorPlayer();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

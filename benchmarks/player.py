@@ -21,6 +21,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
 import sys
 import threading
 import time
@@ -185,8 +187,22 @@ def _close(client: KazooClient) -> None:
     client.close()
 
 
+def end_with_parent() -> None:
+    """End this process once its parent has: a command that waits for ever would not see that the input has ended."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    parent = os.pidfd_open(os.getppid())
+
+    def outlive() -> None:
+        select.select([parent], [], [])
+        os._exit(1)
+
+    threading.Thread(target=outlive, name="parent", daemon=True).start()
+
+
 def main() -> None:
     """Serve until the input ends."""
+    end_with_parent()
     logging.disable(logging.CRITICAL)  # any error of a request that the end of its session cut off
     threading.excepthook = lambda _: None
     player = Player(sys.argv[1])

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 
-from benchmarks.player import clock
+from benchmarks.player import clock, end_with_parent
 from zkconcurrent import aio
 
 POOL = 2_000  # threads at most; the executor starts one only when all are busy
@@ -240,6 +240,7 @@ def _stop(client: KazooClient) -> None:
 
 async def main(contestant: str) -> None:
     """Serve until the input ends."""
+    end_with_parent()
     logging.disable(logging.CRITICAL)  # the errors of tasks whose session is closed
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(POOL))
