@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
+from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.lease import NEVER
 from .._protocol.ticket import Ticket
@@ -20,7 +21,7 @@ from .._runtime.waiting import Steps
 from . import requests
 from .ensembles import admit
 from .patience import POLL_INTERVAL
-from .requests import Caller, Wake, Watcher
+from .requests import Caller, Wake
 from .session import Session
 
 # A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.

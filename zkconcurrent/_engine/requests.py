@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
+from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps
@@ -20,7 +21,6 @@ from .session import Session
 from .telling import Story
 
 Wake: TypeAlias = Callable[[], None]
-Watcher: TypeAlias = Callable[[Any], None]
 
 
 class Caller(Protocol):

@@ -20,10 +20,11 @@ from __future__ import annotations
 import math
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from itertools import chain, zip_longest
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kazoo.client import KazooClient
 
@@ -56,8 +57,8 @@ class Addresses:
         # The last known addresses of each name: family, address, port.
         self._found: dict[_Host, list[tuple[int, str, int]]] = {}
         self._failures: dict[_Host | _Address, str] = {}
-        # An event, which is set when all names are resolved.
-        self._resolving: Any = None
+        # It is set when all names are resolved.
+        self._resolving: threading.Event | None = None
         # The session timeout that was granted last.
         self._granted = math.inf
         self.resolved_at = self.opened_at = self._lost_at = -math.inf

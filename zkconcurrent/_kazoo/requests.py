@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+import threading
+from typing import NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -90,9 +91,9 @@ def refuse_of_other_sessions(client: KazooClient) -> None:
         queue.popleft()[1].set_exception(kazoo_errors.SessionExpiredError())
 
 
-def request_close(client: KazooClient) -> Any:
+def request_close(client: KazooClient) -> threading.Event:
     """Ask for the end of the session without the ten seconds that `client.stop()` waits; return the event."""
-    stopped = client._connection.connection_stopped
+    stopped: threading.Event = client._connection.connection_stopped
     if not client._stopped.is_set():
         client._stopped.set()
         client._queue.append((CloseInstance, None))
