@@ -35,6 +35,7 @@ from zkconcurrent import (
     OutcomeUnknownError,
     RefusedError,
     Set,
+    SharedValue,
     ZkConcurrentError,
 )
 from zkconcurrent._engine.operations import POLICIES
@@ -936,6 +937,36 @@ def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventual
     assert zk.get(f"{zk_path}/entries/bad")[0] == b"{"  # not lost
     d["bad"] = 2
     assert d == {"good": 1, "bad": 2}
+
+
+class StruckOnce:
+    """A codec in whose first decode a signal handler raises an error."""
+
+    def __init__(self) -> None:
+        self.strikes: list[Exception] = [TimeoutError("the alarm")]
+
+    def encode(self, item: bytes) -> bytes:
+        """Return it."""
+        return item
+
+    def decode(self, data: bytes) -> bytes:
+        """Return it, the second time."""
+        if self.strikes:
+            raise self.strikes.pop()
+        return data
+
+
+def test_an_error_of_a_handler_in_a_decode(zk: KazooClient, zk_path: str) -> None:
+    """Fault 387: it is raised as it is, and not taken for an error of the codec."""
+    d = Dict(zk, f"{zk_path}-d", codec=StruckOnce())
+    d["a"] = b"1"
+    with pytest.raises(TimeoutError, match="the alarm"):
+        d["a"]
+    assert d["a"] == b"1"
+    value = SharedValue(zk, f"{zk_path}-v", b"1", codec=StruckOnce())
+    with pytest.raises(TimeoutError, match="the alarm"):
+        value.get()
+    assert value.get().value == b"1"
 
 
 def test_weak_iteration(zk: KazooClient, zk_path: str) -> None:

@@ -1307,6 +1307,26 @@ def test_claims_that_do_not_decode(zk: KazooClient, zk_path: str) -> None:
     assert asyncio.run(work()) == (f"{zk_path}/items/{bad}", 1, [b"{"])
 
 
+def test_an_error_of_a_handler_in_dead(zk: KazooClient, zk_path: str) -> None:
+    """Fault 387: it is raised, and not taken for an error of the codec, whose items are returned as bytes."""
+    strikes: list[Exception] = [TimeoutError("the alarm")]
+
+    class StruckOnce:
+        def encode(self, item: str) -> bytes:
+            return item.encode()
+
+        def decode(self, data: bytes) -> str:
+            if strikes:
+                raise strikes.pop()
+            return data.decode()
+
+    queue = Queue(zk, zk_path, codec=StruckOnce())
+    zk.create(f"{zk_path}/dead/queue-0000000000", frame([b"x"]), makepath=True)
+    with pytest.raises(TimeoutError, match="the alarm"):
+        queue.dead()
+    assert queue.dead() == ["x"]
+
+
 def test_attempts_to_decode(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 249: with `max_attempts`, each call counts, and a consumer with another codec may take the item."""
     jobs = Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)

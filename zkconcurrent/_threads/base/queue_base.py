@@ -289,12 +289,11 @@ class QueueBase(Primitive, Generic[T]):
 
         They include the items that the codec could not decode. Such an item is returned as bytes.
         """
+        item_call = self._item_call("get")
 
         def decoded(payload: bytes) -> T | bytes:
-            try:
-                return self._codec.decode(payload)
-            except Exception:
-                return payload
+            item, error = item_call.decoded(payload)
+            return payload if error is not None else item
 
         return self._run(manage.dead(self._view), lambda found: [decoded(each) for each in found])
 
