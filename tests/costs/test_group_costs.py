@@ -48,7 +48,9 @@ def test_a_group(
     assert woken.requests["getData"] <= 4 + 3
 
 
-def test_a_large_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+def test_a_large_group(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
     """Fault 382: the members are read some at a time, so that the client's heartbeats are answered in between."""
     zk.ensure_path(zk_path)
     for n in range(75):
@@ -56,6 +58,15 @@ def test_a_large_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_p
     with proxy.counting() as looking:
         assert list(Group(counted, zk_path).members()) == [str(n) for n in range(75)]
     assert looking.flights == 1 + len((50, 10, 10, 5))
+    group = Group(counted, zk_path)
+    seen = group.observe()
+    next(seen)
+    with proxy.counting() as watching:
+        change = in_thread(next, seen)
+        eventually(lambda: waits(group) and watching.requests.get("getData") == 75)
+    assert watching.flights == 1 + len((50, 10, 10, 5))
+    zk.set(f"{zk_path}/3", b"new")
+    assert change.result(20)["3"] == b"new"
 
 
 @pytest.fixture

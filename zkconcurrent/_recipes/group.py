@@ -25,7 +25,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import FOLDERS, has_data, other_kind, role_of
 from .._protocol.ticket import Ticket
-from .nodes import Lacking, foreign_child, get_all, missing
+from .nodes import FLIGHT, Lacking, foreign_child, get_all, missing
 
 _FOLDERS = {name for names in FOLDERS.values() for name in names}  # of other kinds
 
@@ -266,6 +266,7 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
     """Wait until the members, or their data, differ from those that were last seen; return them."""
     if seen is None:
         return (yield from members(path))
+    large = sum(map(len, seen.values())) > FLIGHT
     while True:
         ticket: Ticket = yield op.NewTicket(path)
         try:
@@ -273,9 +274,13 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
             # Whether `names` is what the last read has listed.
             listed_last = False
             while True:
-                gets = [op.Get(f"{path}/{name}", ticket) for name in names]
+                # Data that are too large for one flight are read behind their watches.
+                look = op.Exists if large else op.Get
+                looks = [look(f"{path}/{name}", ticket) for name in names]
                 # The existence of the group is read, and watched, first, so that no creation of its node is missed.
-                _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *gets))
+                _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *looks))
+                if large:
+                    nodes = yield from get_all([f"{path}/{name}" for name in names])
                 complete = set(listed) == set(names)
                 if complete or listed_last:
                     # A second listing that has changed again will do, so that members that come and go all the time do

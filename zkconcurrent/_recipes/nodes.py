@@ -19,7 +19,8 @@ R = TypeVar("R")
 FIRST_FLIGHT = 50
 """How many nodes of unknown size the first flight reads."""
 
-_FLIGHT = 1_000_000  # bytes
+FLIGHT = 1_000_000
+"""How many bytes of data a flight may read, about."""
 
 Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
 """What creates the missing nodes, in this order."""
@@ -60,7 +61,7 @@ def next_flight(nodes: Sequence[op.Node | None]) -> int:
     the client's holds. The number grows step by step, as small nodes may stand before large ones.
     """
     size = sum(len(node.data) for node in nodes if node is not None)
-    return max(1, min(MOST_TOGETHER, 4 * len(nodes), len(nodes) * _FLIGHT // max(1, size)))
+    return max(1, min(MOST_TOGETHER, 4 * len(nodes), len(nodes) * FLIGHT // max(1, size)))
 
 
 def get_all(paths: Sequence[str]) -> Recipe[list[op.Node | None]]:
