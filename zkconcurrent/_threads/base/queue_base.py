@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_max_attempts
@@ -293,7 +293,7 @@ class QueueBase(Primitive, Generic[T]):
 
         def decoded(payload: bytes) -> T | bytes:
             item, error = item_call.decoded(payload)
-            return payload if error is not None else item
+            return payload if error is not None else cast(T, item)
 
         return self._run(manage.dead(self._view), lambda found: [decoded(each) for each in found])
 
