@@ -290,7 +290,7 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
             with pytest.raises(LockLostError):
                 lock.release()
             await lock.acquire()
-        assert len(told) == 2
+        await until(lambda: len(told) == 2)
 
     run(main())
 
