@@ -32,6 +32,13 @@ def warm(queue: Queue[bytes]) -> None:
     queue.task_done()
 
 
+def is_quiet(proxy: Proxy) -> bool:
+    """Whether nothing but heartbeats passes for half a second: what was begun has come to its end."""
+    with proxy.counting() as count:
+        time.sleep(0.5)
+    return not count.requests and not count.events
+
+
 def test_put_and_get(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A put is one write. A get is one read and one write; each listing, of four reads, is for up to 64 of them."""
     queue = Queue[bytes](counted, zk_path)
@@ -272,13 +279,13 @@ def test_no_herd(
 
     consuming = [in_thread(consume, queue) for queue in queues]
     eventually(lambda: zk.exists(f"{zk_path}/consumers") and waiting(), patience=60)
-    time.sleep(1)
+    eventually(lambda: is_quiet(proxy), patience=60)
     with proxy.counting() as count:
         for _ in range(items):
             producer.put(b"x")
             time.sleep(0.3)
             eventually(waiting)
-        time.sleep(1)
+        eventually(lambda: is_quiet(proxy), patience=60)
     # An item that comes between two looks of a consumer, the second of which sets a watch, costs one event more.
     events = sum(count.events.values())
     assert events <= (4 if claims else 2) * items + items // 2, dict(count.events)
@@ -300,9 +307,9 @@ def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thre
     waiting = [in_thread(queue.get, timeout=6) for _ in range(3)]
     consumers = f"{zk_path}/consumers"
     eventually(lambda: counted.exists(consumers) and len(counted.get_children(consumers)) == 3)
-    time.sleep(0.5)
+    eventually(lambda: is_quiet(proxy))
     with proxy.counting() as count:
-        time.sleep(4)
+        time.sleep(3)
     assert not count.requests
     for each in waiting:
         with pytest.raises(Empty):
@@ -320,7 +327,7 @@ def test_an_idle_delay_queue(
     waiting = [in_thread(queue.get, timeout=12) for _ in range(3)]
     consumers = f"{zk_path}/consumers"
     eventually(lambda: zk.exists(consumers) and len(zk.get_children(consumers)) == 3)
-    time.sleep(0.5)
+    eventually(lambda: is_quiet(proxy))
     with proxy.counting() as idle:
         time.sleep(3)
     assert not idle.requests
