@@ -307,7 +307,8 @@ def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str, eventually: E
                 taken.append(await asyncio.wait_for(queue.get(), limit))
                 limit = 0.004
             except asyncio.TimeoutError:
-                limit *= 1.2  # A busy machine may take longer than any fixed limit.
+                # A busy machine may take longer than any fixed limit.
+                limit *= 1.2
         await producing
         return taken
 
