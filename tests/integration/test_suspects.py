@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.lock_types import read_lock, unfair_lock, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, Election, Lock, MultiLock, QuorumLock, RLock, Semaphore, aio, namespace
@@ -253,3 +253,14 @@ def test_what_is_no_callback(kind: str, zk: KazooClient, zk_path: str) -> None:
     if kind in TWINS:
         with pytest.raises(TypeError, match="on_suspect must be callable, not int"):
             TWINS[kind](zk, zk_path, on_suspect=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_other_threads_see(kind: str, zk_path: str, zk: KazooClient, in_thread: InThread) -> None:
+    """Every thread of the process sees how long the hold of another one lasts, and its loss."""
+    lock = KINDS[kind](zk, zk_path)
+    assert lock.acquire(timeout=30)
+    mine = lock.lost
+    remaining, suspect, lost = in_thread(lambda: (lock.remaining(), lock.suspect, lock.lost)).result()
+    assert (remaining > 0, suspect, lost.is_set(), lost == mine) == (True, False, False, True)
+    lock.release()

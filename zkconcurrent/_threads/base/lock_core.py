@@ -316,7 +316,7 @@ class LockCore(QueueCore):
     def loss(self) -> Loss:
         """Return the loss of the current hold, or of the next one."""
         with self.session.lock:
-            hold = self.own()
+            hold = self.own() or self.newest()
             return self.path_state.next_loss[self.rule.role] if hold is None else hold.loss
 
     def holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
