@@ -308,7 +308,7 @@ def test_a_function_says_where() -> None:
 
 
 def test_a_function_says_where_each_block_is() -> None:
-    """Fault 370: each end of a block releases the lock of that block, also if the next one has another client."""
+    """Fault 337: each end of a block releases the lock of that block, also if the next one has another client."""
     spaces = [aio.namespace("local") for _ in range(2)]
     places = iter(spaces)
     block = aio.synchronized(lambda: next(places), "report")

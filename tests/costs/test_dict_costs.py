@@ -85,7 +85,7 @@ def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Ev
 def test_a_crowd_at_a_set(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 385: each that pops takes any element, not the first, so few are in each other's way."""
+    """Fault 349: each that pops takes any element, not the first, so few are in each other's way."""
     filled, s = Set(zk, zk_path), Set(counted, zk_path)
     for n in range(300):
         filled.add(str(n))

@@ -101,7 +101,7 @@ def test_an_item_that_is_buried(counted: KazooClient, proxy: Proxy, zk_path: str
 
 
 def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 380: about 1 MB is read ahead, so that the client's heartbeats are answered in between."""
+    """Fault 344: about 1 MB is read ahead, so that the client's heartbeats are answered in between."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
     for _ in range(14):
@@ -116,7 +116,7 @@ def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) 
 
 
 def test_a_slow_consumer(monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 381: what is read ahead grows old unused, so little is."""
+    """Fault 345: what is read ahead grows old unused, so little is."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
     for _ in range(30):
@@ -227,7 +227,7 @@ def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path:
 def test_a_join_of_the_newest_first(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 383: a join watches the item that is taken last, so it sleeps while the others are taken."""
+    """Fault 347: a join watches the item that is taken last, so it sleeps while the others are taken."""
     queue, other = LifoQueue[bytes](counted, zk_path), LifoQueue[bytes](zk, zk_path)
     for _ in range(20):
         other.put(b"x")

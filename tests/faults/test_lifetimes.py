@@ -60,7 +60,7 @@ def test_kazoo_gives_up(
 
 
 def test_refused_while_it_waits(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 373: once the servers have refused a client's credentials, its calls say so."""
+    """Fault 340: once the servers have refused a client's credentials, its calls say so."""
     client = connect()
     lock = Lock(client, zk_path)
     with Lock(zk, zk_path):
@@ -93,7 +93,7 @@ except ClientError as error:
 
 @pytest.mark.parametrize(("closed", "told"), [(1, "True\nagain\n"), (2, "an unexpected error")])
 def test_closed_by_something_else(closed: int, told: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 374: another part of the program closes descriptors of the client: it reconnects, or ends with an error."""
+    """Fault 341: another part of the program closes descriptors of the client: it reconnects, or ends with an error."""
     command = [sys.executable, "-c", CLOSES_DESCRIPTORS, zookeeper.hosts, zk_path, str(closed)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.startswith(told)

@@ -607,7 +607,7 @@ def test_the_exit_leaves_what_is_a_parents(zookeeper: Server, monkeypatch: pytes
 
 
 def test_a_forked_child(zookeeper: Server, zk_path: str) -> None:
-    """Fault 377: a forked child stops the parent's client, leaves its block and ends at once; the session lives."""
+    """Fault 343: a forked child stops the parent's client, leaves its block and ends at once; the session lives."""
     with python(FORKS, zookeeper.hosts, zk_path) as process:
         said, _ = process.communicate(timeout=30)
     assert said == "leaving\nstatus 0 True True\n"

@@ -150,7 +150,7 @@ def test_one_that_is_only_warned(spawn: Spawn, zk: KazooClient, zk_path: str, ev
 def test_a_ring_through_permits(job: str, spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Two hold all permits between them, and a third a lock that one of them wants; none is the victim.
 
-    Fault 340: any permit would end it, so it is possible, and told of once both that hold one wait.
+    Fault 333: any permit would end it, so it is possible, and told of once both that hold one wait.
     """
     ring = [spawn(job, "raise", *steps) for steps in (("sp", "l0"), ("sp", "l0"), ("l0", "sp"))]
     started(ring)
@@ -163,7 +163,7 @@ def test_a_ring_through_permits(job: str, spawn: Spawn, zk: KazooClient, zk_path
 
 
 def test_a_ring_through_a_detached_lock(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 341: any process may end the hold of a DetachedLock, so the ring is possible, and nobody is the victim."""
+    """Fault 334: any process may end the hold of a DetachedLock, so the ring is possible, and nobody is the victim."""
     pair = [spawn("threads", "raise", "dp", "l0"), spawn("threads", "raise", "l0", "dp")]
     started(pair)
     close(pair, zk, eventually, [f"{zk_path}/0", f"{zk_path}/p"])

@@ -957,7 +957,7 @@ class StruckOnce:
 
 
 def test_an_error_of_a_handler_in_a_decode(zk: KazooClient, zk_path: str) -> None:
-    """Fault 387: it is raised as it is, and not taken for an error of the codec."""
+    """Fault 350: it is raised as it is, and not taken for an error of the codec."""
     d = Dict(zk, f"{zk_path}-d", codec=StruckOnce())
     d["a"] = b"1"
     with pytest.raises(TimeoutError, match="the alarm"):

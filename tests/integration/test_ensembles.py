@@ -115,7 +115,7 @@ def test_what_is_no_list(clients: Clients, zk_path: str, services: list[Server])
 
 
 def test_a_base_path_above(clients: Clients, zk_path: str) -> None:
-    """Fault 372: a namespace that begins above another one gets no lock that the other has in another place."""
+    """Fault 339: a namespace that begins above another one gets no lock that the other has in another place."""
     below, above = namespace(clients(0, 1), f"{zk_path}/a/b"), namespace(clients(0, 1), zk_path)
     with below.MultiLock([f"{n}" for n in range(8)]):
         for n in range(8):
@@ -128,7 +128,7 @@ def test_a_base_path_above(clients: Clients, zk_path: str) -> None:
 
 
 def test_a_stranger_s_member(clients: Clients, zk_path: str) -> None:
-    """Fault 371: a list does not grow past a membership that can't be read, and the error shows it."""
+    """Fault 338: a list does not grow past a membership that can't be read, and the error shows it."""
     (old,) = namespace(clients(0), zk_path).clients
     old.create(f"{zk_path}/{RECORD}/member-x", b"junk")
     moving, _ = namespace(clients(0), zk_path, joining=clients(1)).clients

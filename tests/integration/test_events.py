@@ -857,7 +857,7 @@ def test_a_fork(zk: KazooClient, zk_path: str, listen: Listen) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_queue_in_a_forked_child() -> None:
-    """Fault 343: `flush()` in a child, such as at its exit, waits for nothing that the parent has yet to tell."""
+    """Fault 336: `flush()` in a child, such as at its exit, waits for nothing that the parent has yet to tell."""
     go_on, told = threading.Event(), list[object]()
 
     def slow(event: object) -> None:

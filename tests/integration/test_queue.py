@@ -1308,7 +1308,7 @@ def test_claims_that_do_not_decode(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_an_error_of_a_handler_in_dead(zk: KazooClient, zk_path: str) -> None:
-    """Fault 387: it is raised, and not taken for an error of the codec, whose items are returned as bytes."""
+    """Fault 350: it is raised, and not taken for an error of the codec, whose items are returned as bytes."""
     strikes: list[Exception] = [TimeoutError("the alarm")]
 
     class StruckOnce:

@@ -297,7 +297,7 @@ def test_a_member_that_another_process_takes_out(
 
 
 def test_requests_that_no_server_takes(member: Member) -> None:
-    """Fault 386: capabilities, or an id, larger than a request are refused before they are sent."""
+    """Fault 332: capabilities, or an id, larger than a request are refused before they are sent."""
     me = member()
     me.join_group_create(b"shop")
     lock = me.get_lock(b"cart")

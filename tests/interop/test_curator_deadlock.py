@@ -25,7 +25,7 @@ def test_a_ring_with_java(
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Fault 342: whoever closes it, we tell of a possible deadlock, and wait until our timeout; then Java goes on."""
+    """Fault 335: whoever closes it, we tell of a possible deadlock, and wait until our timeout; then Java goes on."""
     mine, theirs = (RLock(client, f"{zk_path}-{name}", on_deadlock="raise") for name in "ab")
 
     def warned() -> list[str]:

@@ -83,7 +83,7 @@ def test_who_may_use_an_ensemble() -> None:
     ],
 )
 def test_foreign_data(data: bytes) -> None:
-    """Fault 371: data of another program are no record."""
+    """Fault 338: data of another program are no record."""
     assert Record.load(data) is None
 
 

@@ -112,7 +112,7 @@ def test_one_lock_in_place_of_several(module: ModuleType, name: str) -> None:
 
 
 def test_a_coroutine_function_in_place_of_a_function() -> None:
-    """Fault 375: it is refused where no loop would run it; objects of tasks take it."""
+    """Fault 342: it is refused where no loop would run it; objects of tasks take it."""
 
     async def later(*_: object) -> None: ...
 

@@ -198,7 +198,7 @@ def test_unfinished_items() -> None:
 
 @pytest.mark.parametrize("order", [FIFO, LIFO], ids=lambda order: order.name)
 def test_a_drain_begins_where_no_consumer_is(order: Order) -> None:
-    """Fault 384: consumers go on, so the item that they take next goes with the last request."""
+    """Fault 348: consumers go on, so the item that they take next goes with the last request."""
     names = [f"queue-{n:010d}" for n in range(1_000)]
     at = Layout("/queue", order)
     steps = drain(QueueView(at, lambda: 0.0))

@@ -697,7 +697,7 @@ def test_a_function_says_where() -> None:
 
 
 def test_a_function_says_where_each_block_is(in_thread: InThread) -> None:
-    """Fault 370: each end of a block releases the lock of that block, also if the next one has another client."""
+    """Fault 337: each end of a block releases the lock of that block, also if the next one has another client."""
     spaces = [zkconcurrent.namespace("local") for _ in range(3)]
     locks = [space.RLock("report") for space in spaces]
     places = iter(spaces)
@@ -724,7 +724,7 @@ def test_a_function_says_where_each_block_is(in_thread: InThread) -> None:
 
 
 def test_a_block_that_does_not_begin() -> None:
-    """Fault 370: a block whose lock is not acquired leaves the block around it as it is."""
+    """Fault 337: a block whose lock is not acquired leaves the block around it as it is."""
     space = zkconcurrent.namespace("local")
     places = iter([space, zkconcurrent.namespace(client)])
     block = synchronized(lambda: next(places), "report")
