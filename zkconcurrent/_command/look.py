@@ -217,7 +217,8 @@ class Scan:
         others: list[str] = []
         for name in names:
             role = role_of(name)
-            if role is None:
+            # Those of kazoo's contenders, too, have nothing below them.
+            if role is None and not is_of_kazoo(name):
                 others.append(name)
             elif role in _RULES:
                 kinds.setdefault(_TYPES[_RULES[role]], []).append(name)
