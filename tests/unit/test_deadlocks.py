@@ -349,7 +349,7 @@ def waits_loosely(tree: Tree, path: str, held: Sequence[Place], **more: object) 
 )
 @pytest.mark.parametrize("added", [0, 1])
 def test_permits(size: int, wanted: int, added: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who holds a permit waits for the lock of one who waits for permits: stuck, if the others would be too few."""
+    """A holder of a permit waits for the lock of a waiter for permits: stuck, if the others would be too few."""
     tree = Tree()
     permits = Permits(tree, "/s", size, added)
     mine, theirs = permits.hold(), tree.add("/l")
