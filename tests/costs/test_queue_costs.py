@@ -304,12 +304,12 @@ def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thre
     """While nothing is put, a queue and its consumers send heartbeats and nothing else."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
-    waiting = [in_thread(queue.get, timeout=6) for _ in range(3)]
+    waiting = [in_thread(queue.get, timeout=8) for _ in range(3)]
     consumers = f"{zk_path}/consumers"
     eventually(lambda: counted.exists(consumers) and len(counted.get_children(consumers)) == 3)
     eventually(lambda: is_quiet(proxy))
     with proxy.counting() as count:
-        time.sleep(3)
+        time.sleep(4)
     assert not count.requests
     for each in waiting:
         with pytest.raises(Empty):

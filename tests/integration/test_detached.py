@@ -15,6 +15,7 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
+from zkconcurrent._runtime.identity import holds_of, identity
 from zkconcurrent.testing import Server
 
 
@@ -485,3 +486,12 @@ def test_a_stopped_client(connect: Connect, zk: KazooClient, zk_path: str) -> No
         with pytest.raises(ClientError, match=zk_path):
             call()
     DetachedLock(zk, zk_path, "job").release()
+
+
+def test_tries_gather_nothing(zk: KazooClient, zk_path: str) -> None:
+    """What tells of a thread's holds keeps none of those that are over, though the thread never waits."""
+    lock = DetachedLock(zk, zk_path, "mine")
+    for _ in range(20):
+        assert lock.acquire(blocking=False)
+        lock.release()
+    assert len(holds_of(identity()())) == 1

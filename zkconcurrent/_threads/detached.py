@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
-from .._engine.holds import KeptHold, PathState, Possession
+from .._engine.holds import KeptHold, PathState, Possession, told_of
 from .._engine.session import Session
 from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
@@ -164,6 +164,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             lock = ref()
             return lock is not None and lock._held is held
 
+        # The owner's ended ones go: tries, which tell of nothing, would gather them for ever.
+        told_of(owner)
         holds_of(owner)[held.name] = KeptHold(held.name, self._path_state.location, is_alive)
 
     def _stories(self) -> list[Story]:
