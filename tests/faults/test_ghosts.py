@@ -43,6 +43,7 @@ def near(connect: Connect, proxy: Proxy) -> KazooClient:
 
 def cancelled(call: Callable[[], Any], here: Callable[[], bool], strikes: int) -> None:
     """Cancel a task's call once a condition holds."""
+    assert not here(), "the cancel would come before the call"
 
     async def main() -> None:
         task = asyncio.ensure_future(call())
@@ -61,6 +62,7 @@ def interrupted(call: Callable[[], Any], here: Callable[[], bool], strikes: int)
     """Interrupt a call of this, the main thread once a condition holds."""
     main, over = threading.main_thread().ident, threading.Event()
     assert main == threading.get_ident()
+    assert not here(), "the interrupt would come before the call"
 
     def strike() -> None:
         while not here():
@@ -128,7 +130,9 @@ def test_a_cancelled_party_of_a_barrier(strikes: int, near: KazooClient, zk: Kaz
 
 
 @pytest.mark.parametrize("strikes", [1, 3])
-def test_an_interrupted_party_of_a_barrier(strikes: int, near: KazooClient, zk: KazooClient, zk_path: str) -> None:
+def test_an_interrupted_party_of_a_barrier(
+    strikes: int, near: KazooClient, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
     """Fault 254: an interrupted wait has broken the barrier."""
     barrier, other = Barrier(near, zk_path, 2), Barrier(zk, zk_path, 2)
     for _ in range(ROUNDS):
@@ -136,6 +140,8 @@ def test_an_interrupted_party_of_a_barrier(strikes: int, near: KazooClient, zk: 
         with pytest.raises(threading.BrokenBarrierError):
             other.wait(20)
         other.reset()
+        # In a broken generation no call waits for the delete of the party's node.
+        eventually(lambda: count(zk, zk_path) == 0, "the party is gone")
 
 
 @pytest.mark.parametrize("kind", ["Barrier", "DoubleBarrier"])
