@@ -22,6 +22,7 @@ elif sys.argv[3].startswith("eventlet"):
 
 import contextlib
 import threading
+import types
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -72,7 +73,7 @@ def main() -> None:
     if PATCHED == "unknown":  # as where kazoo's stack can't be found
         from zkconcurrent._kazoo import old_connection
 
-        old_connection._innermost_frame = lambda _: None
+        old_connection.sys = types.SimpleNamespace(_current_frames=dict, modules={})
     lock = Lock(client, PATH)
     if PATCHED in ("other hub", "unknown"):
         for _ in range(2):

@@ -1,9 +1,10 @@
 """What this process holds and waits for, as data, as text, and written at a signal.
 
 The tables that say so belong to the sessions: the nodes of each client, the holds of each path, the calls in progress.
-All are read as they are: no lock is taken, no request is sent, and each table is copied in one step (R4). So a signal
-handler or finalizer may call `inspect()`, wherever it has struck, and so may any thread. The price: two tables may be
-of different moments, so a hold that passes from one thread to another meanwhile may be missing, or be shown twice.
+All are read as they are: none of their locks is taken, no request is sent, and each table is copied in one step (R4).
+So a signal handler or finalizer may call `inspect()`, wherever it has struck, and so may any thread. The price: two
+tables may be of different moments, so a hold that passes from one thread to another meanwhile may be missing, or be
+shown twice.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .._runtime.clock import ago, in_words
 from .._runtime.identity import Task, ended, ident, label, name, task_of
 from .._runtime.process_exit import living_sessions
 from .._runtime.public import public
+from .._runtime.stacks import read_stacks
 from .driver import Call
 from .holds import all_holds
 from .loss_cause import cause_of
@@ -209,15 +211,16 @@ class Inspection(NamedTuple):
 def inspect() -> Inspection:
     """Return what this process holds and waits for, of all clients, threads and tasks; print it to read it.
 
-    Takes no lock and sends nothing, so a signal handler may call it, and any thread.
+    Takes no lock that a call holds while it waits, and sends nothing. So a signal handler may call it, and any thread.
     """
     at = ago(0.0)
     sessions: list[Any] = living_sessions()
-    # One owner may hold a thousand locks.
-    describe = cache(partial(report_owner, frames=sys._current_frames()))
-    seen = [_Seen(session, describe) for session in sessions]
-    owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
-    return Inspection(at, os.getpid(), tuple(each.report(owners) for each in seen))
+    with read_stacks():
+        # One owner may hold a thousand locks.
+        describe = cache(partial(report_owner, frames=sys._current_frames()))
+        seen = [_Seen(session, describe) for session in sessions]
+        owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
+        return Inspection(at, os.getpid(), tuple(each.report(owners) for each in seen))
 
 
 class _Seen:

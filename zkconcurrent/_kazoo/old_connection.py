@@ -12,10 +12,10 @@ import os
 import sys
 import threading
 import weakref
-from types import FrameType
 
 from .._protocol.lease import NEVER
 from .._runtime.clock import boot_clock
+from .._runtime.stacks import read_stacks
 
 # A thread that was not alive at the import started after the import.
 _imported = boot_clock()
@@ -51,28 +51,17 @@ def negotiated(routine: object) -> float | None:
         routine: kazoo's connection thread, or greenlet.
     """
     number = getattr(routine, "ident", None) or 0
-    frame = getattr(routine, "gr_frame", None) or _innermost_frame(number)
-    if frame is None:
-        frame = getattr(_greenlet(number), "gr_frame", None)
-    while frame is not None:
-        if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
-            return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
-        if frame.f_code.co_name == "_connect_attempt":
-            return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
-        frame = frame.f_back
+    with read_stacks():
+        frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(number)
+        if frame is None:
+            frame = getattr(_greenlet(number), "gr_frame", None)
+        while frame is not None:
+            if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
+                return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
+            if frame.f_code.co_name == "_connect_attempt":
+                return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
+            frame = frame.f_back
     return None
-
-
-def _innermost_frame(thread: int) -> FrameType | None:
-    # CPython 3.11 takes a lock here that every thread takes as it starts or ends. A finalizer that the garbage
-    # collector ran meanwhile would let those threads in, and all would stand still forever (gh-106883).
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames().get(thread)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _greenlet(number: int) -> object:
