@@ -15,8 +15,10 @@ BIN := .venv/bin
 # its own.
 PYTEST := $(BIN)/python -m pytest
 SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
-# In a fresh checkout, one process compiles the tests before eight import them, each of which would compile them all.
-COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1
+# In a fresh checkout, one process compiles the tests before eight import them, each of which would compile them all;
+# and one archives the classes of a server, as each of hundreds would read them all.
+COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1; \
+  $(BIN)/python -m tests.helpers.class_archive
 
 .PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo soak bench bench-against docs package lint clean
 .NOTPARALLEL:
@@ -35,7 +37,7 @@ demo: ## threads of several processes share a lock while some of them die: is th
 test: ## lint, and the tests that a change is likely to break; what they need is installed (by apt-get, where there is one)
 	@tools/venv test lint
 	@tools/packages
-	@$(COMPILED) & $(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
+	@{ $(COMPILED); } & $(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
 	$(PYTEST) $(SHARED) -m 'not (long or later)' $(PYTEST_ARGS)
 
 test-rest: ## the others: those that take long, those of the tools, and once more on tasks those of threads

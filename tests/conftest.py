@@ -20,12 +20,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
+from tests.helpers.class_archive import use_archive
 from tests.helpers.proxy import Proxy
 from zkconcurrent._threads import quorum as _quorum
 from zkconcurrent.testing import Server
 
-# A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
+# A run in the background of a shell inherits that both are ignored, and so would what the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # For each callback, asyncio's debug mode notes ten frames, and for each future the whole stack, pytest's too; for each
 # frame it looks whether the source file has changed. That is half of what the tests of `aio` compute; two frames tell
@@ -60,6 +62,7 @@ InThread = Callable[..., "Future[Any]"]
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the real standard error: while a test runs, its file descriptor is one of pytest's."""
     config.stash[STDERR] = os.dup(2)
+    use_archive()
 
 
 @pytest.hookimpl(tryfirst=True)
