@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually
@@ -98,11 +99,14 @@ def test_a_process_that_dies_after_any_request(
         client = connect(tidy.hosts, timeout=2)
         transport = Session.of(client).link.transport
         zkconcurrent.Lock(client, "/warm").locked()  # the probe is over
-        sent, send, dead = 0, transport.send, threading.Event()
+        sent, send, unsent, dead = 0, transport.send, list[Any](), threading.Event()
 
-        def limited(request: Any, reply: Any, after: int = after, send: Any = send, dead: Any = dead) -> None:
+        def limited(
+            request: Any, reply: Any, after: int = after, send: Any = send, unsent: Any = unsent, dead: Any = dead
+        ) -> None:
             nonlocal sent
             if sent >= after:
+                unsent.append(reply)
                 dead.set()
                 return
             sent += 1
@@ -116,6 +120,8 @@ def test_a_process_that_dies_after_any_request(
             pass
         done = not dead.is_set() or after > 20
         client.stop()
+        for reply in unsent:  # as kazoo fails those that it has queued
+            reply.set_exception(ConnectionClosedError())
         caller.join(30)
         assert not caller.is_alive()
         assert not wrong

@@ -61,6 +61,9 @@ class Znode:
     bare: bool = False
     gone: float = math.inf
     wanted: int = 0
+    # What was ahead of it, as of a transaction.
+    ahead: list[Znode] = field(default_factory=list)
+    seen: int = 0
 
 
 @dataclass(eq=False)
@@ -187,7 +190,12 @@ class Program:
         node.gone = self.zxid
 
     def ahead(self, node: Znode) -> list[Znode]:
-        """Return the nodes that a node waits for."""
+        """Return the nodes that a node waits for; they are the same until a transaction."""
+        if node.seen != self.zxid:
+            node.ahead, node.seen = self._ahead(node), self.zxid
+        return node.ahead
+
+    def _ahead(self, node: Znode) -> list[Znode]:
         there = {each.place.name: each for each in self.there(node.place.path)}
         blocking = set(in_the_way(node.place.name, list(there), node.rule))
         number = node.rule.key(node.place.name)
@@ -247,15 +255,14 @@ class Program:
         if loosely:
             members = self.members()
             edges = {each: found & members if each in members else set() for each, found in edges.items()}
-        found = {}
+        found: dict[Owner, set[Owner]] = {}
         for owner in self.owners:
-            seen, todo = set[Owner](), [owner]
+            found[owner] = seen = set(edges[owner])
+            todo = list(seen)
             while todo:
-                for each in edges[todo.pop()]:
-                    if each not in seen:
-                        seen.add(each)
-                        todo.append(each)
-            found[owner] = seen
+                new = edges[todo.pop()] - seen
+                seen |= new
+                todo += new
         return found
 
     def stuck(self, holds: Owner | None = None, *, loosely: bool = False) -> set[Owner]:

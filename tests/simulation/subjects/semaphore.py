@@ -177,9 +177,9 @@ class PermitChecks(Checks):
             for process in self.processes
             if process.alive
             for ticket in process.session.registry.tickets.values()
-            if self.world.now < ticket.lease.end
-            and ticket.state is State.HELD
+            if ticket.state is State.HELD
             and ticket.path == LEASES
+            and self.world.now < ticket.lease.end
             and CHROOT + ticket.node not in self.removed
         ]
         self._check_number(out)
