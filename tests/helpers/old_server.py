@@ -83,6 +83,8 @@ class OldServer:
                     client.close()
                     continue
                 self._sockets += [client, server]
+                for each in (client, server):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 refused: set[int] = set()
                 self._spawn(self._requests, client, server, refused)
                 self._spawn(self._answers, client, server, refused)

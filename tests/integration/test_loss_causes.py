@@ -371,9 +371,10 @@ def test_a_task(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The error of a task's block has the cause, too."""
 
     async def main() -> None:
-        async with aio.Lock(connect(timeout=SESSION), zk_path):
+        lock = aio.Lock(connect(timeout=SESSION), zk_path)
+        async with lock:
             delete(zk, zk_path)
-            await asyncio.sleep(60)
+            await lock.lost.wait()
 
     with pytest.raises(LockLostError) as caught:
         asyncio.run(main())
