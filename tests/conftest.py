@@ -133,6 +133,17 @@ def pytest_runtest_protocol(
             faulthandler.cancel_dump_traceback_later()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, object, object]:
+    """Have an interrupt that misses the call which it was to strike fail its test, and not end the run."""
+    try:
+        return (yield)
+    except KeyboardInterrupt as error:
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            raise
+        raise AssertionError("an interrupt came before or after the call that it was to strike") from error
+
+
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[Server]:
     """A running ZooKeeper server, which removes no container that is empty while a test looks at it."""
