@@ -105,7 +105,6 @@ def test_several_readers(in_thread: InThread) -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child(in_thread: InThread) -> None:
     """Fault 351: a child that is forked while another thread reads can read, and collects garbage."""
     reads, ends = threading.Event(), threading.Event()

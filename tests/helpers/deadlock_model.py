@@ -61,7 +61,7 @@ class Znode:
     bare: bool = False
     gone: float = math.inf
     wanted: int = 0
-    # What was ahead of it, as of a transaction.
+    # The nodes ahead of it, as of the transaction `seen`.
     ahead: list[Znode] = field(default_factory=list)
     seen: int = 0
 
