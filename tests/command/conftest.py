@@ -41,6 +41,14 @@ def url(zookeeper: Server) -> str:
     return f"zk://{zookeeper.hosts}?timeout={SESSION:g}"
 
 
+@pytest.fixture(autouse=True)
+def _hang_ups() -> Iterator[None]:
+    """Let what a test starts hear a hang-up, also where nohup runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def start(url: str) -> Iterator[Run]:
     """Start a program; options are those of `Popen`, and `url`. At its end, all that it has started is ended, too."""
