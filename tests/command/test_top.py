@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from tests.command.test_watch import Screen, Told, interrupt, screen
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.proxy import Proxy
+from zkconcurrent._command.server import link_of
+from zkconcurrent._command.top import Crawl
+from zkconcurrent._kazoo.replies import Reply
 
 __all__ = ["look", "screen"]
 
@@ -211,6 +215,33 @@ def test_an_outage(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, event
         eventually(lambda: list(rows(told.lines[-1], zk_path)) == ["lock"])
         eventually(queued(zk, lock.path, 1))
     interrupt(process)
+
+
+def test_paths_that_come_back(zk: KazooClient, zk_path: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 360. A path that goes and comes back between the batches is asked once in its turn, and may go again."""
+    found = Namespace(do="top", url=url, url_file=None)
+    for n in range(12):
+        zk.create(f"{zk_path}/{n:02}", makepath=True)
+    asked: list[str] = []
+    with link_of(found) as link:
+        crawl = Crawl(link, zk_path)
+        send = link.exists
+
+        def ask(path: str, reply: Reply) -> None:
+            asked.append(path)
+            send(path, reply)
+
+        monkeypatch.setattr(link, "exists", ask)
+        for turn in range(12):
+            if turn in (3, 6):
+                zk.delete(f"{zk_path}/00")
+            elif turn == 4:
+                zk.create(f"{zk_path}/00")
+            # One batch.
+            crawl.look(0)
+            assert sorted(set(asked)) == sorted(asked)
+            asked.clear()
+    assert sorted(crawl.known) == [zk_path, *(f"{zk_path}/{n:02}" for n in range(1, 12))]
 
 
 @pytest.mark.long

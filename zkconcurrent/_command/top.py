@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -138,8 +138,8 @@ class Crawl:
         self._link = link
         self._path = path
         self._scan = Scan(link)
-        # The order in which they are asked.
-        self._turns = deque([path])
+        # The order in which they are asked; a path that goes and comes back keeps its one place.
+        self._turns: OrderedDict[str, None] = OrderedDict([(path, None)])
         self._holders: dict[str, Standing] = {}
         self._next_batch = 0.0
 
@@ -160,9 +160,9 @@ class Crawl:
         for _ in range(len(self._turns)):
             if len(batch) == _BATCH:
                 break
-            path = self._turns.popleft()
+            path, _ = self._turns.popitem(last=False)
             if path in self.known:
-                self._turns.append(path)
+                self._turns[path] = None
                 if self.known[path].polled < began:
                     batch.append(path)
         return batch
@@ -200,7 +200,7 @@ class Crawl:
     def _meet(self, path: str) -> None:
         if path not in self.known and path != RESERVED:
             self.known[path] = _Known()
-            self._turns.append(path)
+            self._turns[path] = None
 
     def _busiest(self) -> list[Row]:
         """Return the primitives that most contenders leave, then those for which most wait."""
