@@ -156,6 +156,15 @@ def test_a_host_that_is_none_of_zookeeper(look: Run, zookeeper: Server, root: st
     assert "quorum: 1 of 2 servers" in out
 
 
+def test_a_host_that_can_have_no_name(look: Run, zookeeper: Server, root: str) -> None:
+    """Fault 361: a slip in one host of the URL, such as two dots, is found, and the doctor goes on."""
+    url = root.replace(zookeeper.hosts, f"{zookeeper.hosts},zk2..example")
+    code, out, err = end_of(look("doctor", url=f"{url}&start_timeout=60"))
+    assert code == 0, err
+    assert "warn  server zk2..example:2181: does not answer (encoding with 'idna' codec failed" in out
+    assert "quorum: 1 of 2 servers" in out
+
+
 def test_clocks(root: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A clock that differs from the leader's is a warning, with by how much."""
     now = time.time

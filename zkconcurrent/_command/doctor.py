@@ -111,7 +111,8 @@ def _servers(link: Link) -> Iterator[Finding]:
         name = f"server {shown(host, port)}"
         try:
             srvr = _word(host, port, "srvr")
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            # A UnicodeError means that the text can be no name at all.
             yield Finding(name, WARN, f"does not answer ({error})", "start it, or take it out of the URL")
             continue
         said = dict(line.partition(": ")[::2] for line in srvr.splitlines())
