@@ -99,13 +99,19 @@ def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Without the right to write or delete, nothing is broken: 77."""
+    """Fault 362: without the right to write or delete, nothing is broken: 77, and the message says which right."""
     with zkconcurrent.Lock(zk, zk_path) as _:
         (node,) = nodes(zk, zk_path)
         stat = zk.get(f"{zk_path}/{node}")[1]
-        zk.set_acls(f"{zk_path}/{node}", [make_acl("world", "anyone", read=True, admin=True)])
-        code, out, _ = end_of(look("break", "-y", "--holder", stat.czxid, "--grace", 0.1, zk_path))
-        assert (code, out, nodes(zk, zk_path)) == (77, "", [node])
+        refused = f"zkconcurrent: ZooKeeper refuses: the hold of {zk_path}/{node} goes on, as this client may not "
+        for path, may, what in (
+            (f"{zk_path}/{node}", {"read": True}, "ask its holder to release"),
+            (zk_path, {"read": True, "create": True}, "delete it"),
+        ):
+            zk.set_acls(path, [make_acl("world", "anyone", admin=True, **may)])
+            code, out, err = end_of(look("break", "-y", "--holder", stat.czxid, "--grace", 0.1, zk_path))
+            assert (code, out, err.splitlines()[-1], nodes(zk, zk_path)) == (77, "", f"{refused}{what}", [node])
+            zk.set_acls(path, [make_acl("world", "anyone", all=True)])
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])

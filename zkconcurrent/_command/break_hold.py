@@ -15,7 +15,7 @@ from argparse import Namespace
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .look import Scan, Standing, sentences
-from .outcome import NOT_ACQUIRED, NOTHING_THERE, OTHER_KIND, USAGE, CommandError, escaped, say, write
+from .outcome import NOT_ACQUIRED, NOTHING_THERE, OTHER_KIND, REFUSED, USAGE, CommandError, escaped, say, write
 from .server import link_of
 
 _REVOKE = b"__REVOKE__"
@@ -100,6 +100,8 @@ def _end(link: Link, place: Standing, grace: float) -> bool:
             there = client.exists(contender.node, watch=lambda _: gone.set())
         except kazoo_errors.NoNodeError:
             there = None
+        except kazoo_errors.NoAuthError:
+            raise _refused("ask its holder to release", contender.node) from None
         if there is None:
             return False
         say(f"asked the holder to release; waiting for {grace:g} s")
@@ -108,4 +110,12 @@ def _end(link: Link, place: Standing, grace: float) -> bool:
         client.delete(contender.node)
     except kazoo_errors.NoNodeError:
         return False
+    except kazoo_errors.NoAuthError:
+        raise _refused("delete it", contender.node) from None
     return True
+
+
+def _refused(what: str, node: str) -> CommandError:
+    return CommandError(
+        REFUSED, "refused", f"ZooKeeper refuses: the hold of {node} goes on, as this client may not {what}"
+    )
