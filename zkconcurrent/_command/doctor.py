@@ -116,15 +116,15 @@ def _servers(link: Link) -> Iterator[Finding]:
             yield Finding(name, WARN, f"does not answer ({error})", "start it, or take it out of the URL")
             continue
         said = dict(line.partition(": ")[::2] for line in srvr.splitlines())
-        if (mode := said.get("Mode")) is not None:
+        mode = said.get("Mode")
+        if mode is None or mode == "read-only":
+            text = "it does not serve" if mode is None else "it serves read-only clients alone"
+            yield Finding(name, WARN, f"{text}: it has no quorum", "look at its log, and at the other servers")
+        else:
             version = said.get("Zookeeper version", "?").partition(",")[0]
             serving += 1
             yield Finding(name, OK, f"ZooKeeper {version}, {mode}", value=version)
             yield from _figures(link, name, host, port)
-        else:
-            yield Finding(
-                name, WARN, "it does not serve: it has no quorum", "look at its log, and at the other servers"
-            )
     if serving < len(hosts):
         text = f"{serving} of {len(hosts)} servers of the URL serve"
         yield Finding("quorum", WARN, text, "mend the others, before one more ends the service", serving)
