@@ -28,7 +28,7 @@ from .server import ask_all, check_connected, link_of, told
 _KEPT = 5.0  # seconds
 _PREFIX = "zkconcurrent_path_"
 _TELLS = {
-    "up": "Whether the path could be read: 1, or 0.",
+    "up": "Whether the path could be read, and tells who holds: 1, or 0.",
     "waiters": "Contenders that wait at the path.",
     "holders": "Contenders that hold the path.",
     "holder_age_seconds": "How many seconds ago the oldest holder queued.",
@@ -84,8 +84,11 @@ class Page:
             if path in hidden or parts.intersection(scan.unreadable):
                 values["up", path] = 0
                 continue
-            values["up", path] = 1
             here = [(len(queue.names), len(queue.holders())) for queue in queues if queue.path == path]
+            # The nodes of kazoo's own recipes do not tell who holds: to call the path free would be wrong.
+            values["up", path] = float(bool(here) or not scan.kazoos(path))
+            if not values["up", path]:
+                continue
             values["holders", path] = sum(holding for _, holding in here)
             values["waiters", path] = sum(all_ for all_, _ in here) - values["holders", path]
         now = time.time()

@@ -20,7 +20,7 @@ from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._threads.base.contender import Contender
 from .look import Scan
-from .outcome import NOT_WRITTEN, CommandError, escaped, say
+from .outcome import NOT_WRITTEN, OTHER_KIND, CommandError, escaped, say
 from .server import link_of, told
 
 _BETWEEN = 0.1  # seconds
@@ -146,11 +146,14 @@ def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[
 
 def _look(link: Link, path: str) -> dict[tuple[str, str], bool]:
     """Return who is there, and whether they hold."""
+    scan = Scan(link)
     try:
-        places = Scan(link).queue(path)
+        places = scan.queue(path)
     except kazoo_errors.NoNodeError:
         # Its container was removed: nobody is there.
         return {}
+    if not places and scan.kazoos(path):
+        raise CommandError(OTHER_KIND, "other_kind", f"kazoo's own recipes use {path}, and do not tell who holds")
     seen: dict[tuple[str, str], bool] = {}
     for place in places:
         key = _who(place.contender), place.contender.by or str(place.contender.session)
