@@ -96,6 +96,24 @@ def test_a_crowd_at_a_set(
     assert count.requests["multi"] <= 2 * 30
 
 
+def test_two_that_clear(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 368: the one that is slower learns of a hundred missing entries at a time."""
+    faster, d = Dict[bytes](zk, zk_path), Dict[bytes](counted, zk_path)
+    faster.update({str(n): b"x" for n in range(300)})
+    d["warm"] = b"up"
+    with proxy.counting() as count:
+        held = proxy.hold("multi")
+        clearing = in_thread(d.clear)
+        held.wait()
+        faster.clear()
+        held.release()
+        clearing.result(60)
+    assert not d
+    assert count.requests["multi"] <= 4
+
+
 def test_a_set(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """An element is added or removed by one write."""
     s = Set(counted, zk_path)

@@ -180,11 +180,16 @@ def clear(map_write: MapWrite) -> Recipe[None]:
         try:
             results = yield from write(map_write, (*(op.Delete(at.entry(key)) for key in some), _count(at)))
         except op.NoNode as failed:
-            gone = some[failed.part] if failed.part is not None and failed.part < len(some) else None
-            if gone is None:
+            if failed.part not in range(len(some)):
                 return  # the whole map was destroyed
-            left.remove(gone)
-            yield from _note(mirror, gone, None, None)
+            # If another client clears the map, too, it was faster with most of these. The one that failed was gone for
+            # a moment at least, which is enough.
+            there = yield tuple(op.Exists(at.entry(key)) for key in some)
+            gone = [key for n, key in enumerate(some) if n == failed.part or not there[n]]
+            found = yield tuple(op.GetWithZxid(at.entry(key)) for key in gone)
+            for key, (node, zxid) in zip(gone, found, strict=True):
+                mirror.take(key, node, zxid)
+            left[-DELETED_TOGETHER:] = [key for key in some if key not in gone]
             continue
         del left[-DELETED_TOGETHER:]
         for key in some:
