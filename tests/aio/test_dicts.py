@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -54,7 +55,7 @@ def test_a_dictionary(zk: KazooClient, zk_path: str, eventually: Eventually) -> 
 
 
 def test_a_set(zk: KazooClient, zk_path: str) -> None:
-    """Elements are added and removed by awaited calls; operators make sets."""
+    """Elements are added and removed by awaited calls; operators make sets; fault 369."""
 
     async def main() -> None:
         s = aio.Set(zk, zk_path)
@@ -65,6 +66,8 @@ def test_a_set(zk: KazooClient, zk_path: str) -> None:
         assert s == {"a", "b"}
         assert s | {"c"} == {"a", "b", "c"}
         await s.discard("none")
+        odd: Any = 5
+        await s.discard(odd)
         with pytest.raises(KeyError):
             await s.remove("none")
         await s.remove("a")

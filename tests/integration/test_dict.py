@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kazoo.client import KazooClient
@@ -135,6 +135,29 @@ def test_a_set(zk: KazooClient, connect: Connect, zk_path: str, eventually: Even
     assert len(s) == 0
     with pytest.raises(TypeError, match="must be a str"):
         s.add(5)  # type: ignore[arg-type]
+
+
+def test_keys_that_no_entry_can_have(zk: KazooClient, zk_path: str) -> None:
+    """Fault 369: they are missing, as in a `dict` or `set`; only what would make an entry refuses them."""
+    d, s = Dict[str](zk, f"{zk_path}/d", codec=TEXT), Set(zk, f"{zk_path}/s")
+    d["a"] = "x"
+    s |= {"a", "b"}
+    for key in (5, None, "", ("a", 1), "x" * 5000):
+        odd: Any = key
+        assert odd not in d
+        assert d.pop(odd, "default") == "default"
+        assert not d.remove(odd, "x")
+        s.discard(odd)
+        for fails in (partial(d.pop, odd), partial(d.__delitem__, odd), partial(s.remove, odd)):
+            with pytest.raises(KeyError) as missing:
+                fails()
+            assert missing.value.args == (key,)
+    for refuses in (partial(d.pop, cast(str, []), "default"), partial(s.discard, cast(str, []))):
+        with pytest.raises(TypeError, match="unhashable"):
+            refuses()
+    mixed: Any = {5, "a", None}
+    s -= mixed
+    assert (d, s) == ({"a": "x"}, {"b"})
 
 
 def test_any_text_is_a_key(zk: KazooClient, zk_path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded, equal
@@ -137,10 +138,7 @@ class Dict(MapBase, MutableMapping[str, V]):
             if not there:
                 raise KeyError(key)
 
-        if not isinstance(key, str) or not key:
-            raise KeyError(key)
-        checked = self._check_key(key)
-        return self._write(lambda map_write: write.delete(map_write, checked), deleted)
+        return self._remove(key, write.delete, False, deleted)
 
     def update(self, other: SupportsKeysAndGetItem[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
         """Set the value of each key, one after the other."""
@@ -177,8 +175,8 @@ class Dict(MapBase, MutableMapping[str, V]):
 
     def remove(self, key: str, value: V, /) -> bool:
         """Remove a key if it has that value; return whether it was removed. Atomic."""
-        key, matches = self._check_key(key), self._equals(key, value)
-        return self._write(lambda map_write: write.take(map_write, key, matches), lambda found: found is not None)
+        matches = self._equals(key, value)
+        return self._remove(key, partial(write.take, matches=matches), None, lambda found: found is not None)
 
     @overload
     def pop(self, key: str, /) -> V: ...
@@ -207,8 +205,7 @@ class Dict(MapBase, MutableMapping[str, V]):
                 raise KeyError(key)
             return default
 
-        checked = self._check_key(key)
-        return self._write(lambda map_write: write.take(map_write, checked, accepts), popped)
+        return self._remove(key, partial(write.take, matches=accepts), None, popped)
 
     def popitem(self) -> tuple[str, V]:
         """Remove an arbitrary entry and return its key and value. Only one client gets it.

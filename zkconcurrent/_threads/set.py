@@ -77,8 +77,7 @@ class Set(MapBase, MutableSet[str]):
         return self._discard(value, removed)
 
     def _discard(self, value: str, then: Callable[[bool], R]) -> R:
-        key = self._check_key(value)
-        return self._write(lambda map_write: write.delete(map_write, key), then)
+        return self._remove(value, write.delete, False, then)
 
     def pop(self) -> str:
         """Remove an arbitrary element and return it. Only one client gets it.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ..._arguments.paths import unescape
 from ..._errors import ForeignNodeError, RefusedError
@@ -29,6 +29,7 @@ from ..receipts import OutcomeLost, PendingWrite, Receipt, ready
 from ..receipts import destroy as remove
 from .mirror import Layout, Mirror
 
+T = TypeVar("T")
 DELETED_TOGETHER = 100
 
 
@@ -168,6 +169,12 @@ def delete(map_write: MapWrite, key: str) -> Recipe[bool]:
         return False
     yield from _note(mirror, key, None, results)
     return True
+
+
+def nothing(result: T) -> Recipe[T]:
+    """Write nothing; return the result."""
+    yield from ()
+    return result
 
 
 def clear(map_write: MapWrite) -> Recipe[None]:

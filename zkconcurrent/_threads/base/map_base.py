@@ -331,6 +331,18 @@ class MapBase(Primitive):
 
         return self._await(call, steps())
 
+    def _remove(self, key: object, make: Callable[[MapWrite, str], Recipe[T]], missing: T, then: Callable[[T], R]) -> R:
+        """Run a write that may remove the entry of a key. One that no entry can have has none: `then` gets `missing`.
+
+        Raises:
+            TypeError: the key is not hashable.
+        """
+        hash(key)
+        if not isinstance(key, str) or not key:
+            return self._write(lambda _: write.nothing(missing), then)
+        found = plain(key)
+        return self._write(lambda map_write: make(map_write, found), then)
+
     def _check_key(self, key: object) -> str:
         """Return the key, if an entry can have it.
 
