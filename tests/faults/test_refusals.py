@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from zkconcurrent import (
     DoubleBarrier,
     Group,
     Lock,
+    Queue,
     RefusedError,
     RLock,
     Semaphore,
@@ -281,6 +282,31 @@ def test_a_release_without_the_right_to_delete(
     eventually(queued(zk, queue, 0), patience=30)
     assert lock.acquire(timeout=20)
     lock.release()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_end_of_a_claim_that_is_refused(
+    fails: bool,
+    without_delete: Callable[[str], AbstractContextManager[None]],
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Eventually,
+) -> None:
+    """Fault 370: it is tried again: else the item would stay claimed while the client lives, and a full queue full."""
+    queue = Queue[bytes](connect(timeout=6), zk_path)
+    queue.put(b"x")
+    with ExitStack() as refused, caplog.at_level(logging.WARNING, "zkconcurrent"):
+        with pytest.raises(KeyError if fails else RefusedError), queue.claim():
+            refused.enter_context(without_delete(f"{zk_path}/claims"))
+            if fails:
+                raise KeyError
+        eventually(lambda: [each for each in caplog.messages if "tried again" in each and zk_path in each])
+        assert zk.get_children(f"{zk_path}/claims")
+    eventually(lambda: not zk.get_children(f"{zk_path}/claims"))
+    assert queue.qsize() == fails
+    assert len([each for each in caplog.messages if "tried again" in each]) == 1
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])

@@ -186,6 +186,7 @@ class PendingWrite:
         session: the session in which it was applied.
         over: nothing is left to be done.
         unknown: it will stay unknown whether the last `multi` was applied.
+        refused: ZooKeeper has refused to settle it, and the log has told so.
         decides_anew: the call decides its change on the value as seen since the receipt was made, so with another
             receipt it must decide anew.
     """
@@ -201,6 +202,7 @@ class PendingWrite:
         self.session = 0
         self.over = False
         self.unknown = False
+        self.refused = False
 
     def note_applied(self, receipt: Receipt, sent: InDoubt) -> None:
         """Note that a `multi` was applied. A call that was struck does this again (R3)."""

@@ -133,6 +133,10 @@ class QueueState(SettlingState[ItemCall]):
     def _settling_of(self, item_call: ItemCall) -> Recipe[bool]:
         return self._finishing(item_call) if item_call.purpose == "count" else claim.settle(item_call)
 
+    def _is_tried_again(self, item_call: ItemCall) -> bool:
+        # The item stays claimed otherwise, as long as this client lives, or is lost.
+        return item_call.purpose in ("acknowledge", "give back", "restore")
+
     def _finishing(self, item_call: ItemCall) -> Recipe[bool]:
         """Bring a `task_done` to its end: no other call could count its item as done meanwhile."""
         while not item_call.applied or item_call.sent is not None:

@@ -14,12 +14,14 @@ from typing import Generic, TypeVar
 from ..._engine.driver import Call
 from ..._engine.holds import PathState
 from ..._engine.session import LeftTickets, Session, log
-from ..._errors import ClientError
+from ..._errors import ClientError, RefusedError
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.receipts import PendingWrite, Receipt, ReceiptPool
+from ..._runtime.waiting import Steps
 from ..._runtime.worker import Worker
 
+REFUSED_PAUSE = 1.0  # seconds
 W = TypeVar("W", bound=PendingWrite)
 
 
@@ -60,6 +62,10 @@ class SettlingState(PathState, Generic[W]):
         """Note that it is settled."""
         pending_write.finish()
 
+    def _is_tried_again(self, pending_write: W) -> bool:  # noqa: ARG002
+        """Return whether a write that is refused is tried again, until the client may make it."""
+        return False
+
     def _settle_later(self, pending_write: W) -> None:
         if pending_write not in self._left:
             self._left.append(pending_write)
@@ -84,12 +90,30 @@ class SettlingState(PathState, Generic[W]):
                     self._left.rotate(-1)
                     continue
             except Exception as error:
+                if isinstance(error, RefusedError) and self._goes_on(pending_write, error):
+                    self._left.rotate(-1)
+                    continue
                 text = "a call at %s was interrupted, and its outcome is unknown: %r"
                 log.error(text, self.path, error, extra={"zk_path": self.path})
                 pending_write.unknown, pending_write.receipt = True, None
             self._finish(pending_write)
             self._left.popleft()
         self.settler = None
+
+    def _goes_on(self, pending_write: W, error: RefusedError) -> bool:
+        """Wait a moment, and return True, if a write that was refused is to be tried again."""
+        if not self._is_tried_again(pending_write) or not threading.main_thread().is_alive():
+            return False
+        if not pending_write.refused:
+            text = "the end of a call at %s was refused, and is tried again: %r"
+            log.warning(text, self.path, error, extra={"zk_path": self.path})
+            pending_write.refused = True
+
+        def pause() -> Steps[None]:
+            yield REFUSED_PAUSE
+
+        Call(self.session, self.path).wait(pause())
+        return True
 
     def _settle(self, pending_write: W) -> bool:
         """Settle a write; False if ZooKeeper is out of reach."""
