@@ -20,7 +20,16 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
-from zkconcurrent import AtomicInteger, AtomicLong, ClientError, ForeignNodeError, Lock, OutcomeUnknownError, Queue
+from zkconcurrent import (
+    AtomicInteger,
+    AtomicLong,
+    ClientError,
+    ForeignNodeError,
+    Lock,
+    OutcomeUnknownError,
+    Queue,
+    SharedValue,
+)
 from zkconcurrent._protocol.operations import Recipe
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import receipts, value
@@ -133,6 +142,20 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
     with pytest.raises(RuntimeError, match="only return the new value"):
         number.update(lambda _: number.add())
     assert number.add() == 1
+
+
+def test_a_function_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
+    """Fault 371: the caller gets that error, as from any call; no generator of the library makes another of it."""
+    number, shared = AtomicLong(zk, f"{zk_path}/n"), SharedValue(zk, f"{zk_path}/v", b"x")
+    none: Iterator[Any] = iter(())
+    for fails in (
+        lambda: number.update(lambda _: next(none)),
+        lambda: shared.update(lambda _: next(none)),
+        lambda: shared.wait_for(lambda _: next(none)),
+    ):
+        with pytest.raises(StopIteration):
+            fails()
+    assert (number.add(), shared.get().value) == (1, b"x")
 
 
 def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> None:

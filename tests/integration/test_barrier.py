@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import uuid
+from collections.abc import Iterator
 from concurrent import futures
 from threading import BrokenBarrierError
 from typing import Any
@@ -41,6 +42,15 @@ def test_it_trips_again_and_again(
     assert barrier_state(zk, zk_path) == {"parties": 3, "generation": 20, "failed": [], "acting": False}
     assert len(zk.get_children(zk_path)) <= 3
     eventually(parties_in(zk, zk_path, 0, generation=19))
+
+
+def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
+    """Fault 371: as in `threading`, the party gets that error, and the barrier is broken."""
+    none: Iterator[int] = iter(())
+    barrier = Barrier(zk, zk_path, 1, action=lambda: next(none))
+    with pytest.raises(StopIteration):
+        barrier.wait()
+    assert barrier.broken
 
 
 def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+R = TypeVar("R")
 Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
 WhyEnd: TypeAlias = Callable[[], "Exception | None"]
@@ -86,6 +87,25 @@ class Resumable(Protocol):
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
 
 
+class Stopped(Exception):
+    """A user's function has raised StopIteration, the cause of this error.
+
+    No generator may let that through: Python makes a RuntimeError of it.
+    """
+
+
+def call_user(function: Callable[..., R], *args: object) -> R:
+    """Call a user's function within steps; the loops raise what it raises.
+
+    Raises:
+        Stopped: it has raised StopIteration.
+    """
+    try:
+        return function(*args)
+    except StopIteration as stop:
+        raise Stopped from stop
+
+
 def wait(call: Resumable, steps: Steps[T], event: SleepEvent | None = None) -> T:
     """Run a call to its end, on the calling thread or greenlet.
 
@@ -113,12 +133,14 @@ def wait(call: Resumable, steps: Steps[T], event: SleepEvent | None = None) -> T
         except StopIteration as end:
             call.end()
             return end.value  # type: ignore[no-any-return]
-    except BaseException:
+    except BaseException as error:
         try:
             insist(partial(_end, call, steps))
         finally:
             # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
             _end(call, steps)
+        if isinstance(error, Stopped) and error.__cause__ is not None:
+            raise error.__cause__ from None
         raise
 
 
@@ -237,12 +259,14 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
         except StopIteration as end:
             call.end()
             return end.value  # type: ignore[no-any-return]
-    except BaseException:
+    except BaseException as error:
         try:
             insist(partial(_end, call, steps))
         finally:
             # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
             _end(call, steps)
+        if isinstance(error, Stopped) and error.__cause__ is not None:
+            raise error.__cause__ from None
         raise
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from .._arguments.paths import check_path
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, look
+from .._runtime.waiting import call_user
 from .base.primitive import kind_of
 from .base.value_base import BaseValue
 
@@ -118,7 +119,7 @@ class AtomicLong(BaseValue):
         """
 
         def decide(data: bytes, _: int) -> tuple[bytes, int]:
-            new = operator.index(func(_number(data)))
+            new = operator.index(call_user(func, _number(data)))
             return self._bytes(new), new
 
         return self._updating(decide, func)

@@ -169,7 +169,7 @@ class Barrier(Primitive):
         now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
             assert self._action is not None
-            self._action()
+            waiting.call_user(self._action)
             return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
             return (yield from call.run(outlast(party), now() + patience))

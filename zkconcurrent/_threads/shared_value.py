@@ -11,7 +11,7 @@ from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, Seen, read, wait_until
 from .._runtime.public import public
-from .._runtime.waiting import Steps
+from .._runtime.waiting import Steps, call_user
 from .base.primitive import kind_of
 from .base.value_base import BaseValue, check_callable
 
@@ -151,7 +151,7 @@ class SharedValue(BaseValue, Generic[T]):
         """
 
         def decide(data: bytes, _: int) -> tuple[bytes, T]:
-            new = func(self._decoded(data))
+            new = call_user(func, self._decoded(data))
             return self._encode(new), new
 
         return self._updating(decide, func)
@@ -175,7 +175,7 @@ class SharedValue(BaseValue, Generic[T]):
 
         def accepts(seen: Seen) -> R:
             nonlocal result
-            result = accepted = predicate(self._decoded(seen.data))
+            result = accepted = call_user(predicate, self._decoded(seen.data))
             return accepted
 
         call, deadline = Call(self._session, self._path), self._until(timeout)
