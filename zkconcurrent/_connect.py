@@ -9,7 +9,6 @@ import socket
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,6 +26,7 @@ from ._kazoo.transport import MAX_REQUEST
 from ._protocol.lease import MARGIN
 from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
+from ._runtime.live_set import LiveSet
 from ._runtime.process_exit import closers
 from ._runtime.public import public
 from ._runtime.serving import serves_here, serving
@@ -566,7 +566,7 @@ def _leave_to_parent() -> None:
     _by_name.clear()
 
 
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_clients: LiveSet[Client] = LiveSet()
 # Those of unpickled objects, and that of local namespaces.
 _by_name: dict[_Name, Client] = {}
 # They number the local namespaces. A forked child goes on, so that none has a name of its parent's.

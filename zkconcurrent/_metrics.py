@@ -354,7 +354,7 @@ def _stories(session: Session) -> Iterable[telling.Story]:
     # R4: each of these copies is made in one step.
     found = [call.story for call in session.calls]
     found += [ticket.story for ticket in list(session.registry.tickets.values()) if ticket.state is State.HELD]
-    states = [state for ref in session.directory.valuerefs() if (state := ref()) is not None]
+    states = session.directory.states()
     # The holds of detached locks, which are no client's.
     for stories in [each for state in states for each in list(getattr(state, "stories", {}).values())]:
         found += stories

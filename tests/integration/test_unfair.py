@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -113,6 +114,30 @@ def test_other_processes_get_their_turn_by_time(
         assert theirs.result(20) > token
     releases[2].set()
     assert ours[2].result(20) > theirs.result()
+
+
+def test_a_handler_releases_it_as_an_acquire_looks(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 376: a signal handler releases the hold of another thread just as the acquire looks at it: it goes on."""
+    lock, alive, struck = Lock(zk, zk_path, fair=False), Hold.alive.fget, list[str]()  # type: ignore[attr-defined]
+    in_thread(lock.acquire).result(20)
+
+    def looked(hold: Hold) -> bool:
+        here = sys._getframe(1).f_code.co_name == "_is_open" and threading.current_thread() is threading.main_thread()
+        if here and not struck:
+            struck.append("here")
+            signal.raise_signal(signal.SIGUSR1)
+        return bool(alive(hold))
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: lock.release())
+    try:
+        monkeypatch.setattr(Hold, "alive", property(looked))
+        assert lock.acquire(timeout=20)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert struck
+    lock.release()
 
 
 @unfair

@@ -106,7 +106,7 @@ MUTANTS = [
     bug(
         "a hand-off that meets a cancellation is lost",
         "_engine.session:Session.sweep",
-        "for handoff in list(self.handoffs) if not left.paths else ():",
+        "for handoff in self.handoffs if not left.paths else ():",
         "for handoff in ():",
     ),
     # Wake-ups.

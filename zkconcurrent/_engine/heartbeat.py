@@ -161,7 +161,7 @@ class Heartbeat:
         return self._checked + self._pause()
 
     def _holds(self) -> bool:
-        return any(ticket.state is State.HELD for ticket in self._client.registry.tickets.values())
+        return any(ticket.state is State.HELD for ticket in list(self._client.registry.tickets.values()))
 
     def _proof_is_wanted(self) -> bool:
         """Return whether a proof must come soon: for a waiter, or for a hold that rests on the handshake alone.
@@ -173,7 +173,7 @@ class Heartbeat:
 
     def _is_proving(self) -> bool:
         """Return whether a waiter needs a proof of the lease to be granted."""
-        return any(ticket.proving for ticket in self._client.registry.tickets.values())
+        return any(ticket.proving for ticket in list(self._client.registry.tickets.values()))
 
     def _check_link(self, now: float) -> None:
         client = self._client
@@ -196,7 +196,7 @@ class Heartbeat:
     def _look_around(self, now: float) -> None:
         """Look for nodes that may be there, or may be gone, without a word."""
         client = self._client
-        self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
+        self._in_doubt = {path: until for path, until in list(self._in_doubt.items()) if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
             self._delete_strays(path)
         if now - self._asked_leader >= client.timeout:

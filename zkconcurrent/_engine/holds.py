@@ -226,8 +226,8 @@ class PathState:
         self.keeping: LiveSet[Keeping] = LiveSet()
         # One entry for each block of a task that was thrown away.
         self._blocks: deque[int] = deque()
-        self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
-        self.revocable: defaultdict[str, weakref.WeakSet[Revocable]] = defaultdict(weakref.WeakSet)
+        self.observers: defaultdict[str, LiveSet[LossObserver]] = defaultdict(LiveSet)
+        self.revocable: defaultdict[str, LiveSet[Revocable]] = defaultdict(LiveSet)
         make_event = session.link.user_event
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         self._observer = weakref.WeakMethod(self.tell_lost)
@@ -335,7 +335,7 @@ class PathState:
     def _limit_elsewhere(self, most: int) -> None:
         self.grants += 1
         self.most = most
-        for role in self.elsewhere:
+        for role in list(self.elsewhere):
             self.elsewhere[role] = min(self.elsewhere[role], most)
 
     def _drop_unsettled(self, role: str) -> None:

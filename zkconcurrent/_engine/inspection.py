@@ -235,7 +235,7 @@ class _Seen:
         self._describe = describe
         # R4: each of these copies is made in one step.
         self._tickets = list(session.registry.tickets.values())
-        self._states = [state for ref in session.directory.valuerefs() if (state := ref()) is not None]
+        self._states = session.directory.states()
         self._kinds: dict[str, str] = {state.path: state.kind for state in self._states}
         self._holds = [hold for state in self._states for hold in all_holds(state.holds)]
         self.owners = {hold.ticket.prefix: hold.owner for hold in self._holds}

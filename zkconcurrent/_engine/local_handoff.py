@@ -102,7 +102,7 @@ class LocalHandoff:
                 if call not in self._waiting:
                     check_not_interrupted(call)
                     self._waiting.add(call)
-                    for hold in self._holds.values():
+                    for hold in list(self._holds.values()):
                         if (contention := hold.contention) is not None:
                             contention.note()
             left = until - session.now()
@@ -115,8 +115,9 @@ class LocalHandoff:
     def _is_open(self) -> bool:
         if self._is_asking():
             return False
-        # A loop, as `any` would take longer, and this runs several times a cycle.
-        for hold in self._holds.values():  # noqa: SIM110
+        # R4: a copy, as a signal handler may release one meanwhile. A loop, as `any` would take longer, and this runs
+        # several times a cycle.
+        for hold in list(self._holds.values()):  # noqa: SIM110
             if hold.alive:
                 return False
         return True

@@ -47,7 +47,7 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         if state is not None:
             return _checked(state, path, kind)  # type: ignore[no-any-return]
         own = f"{path}/{part}"
-        if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
+        if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in self._paths()):
             raise ValueError(
                 f"a primitive of this client lives below {path!r}: use another path, as paths must not nest"
             )
@@ -94,6 +94,14 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
             self._interior[above] = self._interior.get(above, 1) - 1
             if self._interior[above] <= 0:
                 self._interior.pop(above, None)
+
+    def states(self) -> list[Any]:
+        """Return the states of all paths."""
+        return [state for ref in self.valuerefs() if (state := ref()) is not None]
+
+    def _paths(self) -> list[str]:
+        # R4: `valuerefs` copies the references in one step; `keys` and `values` are loops, which a handler may strike.
+        return [ref.key for ref in self.valuerefs()]
 
     def tell_asked(self, ticket: Ticket) -> bool:
         """Report that somebody asks the holder with this ticket to let go; see `PathState.tell_asked`."""

@@ -268,11 +268,11 @@ class Registry:
 
     def known(self) -> list[Ticket]:
         """Return the tickets whose nodes must be on the server."""
-        return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
+        return [ticket for ticket in list(self.tickets.values()) if ticket.name and ticket.session == self.session]
 
     def shared(self, ticket: Ticket, shown: tuple[str, ...]) -> tuple[str, ...]:
         """Return `shown`, or the equal tuple of another waiter of the same nodes: a crowd then keeps only one."""
-        others = self._awaiting.get(ticket.awaits[-1], ()) if ticket.awaits else ()
+        others = list(self._awaiting.get(ticket.awaits[-1], ())) if ticket.awaits else ()
         return next((other.shown for other in others if other.shown == shown), shown)
 
     def shown(self) -> list[str]:
@@ -280,7 +280,8 @@ class Registry:
 
         A waiter that knows of a change does not count: it only has to look again, however long that takes.
         """
-        waiters = {waiter for waiters in self._awaiting.values() for waiter in waiters if not waiter.changed}
+        each_node = list(self._awaiting.values())
+        waiters = {waiter for waiters in each_node for waiter in list(waiters) if not waiter.changed}
         return list({node: None for waiter in waiters for node in waiter.shown})
 
     def strays(self, path: str, names: Collection[str]) -> list[str]:

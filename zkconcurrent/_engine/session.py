@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +31,7 @@ from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.clock import boot_clock
 from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
+from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import end_with_process
 from .client_state import ClientState
 from .deadlocks import Deadlocks
@@ -130,7 +130,7 @@ class Session(ClientState):
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
-        self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
+        self.handoffs: LiveSet[Handoff] = LiveSet()
         self.watches_handoffs = False
 
     def start(self) -> Session:
@@ -416,7 +416,7 @@ class Session(ClientState):
         self.hold_limits.look(self.clock())
         self.check_lease()
         now = self.clock()
-        held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
+        held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
         pause = IDLE_BEAT
         if (adoption := self.listener.adoption_due()) is not None:
             pause = min(pause, adoption)
@@ -426,7 +426,7 @@ class Session(ClientState):
             self.spares.delete_unused(now)
             pause = self.heartbeat.beat(now)
         self.watches.remove_idle(now)
-        if pauses := [handoff.end_turn() for handoff in list(self.handoffs)]:
+        if pauses := [handoff.end_turn() for handoff in self.handoffs]:
             pause = min(pause, *pauses)
         self.watches_handoffs = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
@@ -466,7 +466,7 @@ class Session(ClientState):
                 for ticket in left.tickets:
                     self.discard(ticket)
                 # Threads of this process may wait for the tickets of an interrupted call.
-                for handoff in list(self.handoffs) if not left.paths else ():
+                for handoff in self.handoffs if not left.paths else ():
                     handoff.wake_next()
                 with suppress(IndexError):
                     self.directory.closed(left.paths.pop())
@@ -513,7 +513,7 @@ class Session(ClientState):
             link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
     def _delete_receipts(self) -> None:
-        for state in list(self.directory.values()):
+        for state in self.directory.states():
             state.leave_receipts()
         self.spares.delete_all(self.clock())
 
@@ -533,5 +533,5 @@ class Session(ClientState):
         self.posted.clear()
         self.calls.clear()
         self.calls_on_top.clear()
-        for place in list(self.directory.values()):
+        for place in self.directory.states():
             place.forget()

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from .._engine.driver import Call
 from .._engine.holds import PathState
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
+from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .._threads import detached as _detached
 from .._threads.base.lock_base import not_acquired
@@ -29,11 +30,11 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
 
     def __init__(self, client: KazooClient, path: str, owner: str) -> None:
         super().__init__(client, path, owner)
-        self.releases = _releases.setdefault(self._path_state, WeakSet())
+        self.releases = _releases.setdefault(self._path_state, LiveSet())
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         # A release under way would end the very hold that the acquire finds to be the owner's.
-        for release in list(self.releases):
+        for release in self.releases:
             if not (yield from self._after(release, call, deadline)):
                 return False
         return (yield from super()._acquire_steps(call, wait, deadline))
@@ -57,7 +58,7 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
         return True
 
 
-_releases: WeakKeyDictionary[PathState, WeakSet[Completion]] = WeakKeyDictionary()
+_releases: WeakKeyDictionary[PathState, LiveSet[Completion]] = WeakKeyDictionary()
 
 
 class DetachedLock(PrimitiveTwin):
