@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from ._arguments.limits import check_positive
 from ._engine.session import Session
 from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
@@ -306,8 +307,8 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
-        TypeError: the timeout, the tick or `survive` is not a number, `kazoo_recipes` is not a bool, credentials are
-            not a str, or `acl` is neither a word nor a list of ACLs.
+        TypeError: the timeout, the tick, `survive` or the margin is not a number, `max_request` is not an int,
+            `kazoo_recipes` is not a bool, credentials are not a str, or `acl` is neither a word nor a list of ACLs.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -345,6 +346,8 @@ def prepare(
     check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
     if not isinstance(settings.get("kazoo_recipes", False), bool):
         raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
+    if "max_request" in settings:
+        check_positive("max_request", settings["max_request"])
     patience = settings.pop("start_timeout", PATIENCE)
     chroot = settings.pop("chroot")
     if settings.get("use_ssl"):

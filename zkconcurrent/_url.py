@@ -221,12 +221,14 @@ def check_lease(timeout: float, tick: float | None, margin: float, survive: floa
     """Refuse settings that allow no lease.
 
     Raises:
-        TypeError: the timeout, the tick or the outage to survive is not a number.
+        TypeError: the timeout, the tick, the margin or the outage to survive is not a number.
         ValueError: the timeout, the tick, the margin or the outage to survive is out of range.
     """
-    for name, value in (("timeout", timeout), ("tick", tick or 0), ("survive", survive or 0)):
-        if not isinstance(value, numbers.Number):
+    for name, value in (("timeout", timeout), ("tick", tick), ("survive", survive)):
+        if not isinstance(value, numbers.Number) and (value is not None or name == "timeout"):
             raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    if not isinstance(margin, numbers.Number):
+        raise TypeError(f"margin must be a number, not {type(margin).__name__}")
     if not 0 < timeout < LONGEST_TIMEOUT:
         raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds, such as 10 or 2.5")
     if tick is not None and not 0 < tick <= timeout / 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -120,6 +121,23 @@ def test_what_is_no_number(option: str) -> None:
     """A duration of another type is a TypeError that names it."""
     with pytest.raises(TypeError, match=f"{option} must be a number of seconds, not str"):
         zkconcurrent.connect("zk://a", **{option: "5"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"max_request": "1000000"}, TypeError, "max_request must be an int, not str"),
+        ({"max_request": None}, TypeError, "max_request must be an int, not NoneType"),
+        ({"max_request": math.nan}, TypeError, "max_request must be an int, not float"),
+        ({"max_request": 0}, ValueError, "max_request must be one or more: 0"),
+        ({"margin": "0.02"}, TypeError, "margin must be a number, not str"),
+        ({"tick": ""}, TypeError, "tick must be a number of seconds, not str"),
+    ],
+)
+def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
+    """Fault 377: such as the text of an environment variable; it is named before anything is opened."""
+    with pytest.raises(error, match=told):
+        zkconcurrent.connect("zk://a", **options)
 
 
 def shown(error: BaseException | None) -> str:
