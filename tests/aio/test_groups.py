@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually
+from tests.conftest import PATIENCE, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
@@ -180,3 +182,62 @@ def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str, e
         assert await barrier.leave(0)
 
     asyncio.run(again())
+
+
+def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 352: the party of a generator that its task closes leaves; others would wait for it forever."""
+    barrier, other = (aio.DoubleBarrier(client, zk_path, 2) for client in (zk, connect()))
+
+    async def rows() -> AsyncIterator[int]:
+        async with barrier:
+            yield 1
+
+    async def take_part() -> bool:
+        await other.enter()
+        return await other.leave()
+
+    async def main() -> None:
+        parting = asyncio.create_task(take_part())
+        generator: Any = rows()
+        assert await generator.__anext__() == 1
+        await generator.aclose()
+        assert await parting
+        with pytest.raises(RuntimeError, match="not inside"):
+            await barrier.leave()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 352: the party of a task that is thrown away leaves, also if only that task has its object of the barrier.
+
+    The end of its block leaves the party of the task that runs meanwhile.
+    """
+    kept = aio.DoubleBarrier(zk, zk_path, 1)
+
+    async def stay() -> None:
+        async with aio.DoubleBarrier(zk, zk_path, 1):
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(stay())
+        while not kept._core._path_state.inside:
+            await asyncio.sleep(0.01)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    async def meanwhile() -> None:
+        async with kept:
+            gc.collect()
+            await asyncio.to_thread(eventually, lambda: len(zk.get_children(zk_path)) == 2)
+        assert zk.get_children(zk_path) == []
+
+    loop = asyncio.new_event_loop()
+    gc.disable()
+    try:
+        loop.run_until_complete(main())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        del loop
+        asyncio.run(asyncio.wait_for(meanwhile(), PATIENCE))
+    finally:
+        gc.enable()

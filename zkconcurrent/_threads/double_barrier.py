@@ -58,6 +58,21 @@ class DoubleBarrierState(PathState):
         super().forget()
         self.inside.clear()
 
+    def forsake(self, owner: int) -> None:
+        """Leave the node of a party to the keeper. Takes no lock, as the party's task may be thrown away."""
+        ticket = self.inside.get(owner)
+        if ticket is not None and ticket.state is State.QUEUED and not self.session.forked:
+            self.session.dropped.append(LeftTickets([], [ticket]))
+            self.session.wake_keeper()
+        self.inside.pop(owner, None)  # R2
+
+    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+        """If a task was thrown away with its loop, take its party out. Otherwise the party has left, or stays."""
+        if thrown_away and owner in self.inside:
+            self._blocks.append(0)
+            self.forsake(owner)
+        return False
+
 
 def _drop_collected(dropped: deque[LeftTickets], path: str, inside: dict[int, Ticket]) -> None:
     """Finalize the state: only queue the work, as a finalizer may run anywhere."""
@@ -278,17 +293,7 @@ class DoubleBarrier(Primitive):
                 ticket.token,
             ) from None
         finally:
-            self._forsake_party(owner)
-
-    def _forsake_party(self, owner: int | None = None) -> None:
-        """Leave the node of a party to the keeper. Takes no lock, as the party's task may be thrown away."""
-        session, inside = self._session, self._path_state.inside
-        me = self._identity() if owner is None else owner
-        ticket = inside.get(me)
-        if ticket is not None and ticket.state is State.QUEUED and not session.forked:
-            session.dropped.append(LeftTickets([], [ticket]))
-            session.wake_keeper()
-        inside.pop(me, None)  # R2
+            self._path_state.forsake(owner)
 
     def __enter__(self) -> bool:
         return self.enter()
@@ -305,7 +310,7 @@ class DoubleBarrier(Primitive):
                 raise
         except BaseException:
             # If an interrupt struck before the leave, the party is still inside; otherwise nothing is left to do.
-            self._forsake_party()
+            self._path_state.forsake(self._identity())
             raise
 
     @property

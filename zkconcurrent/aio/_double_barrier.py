@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Final
 
@@ -17,11 +18,13 @@ from ._twin import PrimitiveTwin, awaited
 class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
     """`zkconcurrent.DoubleBarrier`, whose parties are tasks."""
 
-    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
-        """If the task was thrown away with its loop, take its party out. Otherwise it has left, or stays."""
-        if thrown_away:
-            self._forsake_party(owner)
-        return False
+    def leave_with_loop(self) -> None:
+        """Have the party of the running task taken out if the task is thrown away with its loop."""
+        release_at_end(self._identity(), self._path_state)
+
+    def leave_block(self) -> bool:
+        """Return whether the block that ends is that of a task that was thrown away: its party was taken out."""
+        return bool(self._path_state.leave_block())
 
 
 class DoubleBarrier(PrimitiveTwin):
@@ -56,7 +59,7 @@ class DoubleBarrier(PrimitiveTwin):
         """
         inside = bool(await self._core.enter(timeout))
         if inside:
-            release_at_end(self._core._identity(), self._core)
+            self._core.leave_with_loop()
         return inside
 
     async def leave(self, timeout: float | None = None) -> bool:
@@ -76,8 +79,8 @@ class DoubleBarrier(PrimitiveTwin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if is_thrown_away(kind):
-            # See `end_owner`.
+        # A generator that is closed in a task that lives ends with the same error, and its party leaves.
+        if is_thrown_away(kind) and (self._core.leave_block() or asyncio._get_running_loop() is None):
             return
         try:
             await self.leave(None if kind is None else 0.0)
