@@ -295,6 +295,45 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
     run(main())
 
 
+@pytest.mark.parametrize("make", ["Lock", "RLock", "Semaphore", "MultiLock"])
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
+def test_a_loss_after_a_try_on_another_loop(
+    make: str, closed: bool, zk: KazooClient, far: KazooClient, zk_path: str
+) -> None:
+    """Fault 353: `on_lost` is called on the loop that holds the lock, not on one that has only tried since."""
+    told: list[int] = []
+
+    def on_lost(_: object) -> None:
+        told.append(threading.get_ident())
+
+    if make == "MultiLock":
+        lock: Any = aio.MultiLock([aio.RLock(zk, f"{zk_path}/a"), aio.RLock(zk, f"{zk_path}/b")], on_lost=on_lost)
+    else:
+        lock = LOCKS[make](zk, zk_path, on_lost=on_lost)
+    other = asyncio.new_event_loop()
+
+    async def attempt() -> bool:
+        return bool(await lock.acquire(blocking=False))
+
+    def try_it() -> None:
+        assert not other.run_until_complete(attempt())
+        if closed:
+            other.close()
+
+    async def main() -> None:
+        await lock.acquire()
+        await asyncio.to_thread(try_it)
+        (node, *_) = await asyncio.to_thread(nodes, far, zk_path)
+        await asyncio.to_thread(far.delete, node)
+        await until(lambda: told)
+        assert told == [threading.get_ident()]
+        with pytest.raises(LockLostError):
+            lock.release()
+
+    run(main())
+    other.close()
+
+
 def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A MultiLock is lost with the first of its locks; the others are released by the call that acknowledges that."""
     told: list[aio.MultiLock] = []

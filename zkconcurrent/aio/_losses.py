@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -170,7 +171,7 @@ class Holding:
 
 
 class _OnLoop:
-    """Calls a user's callback, plain or async, on the loop that acquired last."""
+    """Calls a user's callback, plain or async, on the loop that acquired last, of those that are not closed."""
 
     def __init__(self, lock: Any, callback: Callable[..., object]) -> None:
         self._lock = weakref.ref(lock)
@@ -179,8 +180,8 @@ class _OnLoop:
     def __call__(self, core: Any, left: float | None = None) -> None:
         there = self._lock()
         loop = None if there is None else there._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(_call, self._callback, there, None if left is None else core)
+        if loop is not None:
+            call_soon(loop, partial(_call, self._callback, there, None if left is None else core))
 
 
 def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None, **others: OnLost | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from .._engine.hold_limits import AfterLimit
@@ -11,7 +10,7 @@ from .._threads import semaphore as _semaphore
 from .._threads.base.primitive import OnLost, OnSuspect
 from ._losses import on_loop
 from ._tasks import AnyTask, Completion, Pending, ReleaseCompletion, of_tasks
-from ._twin import LockBase, awaited, resolve
+from ._twin import LockBase, awaited
 
 
 class Semaphore(LockBase):
@@ -58,8 +57,7 @@ class Semaphore(LockBase):
         Returns:
             Whether the permits were taken. If False, the attempt leaves no node behind.
         """
-        self._loop = asyncio.get_running_loop()
-        return await resolve(self._core.acquire(blocking, timeout, permits=permits))
+        return await self._acquired(self._core.acquire(blocking, timeout, permits=permits))
 
     def release(self, n: int = 1) -> Completion:
         """Give back permits; add new permits for all, if `n` is more than this process holds.

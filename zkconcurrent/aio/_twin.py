@@ -7,6 +7,7 @@ tasks of one process, other processes and Java exclude each other on one path.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -35,6 +36,7 @@ C = TypeVar("C", bound=Callable[..., object])
 
 # Seconds between two refreshes of a query that is called often.
 REFRESH = 1.0
+_acquires = itertools.count(1)
 
 
 async def resolve(result: T | Pending[T]) -> T:
@@ -155,7 +157,8 @@ class Acquirable(Twin, ABC):
 
     def __init__(self, core: object) -> None:
         super().__init__(core)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # The loops that use the lock, each with the number of its last acquire; 0 while it has only tried.
+        self._loops: dict[asyncio.AbstractEventLoop, int] = {}
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
@@ -196,12 +199,25 @@ class Acquirable(Twin, ABC):
         return await self._acquired(self._core._acquire_for_block(blocking, *limits))
 
     async def _acquired(self, acquired: bool | Pending[bool]) -> bool:
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            for each in [each for each in list(self._loops) if each.is_closed()]:
+                self._loops.pop(each, None)
+            # A loss may come as soon as the lock is granted.
+            self._loops[loop] = 0
         if isinstance(acquired, Pending):
             acquired = await acquired
             for core in self._lock_cores():
                 release_with_task(core)
+        if acquired:
+            self._loops[loop] = next(_acquires)
         return bool(acquired)
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that acquired last, of those that are not closed, for the callbacks; None if there is none."""
+        loops = {loop: number for loop, number in list(self._loops.items()) if not loop.is_closed()}
+        return max(loops, key=loops.__getitem__, default=None)
 
     @abstractmethod
     def _lock_cores(self) -> Iterable[LockCore]:
