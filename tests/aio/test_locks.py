@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.aio.calls import AGAINST, LOCKS, Permits
+from tests.aio.calls import AGAINST, LOCKS, Permits, quorum
 from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
@@ -291,6 +291,35 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
                 lock.release()
             await lock.acquire()
         await until(lambda: len(told) == 2)
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", ["Lock", "Semaphore", "QuorumLock", *OWNED])
+def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Fault 354: a plain thread, or a callback of the loop, is told of this process's newest hold."""
+    lock: Any = quorum(zk, zk_path) if make == "QuorumLock" else LOCKS[make](zk, zk_path)
+
+    def ask() -> tuple[bool, bool, bool]:
+        if hasattr(lock, "contended"):
+            assert not lock.contended.over
+        return lock.lost.is_set(), lock.suspect, lock.remaining() > 0
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with lock:
+            assert await asyncio.to_thread(ask) == (False, False, True)
+            told = loop.create_future()
+            loop.call_soon(lambda: told.set_result(ask()))
+            assert await told == (False, False, True)
+            lost = await asyncio.to_thread(lambda: lock.lost)
+            for node in (await asyncio.to_thread(nodes, far, zk_path))[:2]:
+                await asyncio.to_thread(far.delete, node)
+            assert await soon(lost.wait())
+            assert await asyncio.to_thread(lambda: lock.lost.is_set())
+            with pytest.raises(LockLostError):
+                lock.release()
+            await lock.acquire()
 
     run(main())
 

@@ -152,6 +152,11 @@ def of_caller() -> int:
         return -threading.get_ident()
 
 
+def owns_nothing(identity: Callable[[], int]) -> bool:
+    """Return whether the caller can have no hold: the owners are tasks, and none runs here, as on a plain thread."""
+    return identity is of_task and of_caller() < 0
+
+
 def task_of(owner: int) -> Task | None:
     """Return the task of that number, or None."""
     life = _living.get(owner)

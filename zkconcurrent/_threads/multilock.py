@@ -240,7 +240,7 @@ class MultiLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
-        return self._is_suspect([core.own() or core.newest() for core in self._cores])
+        return self._is_suspect([core.current() for core in self._cores])
 
     def _is_suspect(self, holds: Iterable[Hold | None]) -> bool:
         held = all(hold is not None and hold.alive for hold in holds)
@@ -248,7 +248,7 @@ class MultiLock(CompositeLock):
 
     def remaining(self) -> float:
         """Return for how many seconds all locks are surely held: the least of what their own `remaining()` return."""
-        return self._left([core.own() or core.newest() for core in self._cores])
+        return self._left([core.current() for core in self._cores])
 
     def _left(self, holds: Iterable[Hold | None]) -> float:
         return min(core.left(hold) for core, hold in zip(self._cores, holds, strict=True))

@@ -25,7 +25,7 @@ from .._engine.loss import Loss, ReportsOnce, listen
 from .._engine.loss_cause import was_lost, why_lost
 from .._errors import ClientError, LockLostError, LossCause
 from .._protocol.ticket import State, Ticket
-from .._runtime.identity import Task, ended, name
+from .._runtime.identity import Task, ended, name, owns_nothing
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.lock_core import LockCore
@@ -382,12 +382,16 @@ class QuorumLock(CompositeLock):
         held = [each for those in list(self._held.values()) for each in those[-1:]]
         return max(held, key=lambda each: each.alive, default=None) if not self._session.forked else None
 
+    def _current(self) -> _Quorum | None:
+        """Return the quorum of which a query tells: the caller's own or, if there is none, one of this process."""
+        return (None if owns_nothing(self._identity) else self._mine()) or self._newest()
+
     def _is_lost(self, quorum: _Quorum) -> bool:
         self._all.check_lease()
         return quorum.alive < self._quorum
 
     def _loss(self) -> Loss:
-        quorum = self._mine() or self._newest()
+        quorum = self._current()
         return self._next if quorum is None else quorum.loss
 
     @property
@@ -404,14 +408,14 @@ class QuorumLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether the lock is held while so many of the services are out of reach that the others are no quorum."""
-        return self._outlook(self._mine())[0]
+        return self._outlook(self._current())[0]
 
     def remaining(self) -> float:
         """Return for how many seconds a quorum of the locks is surely held.
 
         That is the least `remaining()` of the `quorum` locks that last longest.
         """
-        return self._outlook(self._mine())[1]
+        return self._outlook(self._current())[1]
 
     def _outlook(self, quorum: _Quorum | None = None) -> tuple[bool, float]:
         quorum, least = quorum or self._newest(), self._quorum

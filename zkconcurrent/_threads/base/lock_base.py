@@ -295,7 +295,7 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
     def suspect(self) -> bool:
         """Whether this process holds the lock while ZooKeeper is out of reach."""
         core = self._lock_core
-        return core.is_suspect(core.own() or core.newest())
+        return core.is_suspect(core.current())
 
     def remaining(self) -> float:
         """Return for how many seconds the current hold surely lasts, even if no reply of ZooKeeper comes any more.
@@ -303,7 +303,7 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         The heartbeat renews it. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
         """
         core = self._lock_core
-        return core.left(core.own() or core.newest())
+        return core.left(core.current())
 
     def _outlook(self) -> tuple[bool, float]:
         core = self._lock_core

@@ -26,7 +26,7 @@ from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import HOLDS, State, Ticket
 from ..._recipes.lock import Look, acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
-from ..._runtime.identity import Task, ended, holds_of, label, name, task_of
+from ..._runtime.identity import Task, ended, holds_of, label, name, owns_nothing, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.waiting import Steps
 from .cancel import cancel_waits
@@ -258,6 +258,10 @@ class LockCore(QueueCore):
         """Return the hold that `release` and the extras apply to."""
         return self.mine() or self.newest()
 
+    def current(self) -> Hold | None:
+        """Return the hold of which a query tells: the caller's own or, if there is none, the newest of this process."""
+        return (None if owns_nothing(self.identity) else self.own()) or self.newest()
+
     def left(self, hold: Hold | None) -> float:
         """Return for how many seconds a hold surely lasts; 0 if there is none, or it is the parent's of a fork."""
         if hold is None or self.session.forked:
@@ -316,7 +320,7 @@ class LockCore(QueueCore):
     def loss(self) -> Loss:
         """Return the loss of the current hold, or of the next one."""
         with self.session.lock:
-            hold = self.own() or self.newest()
+            hold = self.current()
             return self.path_state.next_loss[self.rule.role] if hold is None else hold.loss
 
     def holding_tasks(self) -> Iterable[tuple[str, Task | None]]:

@@ -23,7 +23,7 @@ class RevocableLock(PlainLock):
             RuntimeError: nothing is held.
         """
         core = self._lock_core
-        hold = core.own() or core.newest() or core.must_hold()
+        hold = core.current() or core.must_hold()
         core.check(hold)
         return contention_of(self._path_state, core.rule, hold)
 
