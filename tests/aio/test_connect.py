@@ -6,12 +6,14 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import zkconcurrent
-from tests.conftest import Eventually
+from tests.conftest import PATIENCE, Eventually
 from zkconcurrent import aio
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -83,6 +85,38 @@ def test_what_is_wrong(url: str) -> None:
     with pytest.raises(expected.type) as told:
         asyncio.run(main())
     assert str(told.value) == str(expected.value)
+
+
+def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
+    """Fault 355: the client stops while all threads of the executor wait in its calls; the stop ends their waits."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+        async with aio.connect(f"zk://{zookeeper.hosts}") as zk:
+            lock = zkconcurrent.Lock(zk, zk_path)
+            waiting = [asyncio.create_task(asyncio.to_thread(lock.acquire)) for _ in range(2)]
+            await until_waiting(zk, 2)
+        for ended in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(ended, zkconcurrent.ClientError)
+
+    async def until_waiting(zk: zkconcurrent.Client, count: int) -> None:
+        while sum(call.path == zk_path for call in Session.of(zk).calls) < count:
+            await asyncio.sleep(0.01)
+
+    with zookeeper.client() as far, zkconcurrent.Lock(far, zk_path):
+        asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually) -> None:
+    """Fault 355: the client stops, also after `loop.shutdown_default_executor()`."""
+    before = sessions(zookeeper)
+
+    async def main() -> None:
+        async with aio.connect(f"zk://{zookeeper.hosts}"):
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(main())
+    eventually(lambda: sessions(zookeeper) <= before)
 
 
 def test_nobody_answers(silent: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from .. import _connect
@@ -12,6 +14,7 @@ from .._connect import Client
 from .._engine.driver import Call
 from .._engine.session import Session
 from .._runtime.public import public
+from .._runtime.waiting import call_soon
 from ._tasks import Pending, in_background
 
 
@@ -20,13 +23,14 @@ from ._tasks import Pending, in_background
 async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
-    The client starts and stops on a thread of the loop's default executor. Tasks and threads may use it together. At
-    the end of the block, the client first waits for background work that its tasks have begun, such as an `Event.set()`
-    that no task awaits, for up to a third of the session timeout; then it stops.
+    The client starts on a thread of the loop's default executor. It stops on a thread of its own, as all those of the
+    executor may be in calls that wait until it stops. Tasks and threads may use it together. At the end of the block,
+    the client first waits for background work that its tasks have begun, such as an `Event.set()` that no task awaits,
+    for up to a third of the session timeout; then it stops.
 
     A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
-    more attempt to connect. If the client is stopping, its thread goes on to stop it. `asyncio.run` waits for that
-    thread.
+    more attempt to connect; `asyncio.run` waits for that thread. If the client is stopping, its thread goes on to stop
+    it, and the end of the process waits for that.
 
     Args:
         url: the address of ZooKeeper; see `zkconcurrent.connect`.
@@ -46,7 +50,7 @@ async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
         try:
             await finish(client)
         finally:
-            stopping = _in_thread(_stop, client)
+            stopping = _begin_stop(client)
             await asyncio.wait([stopping])  # which does not cancel it
             stopping.result()
 
@@ -70,7 +74,7 @@ async def _start(client: Client, start: Callable[..., None]) -> None:
         await asyncio.wait([starting])
     except BaseException:
         if not _take(turn):
-            _in_thread(_stop, client)
+            _begin_stop(client)
         raise
     starting.result()
 
@@ -86,9 +90,27 @@ def _stop(client: Client) -> None:
     client.__exit__(None, None, None)
 
 
-def _in_thread(function: Callable[..., None], *args: object) -> asyncio.Future[None]:
+def _begin_stop(client: Client) -> asyncio.Future[None]:
+    """Begin to stop a client on a thread of its own: the loop's executor may be shut down, or full of waits."""
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[None] = loop.create_future()
+    stopped.add_done_callback(asyncio.Future.exception)
+
+    def run() -> None:
+        try:
+            _stop(client)
+        except Exception as error:
+            call_soon(loop, partial(stopped.set_exception, error))
+        else:
+            call_soon(loop, partial(stopped.set_result, None))
+
+    threading.Thread(target=run, name="zkconcurrent stop").start()
+    return stopped
+
+
+def _in_thread(function: Callable[[], None]) -> asyncio.Future[None]:
     """Begin to run a function on a thread. Unlike with `to_thread`, no cancellation keeps it from running."""
-    future = asyncio.get_running_loop().run_in_executor(None, function, *args)
+    future = asyncio.get_running_loop().run_in_executor(None, function)
     # The error counts as retrieved, even if no task waits any more.
     future.add_done_callback(asyncio.Future.exception)
     return future
