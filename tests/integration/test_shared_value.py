@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,6 +51,25 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(ValueError, match="all must give the same"):
         SharedValue(zk, zk_path, "b", codec=TEXT)
     assert shared.get().value == "c"
+
+
+def test_a_codec_that_salts(zk: KazooClient, zk_path: str) -> None:
+    """Fault 372: it encodes a value to other bytes each time; objects with the same first value are still one."""
+
+    class Salted:
+        def encode(self, item: int, /) -> bytes:
+            return f"{uuid.uuid4().hex} {item}".encode()
+
+        def decode(self, data: bytes, /) -> int:
+            return int(data.split()[1])
+
+    mine, theirs = (SharedValue(zk, zk_path, 7, codec=Salted()) for _ in range(2))
+    assert mine.compare_and_set(theirs.get(), 8)
+    assert theirs.update(lambda old: old + 1) == 9
+    for value, codec in ((6, Salted()), ({}, JSON)):
+        with pytest.raises(ValueError, match="all must give the same"):
+            SharedValue[Any](zk, zk_path, value, codec=codec)
+    assert mine.get().value == 9
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
