@@ -241,6 +241,24 @@ def test_two_threads_of_two_clients(
     assert children(zk, f"{zk_path}/a") == children(zk, f"{zk_path}/b") == []
 
 
+@pytest.mark.parametrize("both", [True, False])
+def test_a_client_that_learns_of_another_server(
+    both: bool, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Any
+) -> None:
+    """Fault 378: its waits tell of the holds that it had before, and of those of another client with the same list."""
+    one, other = connect(), connect() if both else None
+    first = [RLock(each or one, f"{zk_path}/{name}", on_deadlock="raise") for each, name in ((one, "a"), (other, "b"))]
+    for lock in first:
+        with lock:
+            pass
+        lock.client.set_hosts(f"{zookeeper.hosts},{zookeeper.hosts.replace('127.0.0.1', 'localhost')}")
+    second = [RLock(one, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
+    waits = crossed(in_thread, eventually, zk, *([*pair] for pair in zip(first, second, strict=True)))
+    with pytest.raises(DeadlockError, match=r"waits for \S+ \(for \d+\.\d s\), held by"):
+        waits[1].result(20)
+    waits[0].result(20)
+
+
 def test_threads_that_wait_for_their_turn(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Of an unfair lock, a thread that holds something waits in the queue after a while, where it can be seen."""
     unfair = RLock(zk, f"{zk_path}/a", fair=False, on_deadlock="raise")

@@ -16,6 +16,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError, LossCause
+from .._kazoo.addresses import Servers
 from .._protocol.operations import NoNode
 from .._protocol.rules import Rule
 from .._protocol.ticket import State, Ticket
@@ -29,8 +30,8 @@ from .session import LeftTickets, Session
 T = TypeVar("T")
 
 
-Location: TypeAlias = "tuple[str, tuple[tuple[str, int], ...]]"
-"""The full path of a node, chroot included, and the servers: the same for all clients of a service."""
+Location: TypeAlias = "tuple[str, Servers]"
+"""The full path of a node, chroot included, and the servers."""
 
 
 class Hold:
@@ -236,7 +237,7 @@ class PathState:
     @cached_property
     def location(self) -> Location:
         """Where the path is, for comparisons with other clients of this process."""
-        return self.session.link.location(self.path)
+        return self.session.link.full(self.path), self.session.link.servers
 
     def _location_of(self, folder: str) -> Location:
         """Return where a folder of the path is."""

@@ -32,7 +32,7 @@ from .._protocol.lease import Lease
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
 from .._runtime.serving import serves_here
-from .addresses import shown
+from .addresses import Servers, shown
 from .leases import Leases
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
@@ -72,6 +72,7 @@ class Link:
     Paths here are as the user writes them; only this class adds and removes the client's chroot.
 
     Attributes:
+        servers: its servers.
         leases: those of the client's sessions.
         seen_chroot: the chroot that was seen to exist; at first that of a client without one.
     """
@@ -80,6 +81,7 @@ class Link:
         self.client = client
         self.handler = client.handler
         self.transport = Transport.of(client)
+        self.servers = Servers(client)
         self.leases = Leases(client, self.transport.opening)
         self.identity = identity(client.handler.name)
         # kazoo's threads, and their numbers.

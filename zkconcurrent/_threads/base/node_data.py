@@ -70,7 +70,7 @@ def waiter_data(
         own = (
             (each.owned, (each.location[0], unique(each.prefix)))
             for each in sorted(held, key=lambda hold: not hold.owned)
-            if each.location is not None and each.location[1] == servers
+            if each.location is not None and each.location[1].are_those_of(servers)
         )
         told: dict[bool, list[str]] = {True: [], False: []}
         count = 0
