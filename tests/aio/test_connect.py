@@ -88,7 +88,7 @@ def test_what_is_wrong(url: str) -> None:
 
 
 def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
-    """Fault 355: the client stops while all threads of the executor wait in its calls; the stop ends their waits."""
+    """Fault 356: the client stops while all threads of the executor wait in its calls; the stop ends their waits."""
 
     async def main() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
@@ -108,7 +108,7 @@ def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually) -> None:
-    """Fault 355: the client stops, also after `loop.shutdown_default_executor()`."""
+    """Fault 356: the client stops, also after `loop.shutdown_default_executor()`."""
     before = sessions(zookeeper)
 
     async def main() -> None:

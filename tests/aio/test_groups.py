@@ -185,7 +185,7 @@ def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str, e
 
 
 def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 352: the party of a generator that its task closes leaves; others would wait for it forever."""
+    """Fault 353: the party of a generator that its task closes leaves; others would wait for it forever."""
     barrier, other = (aio.DoubleBarrier(client, zk_path, 2) for client in (zk, connect()))
 
     async def rows() -> AsyncIterator[int]:
@@ -209,7 +209,7 @@ def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect
 
 
 def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 352: the party of a task that is thrown away leaves, also if only that task has its object of the barrier.
+    """Fault 353: the party of a task that is thrown away leaves, also if only that task has its object of the barrier.
 
     The end of its block leaves the party of the task that runs meanwhile.
     """

@@ -297,7 +297,7 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore", "QuorumLock", *OWNED])
 def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 354: a plain thread, or a callback of the loop, is told of this process's newest hold."""
+    """Fault 355: a plain thread, or a callback of the loop, is told of this process's newest hold."""
     lock: Any = quorum(zk, zk_path) if make == "QuorumLock" else LOCKS[make](zk, zk_path)
 
     def ask() -> tuple[bool, bool, bool]:
@@ -329,7 +329,7 @@ def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooCl
 def test_a_loss_after_a_try_on_another_loop(
     make: str, closed: bool, zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
-    """Fault 353: `on_lost` is called on the loop that holds the lock, not on one that has only tried since."""
+    """Fault 354: `on_lost` is called on the loop that holds the lock, not on one that has only tried since."""
     told: list[int] = []
 
     def on_lost(_: object) -> None:

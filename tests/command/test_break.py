@@ -99,7 +99,7 @@ def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 362: without the right to write or delete, nothing is broken: 77, and the message says which right."""
+    """Fault 359: without the right to write or delete, nothing is broken: 77, and the message says which right."""
     with zkconcurrent.Lock(zk, zk_path) as _:
         (node,) = nodes(zk, zk_path)
         stat = zk.get(f"{zk_path}/{node}")[1]

@@ -265,7 +265,7 @@ def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -
 
 
 def test_a_lock_of_kazoo_is_not_drawn_as_free(look: Run, zk: KazooClient, zk_path: str, tmp_path: Path) -> None:
-    """Fault 364: nor does `timeline` draw that nobody holds, or `export` tell so."""
+    """Fault 361: nor does `timeline` draw that nobody holds, or `export` tell so."""
     with zk.Lock(zk_path):
         code, out, err = end_of(look("timeline", zk_path, "--seconds", 9, "-o", tmp_path / "it.svg"))
         assert (code, out, "kazoo's own recipes use" in err) == (78, "", True)

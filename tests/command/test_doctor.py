@@ -157,7 +157,7 @@ def test_a_host_that_is_none_of_zookeeper(look: Run, zookeeper: Server, root: st
 
 
 def test_a_host_that_can_have_no_name(look: Run, zookeeper: Server, root: str) -> None:
-    """Fault 361: a slip in one host of the URL, such as two dots, is found, and the doctor goes on."""
+    """Fault 358: a slip in one host of the URL, such as two dots, is found, and the doctor goes on."""
     url = root.replace(zookeeper.hosts, f"{zookeeper.hosts},zk2..example")
     code, out, err = end_of(look("doctor", url=f"{url}&start_timeout=60"))
     assert code == 0, err

@@ -218,7 +218,7 @@ def test_an_outage(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, event
 
 
 def test_paths_that_come_back(zk: KazooClient, zk_path: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 360. A path that goes and comes back between the batches is asked once in its turn, and may go again."""
+    """Fault 357. A path that goes and comes back between the batches is asked once in its turn, and may go again."""
     found = Namespace(do="top", url=url, url_file=None)
     for n in range(12):
         zk.create(f"{zk_path}/{n:02}", makepath=True)

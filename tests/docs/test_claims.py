@@ -18,7 +18,7 @@ def test_a_read_only_server(
 ) -> None:
     """It counts as out of reach: a timed acquire returns False, one without a deadline gets in with the quorum.
 
-    Fault 363: `doctor` does not count it among the servers that serve.
+    Fault 360: `doctor` does not count it among the servers that serve.
     """
     with Ensemble(properties={"readonlymode.enabled": "true"}) as ensemble:
         first, second, third = ensemble.servers

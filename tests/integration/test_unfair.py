@@ -119,7 +119,7 @@ def test_other_processes_get_their_turn_by_time(
 def test_a_handler_releases_it_as_an_acquire_looks(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 376: a signal handler releases the hold of another thread just as the acquire looks at it: it goes on."""
+    """Fault 352: a signal handler releases the hold of another thread just as the acquire looks at it: it goes on."""
     lock, alive, struck = Lock(zk, zk_path, fair=False), Hold.alive.fget, list[str]()  # type: ignore[attr-defined]
     in_thread(lock.acquire).result(20)
 

@@ -135,8 +135,8 @@ MUTANTS = [
     ),
     bug(
         "an interrupted leave keeps the node",
-        "_threads.double_barrier:DoubleBarrier._forsake_party",
-        "session.dropped.append(LeftTickets([], [ticket]))",
+        "_threads.double_barrier:DoubleBarrierState.forsake",
+        "self.session.dropped.append(LeftTickets([], [ticket]))",
         "pass",
     ),
 ]

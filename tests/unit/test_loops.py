@@ -149,7 +149,7 @@ LOOPS: dict[str, Callable[[Situation], object]] = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_handler_changes_what_is_gone_through(loop: str) -> None:
-    """Fault 376: at any step, whatever the handler adds and removes."""
+    """Fault 352: at any step, whatever the handler adds and removes."""
     for step in range(1, MOST_STEPS, STRIDE):
         at = Situation()
         at.act()
