@@ -66,9 +66,10 @@ def test_a_codec_that_salts(zk: KazooClient, zk_path: str) -> None:
     mine, theirs = (SharedValue(zk, zk_path, 7, codec=Salted()) for _ in range(2))
     assert mine.compare_and_set(theirs.get(), 8)
     assert theirs.update(lambda old: old + 1) == 9
-    for value, codec in ((6, Salted()), ({}, JSON)):
+    others: list[tuple[Any, Any]] = [(6, Salted()), ({}, JSON)]
+    for value, codec in others:
         with pytest.raises(ValueError, match="all must give the same"):
-            SharedValue[Any](zk, zk_path, value, codec=codec)
+            SharedValue(zk, zk_path, value, codec=codec)
     assert mine.get().value == 9
 
 
