@@ -55,7 +55,7 @@ def test_a_dictionary(zk: KazooClient, zk_path: str, eventually: Eventually) -> 
 
 
 def test_a_set(zk: KazooClient, zk_path: str) -> None:
-    """Elements are added and removed by awaited calls; operators make sets; fault 363."""
+    """Elements are added and removed by awaited calls; operators make sets; fault 364."""
 
     async def main() -> None:
         s = aio.Set(zk, zk_path)

@@ -168,6 +168,14 @@ def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert end_of(look("--version")) == (0, f"{zkconcurrent.__version__}\n", "")
 
 
+def test_kazoos_own_locks(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """Fault 361: their nodes do not tell who holds, so `ls` names the path, and does not show it as if it were free."""
+    for name in "abc":
+        assert zk.Lock(f"{zk_path}/{name}").acquire()
+    told = f"zkconcurrent: kazoo's own recipes use {zk_path}/a and 2 more: their nodes do not tell who holds\n"
+    assert end_of(look("ls", "-r", zk_path)) == (0, "", told)
+
+
 def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """With a chroot in the URL, / is that node: fault 311."""
     with zkconcurrent.Lock(zk, f"{zk_path}/a"):

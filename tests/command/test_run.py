@@ -92,6 +92,8 @@ def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: st
     file = tmp_path / "url"
     file.write_text(f"{with_password}\n")
     assert end_of(run("--url-file", file, zk_path, "--", "true")) == (0, "", "")
+    # What puts a file into the variable may take its newline along.
+    assert end_of(run(zk_path, "--", "true", url=f"{with_password}\n")) == (0, "", "")
 
 
 def test_the_command_s_own(run: Run, zk_path: str) -> None:
@@ -262,17 +264,29 @@ def test_close(run: Run, zk: KazooClient, zk_path: str) -> None:
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1]
+)
 def test_a_signal_while_it_waits(
     run: Run, zk: KazooClient, zk_path: str, number: signal.Signals, eventually: Eventually
 ) -> None:
-    """The signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
+    """Fault 362: the signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
         eventually(lambda: len(nodes(zk, zk_path)) == 2)
         process.send_signal(number)
         assert end_of(process) == (-number, "", "")
         eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
+
+
+def test_signals_that_end_no_program(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A terminal that changes its size, say, ends no wait."""
+    with zkconcurrent.Lock(zk, zk_path):
+        process = run(zk_path, "--", "echo", "ran")
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        for number in (signal.SIGWINCH, signal.SIGURG, signal.SIGCONT):
+            process.send_signal(number)
+    assert end_of(process) == (0, "ran\n", "")
 
 
 def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

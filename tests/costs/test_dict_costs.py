@@ -97,7 +97,7 @@ def test_a_crowd_at_a_set(
 
 
 def test_two_that_clear(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 362: the one that is slower learns of a hundred missing entries at a time."""
+    """Fault 363: the one that is slower learns of a hundred missing entries at a time."""
     faster, d = Dict[bytes](zk, zk_path), Dict[bytes](counted, zk_path)
     faster.update({str(n): b"x" for n in range(300)})
     d["warm"] = b"up"

@@ -294,7 +294,7 @@ def test_the_end_of_a_claim_that_is_refused(
     caplog: pytest.LogCaptureFixture,
     eventually: Eventually,
 ) -> None:
-    """Fault 364: it is tried again: else the item would stay claimed while the client lives, and a full queue full."""
+    """Fault 365: it is tried again: else the item would stay claimed while the client lives, and a full queue full."""
     queue = Queue[bytes](connect(timeout=6), zk_path)
     queue.put(b"x")
     with ExitStack() as refused, caplog.at_level(logging.WARNING, "zkconcurrent"):

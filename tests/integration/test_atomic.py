@@ -145,7 +145,7 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
 
 
 def test_a_function_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
-    """Fault 365: the caller gets that error, as from any call; no generator of the library makes another of it."""
+    """Fault 366: the caller gets that error, as from any call; no generator of the library makes another of it."""
     number, shared = AtomicLong(zk, f"{zk_path}/n"), SharedValue(zk, f"{zk_path}/v", b"x")
     none: Iterator[Any] = iter(())
     for fails in (

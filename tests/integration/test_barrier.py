@@ -45,7 +45,7 @@ def test_it_trips_again_and_again(
 
 
 def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
-    """Fault 365: as in `threading`, the party gets that error, and the barrier is broken."""
+    """Fault 366: as in `threading`, the party gets that error, and the barrier is broken."""
     none: Iterator[int] = iter(())
     barrier = Barrier(zk, zk_path, 1, action=lambda: next(none))
     with pytest.raises(StopIteration):

@@ -245,7 +245,7 @@ def test_two_threads_of_two_clients(
 def test_a_client_that_learns_of_another_server(
     both: bool, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Any
 ) -> None:
-    """Fault 368: its waits tell of the holds that it had before, and of those of another client with the same list."""
+    """Fault 369: its waits tell of the holds that it had before, and of those of another client with the same list."""
     one, other = connect(), connect() if both else None
     first = [RLock(each or one, f"{zk_path}/{name}", on_deadlock="raise") for each, name in ((one, "a"), (other, "b"))]
     for lock in first:

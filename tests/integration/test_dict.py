@@ -138,7 +138,7 @@ def test_a_set(zk: KazooClient, connect: Connect, zk_path: str, eventually: Even
 
 
 def test_keys_that_no_entry_can_have(zk: KazooClient, zk_path: str) -> None:
-    """Fault 363: they are missing, as in a `dict` or `set`; only what would make an entry refuses them."""
+    """Fault 364: they are missing, as in a `dict` or `set`; only what would make an entry refuses them."""
     d, s = Dict[str](zk, f"{zk_path}/d", codec=TEXT), Set(zk, f"{zk_path}/s")
     d["a"] = "x"
     s |= {"a", "b"}

@@ -54,7 +54,7 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_codec_that_salts(zk: KazooClient, zk_path: str) -> None:
-    """Fault 366: it encodes a value to other bytes each time; objects with the same first value are still one."""
+    """Fault 367: it encodes a value to other bytes each time; objects with the same first value are still one."""
 
     class Salted:
         def encode(self, item: int, /) -> bytes:

@@ -135,7 +135,7 @@ def test_what_is_no_number(option: str) -> None:
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
-    """Fault 367: such as the text of an environment variable; it is named before anything is opened."""
+    """Fault 368: such as the text of an environment variable; it is named before anything is opened."""
     with pytest.raises(error, match=told):
         zkconcurrent.connect("zk://a", **options)
 

@@ -255,7 +255,8 @@ def server_url(found: argparse.Namespace) -> str:
     Raises:
         CommandError: none is given, it is wrong, or the file can't be read.
     """
-    url = os.environ.get(URL, "") if found.url is None else found.url
+    # What sets the variable may have read a file to its end, with the newline.
+    url = os.environ.get(URL, "").strip() if found.url is None else found.url
     if found.url_file is not None:
         try:
             url = Path(found.url_file).read_text().partition("\n")[0].strip()

@@ -281,9 +281,9 @@ def standing(queue: QueueListing, name: str, node: Node, position: int = 0, bloc
     )
 
 
-# The contenders; the paths that may not be read; how many nodes of kazoo's recipes are at the path itself; and whether
+# The contenders; the paths that may not be read; how many nodes of kazoo's recipes are at which paths; and whether
 # there is more below.
-_Seen: TypeAlias = tuple[list[Standing], list[str], int, bool]
+_Seen: TypeAlias = tuple[list[Standing], list[str], dict[str, int], bool]
 
 
 def ls(found: Namespace) -> int:
@@ -308,8 +308,8 @@ def show(found: Namespace) -> int:
         if places:
             return list(sentences(places))
         path = escaped(found.path)
-        if kazoos:
-            return [f"{path}: kazoo's own recipes use it: {kazoos} nodes, which do not tell who holds"]
+        if found.path in kazoos:
+            return [f"{path}: kazoo's own recipes use it: {kazoos[found.path]} nodes, which do not tell who holds"]
         return [f"{path} is free: nobody holds it, and nobody waits"]
 
     return _look(found, 0, tell)
@@ -326,11 +326,12 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
             if before is None:
                 raise
             # An empty container goes by itself, and the next contender makes it again.
-            return [], [], 0, False
+            return [], [], {}, False
         for path in scan.unreadable:
             if before is None or path not in before[1]:
                 say(f"{path} may not be read by this client")
-        return places, scan.unreadable, scan.kazoos(found.path), scan.goes_on
+        kazoos = {path: count for path in scan.listings if (count := scan.kazoos(path))}
+        return places, scan.unreadable, kazoos, scan.goes_on
 
     def lines(seen: _Seen) -> list[str]:
         now = time.time()
@@ -342,6 +343,10 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
             again(link, look, lines, found.interval, None if found.json else title)
         seen = look(None)
     write("".join(f"{line}\n" for line in lines(seen)))
+    if seen[2] and found.do == "ls":
+        first, *others = seen[2]
+        more = f" and {len(others)} more" if others else ""
+        say(f"kazoo's own recipes use {first}{more}: their nodes do not tell who holds")
     if seen[3] and not found.json and (found.do == "ls" or not seen[0]):
         say(f"there are nodes further below: `ls -r {found.path}` looks at all")
     return REFUSED if seen[1] else 0

@@ -52,8 +52,8 @@ _AGAIN = 0.05  # seconds
 SPARE, MOST_SPARE = 1 / 30, 1.0
 # From TERM to KILL, at most this part of the session timeout.
 MOST_PATIENCE = 1 / 4
-# These end the wait for the lock.
-_ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT}
+# These do not end the wait for the lock: they end no program that does not handle them.
+_HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
 # A job stops by these.
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 # Not to be caught; or of a fault of this very process; or set by Python.
@@ -307,7 +307,7 @@ class _Run:
                 self._line.send("signal", number)
         elif number == signal.SIGTSTP:
             self._stop(lent=False)
-        elif number in _ENDING and not self._leaving:
+        elif number not in _HARMLESS and not self._leaving:
             self._gave_up = number
             self._leave()
 
