@@ -106,7 +106,7 @@ bench-against: ## this package beside that of another revision, 3 minutes: REV=m
 	@tools/packages
 	$(BIN)/python -m benchmarks --against $(REV) $(BENCH)
 
-bench: ## ours, kazoo's recipes and Curator side by side, 25 minutes: BENCH='--quick', BENCH='uncontended handover'
+bench: ## ours, kazoo's recipes and Curator side by side, half an hour: BENCH='--quick', BENCH='uncontended handover'
 	@tools/venv test bench
 	@tools/packages
 	$(BIN)/python -m benchmarks $(BENCH)

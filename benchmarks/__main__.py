@@ -2,7 +2,7 @@
 
 A run that is interrupted, or fails, shows what it has measured until then.
 
-python -m benchmarks                          everything, some 25 minutes
+python -m benchmarks                          everything, some half an hour
 python -m benchmarks uncontended network      some parts
 python -m benchmarks --quick                  everything in small: whether it works, rather than how fast
 python -m benchmarks --against v0.1.0         this package and that of another revision, in turns: has it become slower?
