@@ -99,7 +99,8 @@ def _begin_stop(client: Client) -> asyncio.Future[None]:
     def run() -> None:
         try:
             _stop(client)
-        except Exception as error:
+        except BaseException as error:
+            # Whatever it is: the block waits for this future.
             call_soon(loop, partial(stopped.set_exception, error))
         else:
             call_soon(loop, partial(stopped.set_result, None))
