@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ from ._runtime.live_set import LiveSet
 from ._runtime.process_exit import closers
 from ._runtime.public import public
 from ._runtime.serving import serves_here, serving
-from ._url import ACLS, Secret, Settings, check_lease, parse
+from ._url import ACLS, Secret, Settings, check_lease, check_seconds, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,6 +70,19 @@ def _secret(option: str, credential: object) -> Secret:
     return Secret(credential)
 
 
+def _credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]]:
+    """Return the credentials of the option `auth_data`.
+
+    Raises:
+        TypeError: they are no pairs of strings.
+    """
+    try:
+        pairs = [(scheme, auth) for scheme, auth in auth_data]
+    except (TypeError, ValueError):
+        raise TypeError("auth_data must be a list of pairs, such as ('digest', 'user:password')") from None
+    return [(scheme, _secret("auth_data", auth)) for scheme, auth in pairs]
+
+
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """A client's log without the user's password, and without the session's, which would let others take it over.
 
@@ -79,6 +92,8 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """
 
     def __init__(self, logger: logging.Logger) -> None:
+        if not callable(getattr(logger, "isEnabledFor", None)):
+            raise TypeError(f"logger must be a logging.Logger, not {type(logger).__name__}")
         super().__init__(logger, {})
         self._last: tuple[str, float] = ("", 0.0)
         self._tried: set[str] = set()
@@ -149,7 +164,7 @@ class Client(KazooClient):  # type: ignore[misc]
     ) -> None:
         options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
         if options.get("auth_data"):
-            options["auth_data"] = [(scheme, _secret("auth_data", auth)) for scheme, auth in options["auth_data"]]
+            options["auth_data"] = _credentials(options["auth_data"])
         if "password" in (options.get("sasl_options") or {}):
             options["sasl_options"] = {
                 **options["sasl_options"],
@@ -307,8 +322,9 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
-        TypeError: the timeout, the tick, `survive` or the margin is not a number, `max_request` is not an int,
-            `kazoo_recipes` is not a bool, credentials are not a str, or `acl` is neither a word nor a list of ACLs.
+        TypeError: `timeout`, `start_timeout`, `tick`, `survive` or `margin` is not a number, `max_request` is not an
+            int, `kazoo_recipes` is not a bool, `auth_data` is no list of pairs, credentials are not a str, `logger` is
+            no logger, or `acl` is neither a word nor a list of ACLs.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -349,6 +365,7 @@ def prepare(
     if "max_request" in settings:
         check_positive("max_request", settings["max_request"])
     patience = settings.pop("start_timeout", PATIENCE)
+    check_seconds("start_timeout", patience)
     chroot = settings.pop("chroot")
     if settings.get("use_ssl"):
         settings.setdefault("check_hostname", settings.get("verify_certs", True))

@@ -217,6 +217,16 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
 }
 
 
+def check_seconds(name: str, value: object) -> None:
+    """Refuse what is no number.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, numbers.Number):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+
+
 def check_lease(timeout: float, tick: float | None, margin: float, survive: float | None) -> None:
     """Refuse settings that allow no lease.
 
@@ -224,9 +234,10 @@ def check_lease(timeout: float, tick: float | None, margin: float, survive: floa
         TypeError: the timeout, the tick, the margin or the outage to survive is not a number.
         ValueError: the timeout, the tick, the margin or the outage to survive is out of range.
     """
-    for name, value in (("timeout", timeout), ("tick", tick), ("survive", survive)):
-        if not isinstance(value, numbers.Number) and (value is not None or name == "timeout"):
-            raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    check_seconds("timeout", timeout)
+    for name, value in (("tick", tick), ("survive", survive)):
+        if value is not None:
+            check_seconds(name, value)
     if not isinstance(margin, numbers.Number):
         raise TypeError(f"margin must be a number, not {type(margin).__name__}")
     if not 0 < timeout < LONGEST_TIMEOUT:

@@ -132,6 +132,10 @@ def test_what_is_no_number(option: str) -> None:
         ({"max_request": 0}, ValueError, "max_request must be one or more: 0"),
         ({"margin": "0.02"}, TypeError, "margin must be a number, not str"),
         ({"tick": ""}, TypeError, "tick must be a number of seconds, not str"),
+        ({"start_timeout": "1"}, TypeError, "start_timeout must be a number of seconds, not str"),
+        ({"auth_data": "digest"}, TypeError, "auth_data must be a list of pairs"),
+        ({"auth_data": [("digest", b"u:p")]}, TypeError, "credentials in auth_data must be a str, not bytes"),
+        ({"logger": "kazoo"}, TypeError, "logger must be a logging.Logger, not str"),
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
