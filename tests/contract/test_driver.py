@@ -1017,7 +1017,7 @@ def test_the_exit_and_a_thread_that_releases(bench: Bench, path: str) -> None:
         ticket = yield NewTicket(path)
         yield CreateEphemeral(ticket, ROLE, b"")
         until_done = session.abandon_all()
-        ticket.wake = int  # as the thread sets, between its delete and waiting for that
+        ticket.on_change = int  # as the thread sets, between its delete and waiting for that
         until = session.now() + 60
         until_done(until)
         assert session.now() < until

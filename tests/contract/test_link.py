@@ -512,7 +512,7 @@ def test_a_watch_that_is_removed(bench: Bench, path: str) -> None:
         session, other = bench.session(), bench.session()
         ask(session, ("create_persistent", path, b""))
         client, seen, told = session.link.client, list[Any](), list[Any]()
-        session.link.transport.on_change = lambda path, _: told.append(path)
+        session.link.transport.on_raw_event = lambda path, _: told.append(path)
         for kind, read in ((CHILDREN, "children"), (DATA, "get")):
             ask(session, (read, path, seen.append))
             assert session.link.watches(path, seen.append) == [kind]
@@ -563,7 +563,7 @@ def test_a_tree_that_is_watched_no_more(bench: Bench, path: str) -> None:
         session, other = bench.session(), bench.session()
         ask(session, ("create_persistent", path, b""))
         told: list[Any] = []
-        session.link.transport.on_change = lambda path, _: told.append(path)
+        session.link.transport.on_raw_event = lambda path, _: told.append(path)
         ask(session, ("watch_tree", path))
         while (kinds := session.link.kinds_of_trees()) and any(
             isinstance(each, RemovalWithdrawn)

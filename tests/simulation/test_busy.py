@@ -53,7 +53,7 @@ def test_whatever_strikes(kind: type[Run], schedule_of: Callable[[int], Any]) ->
 READ_BEHIND = bug(
     "a read behind a refused request counts",
     "_engine.operations:_request",
-    "if again and POLICIES[type(steps[i])].reads:",
+    "if again and POLICIES[type(operations[i])].reads:",
     "if False:",
 )
 

@@ -20,8 +20,8 @@ DOWN, LOOK, WATCH = "_recipes.latch:count_down", "_recipes.latch:look", "_recipe
 ANSWERED = "seen = yield op.Watch(ticket, reads)"
 TOLD = (
     "_engine.operations:_request",
-    "if not POLICIES[type(steps[i])].repeats:",
-    'if not POLICIES[type(steps[i])].repeats or "count-" in getattr(steps[i], "path", ""):',
+    "if not POLICIES[type(operations[i])].repeats:",
+    'if not POLICIES[type(operations[i])].repeats or "count-" in getattr(operations[i], "path", ""):',
 )
 MUTANTS = [
     bug(

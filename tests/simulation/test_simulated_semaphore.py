@@ -125,8 +125,8 @@ MUTANTS = [
     bug(
         "a release adds twice after a lost answer",
         "_engine.operations:_request",
-        "replies.append(POLICIES[type(steps[i])].send(call, steps[i], wake, watcher))",
-        "step = steps[i]\n"
+        "replies.append(POLICIES[type(operations[i])].send(call, operations[i], wake, watcher))",
+        "step = operations[i]\n"
         "                if type(step) is op.CreatePersistent:\n"
         "                    anew = f'permits/{next(call.session.registry._numbers):08x}'\n"
         "                    step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))\n"

@@ -36,7 +36,8 @@ class ClientState:
         registry: the record of this client's nodes there. Invariant: only the session and its parts (heartbeat,
             deletes) change it, with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty,
             whether `deletes` has a ticket, and copies of `tickets`.
-        now: the clock of deadlines; `clock` is the clock of leases. Tests and the simulation inject their own.
+        now: the clock of deadlines. Tests and the simulation inject their own.
+        time: the clock of leases, which is also the link's; they set it by `clock`.
         identity: a function that returns the number of the calling thread, or greenlet.
         lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
             lock, and kazoo's threads do not wait for it.
@@ -93,7 +94,7 @@ class ClientState:
         return self.now() + self.longest_reply
 
     @property
-    def patience(self) -> float:
+    def reply_patience(self) -> float:
         """How long a call waits for a reply for which its caller's timeout leaves no time; a third of the session's."""
         return self.longest_reply / 3
 

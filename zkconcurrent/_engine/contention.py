@@ -45,7 +45,7 @@ class Contention:
         # Weakly: an interrupt may keep a wait from removing its own.
         self._wakes: LiveSet[Callable[[], object]] = LiveSet()
         self._looks = Ticket(hold.ticket.path, "", hold.ticket.lease)
-        self._looks.wake = self._look
+        self._looks.on_change = self._look
 
     def __repr__(self) -> str:
         state = "over" if self.over else "set" if self.is_set() else "unset"

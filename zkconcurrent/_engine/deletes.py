@@ -133,7 +133,7 @@ class Deletes:
     def _deleted(self, ticket: Ticket) -> None:
         self.in_flight.pop(ticket.prefix, None)
         self._client.registry.mark_deleted(ticket)
-        ticket.wake()
+        ticket.on_change()
 
     def _try_again(self, ticket: Ticket, error: Exception) -> None:
         """Leave a failed delete to the keeper; a refused one waits for a while."""
@@ -155,4 +155,4 @@ class Deletes:
             self._client.warn_later("not deleted: %s", failed, zk_path=ticket.path)
         self._client.wake_keeper()
         # The releasing thread looks again, and does not wait until a connection is back.
-        ticket.wake()
+        ticket.on_change()

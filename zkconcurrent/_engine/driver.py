@@ -161,7 +161,7 @@ class Call:
             patience = Patience()
         else:
             # As long as it takes to detect a dead link.
-            extra = session.patience if session.link.connected else 0.0
+            extra = session.reply_patience if session.link.connected else 0.0
             patience = Patience(deadline, (session.now() if since is None else since) + extra)
         self.patience = patience
         begun = len(self.tickets)
@@ -261,7 +261,7 @@ class Call:
         if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():
             return
         # Only now: the delete was sent first, as other threads and clients may wait for it.
-        ticket.wake = self.wake
+        ticket.on_change = self.wake
         until = self.patience.cleaned_up_by(session.now(), session.timeout, held=held)
         while not session.is_discarded(ticket) and ticket.refusal is None and session.link.connected:
             left = until - session.now()
@@ -312,7 +312,7 @@ class Call:
             self.waiter = owner, self.session.now()
 
     def park(self, bound: float) -> Steps[bool]:
-        """Sleep until woken; False if that did not happen before `bound`.
+        """Sleep until woken, or for a while; False if `bound` has come, and nothing has woken the call.
 
         Raises:
             DeadlinePassed: the recipe's time is up.

@@ -22,7 +22,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
-from .._protocol.ticket import PREFIX_LENGTH, State, Ticket
+from .._protocol.rules import PREFIX_LENGTH
+from .._protocol.ticket import State, Ticket
 from .._runtime.clock import ago, in_words
 from .._runtime.identity import Task, ended, ident, label, name, task_of
 from .._runtime.process_exit import living_sessions

@@ -63,7 +63,7 @@ class Listener:
         # kazoo keeps its listeners in a set, so a second call adds none.
         client.link.client.add_listener(self._on_state)
         transport.on_close = self._on_close
-        transport.on_change = self._on_change
+        transport.on_raw_event = self._on_raw_event
         transport.on_data_watch = self._on_data_watch
         transport.on_kazoo_node = self._on_kazoo_node
         transport.quiet_listeners = {self._on_state}
@@ -105,8 +105,8 @@ class Listener:
         """Take a watch event. All watches share this one watcher, so a node has it once at most."""
         self._client.post(partial(self._client.registry.note_change, event.path))
 
-    def _on_change(self, path: str, deleted: bool) -> None:
-        """Note an event in the order of the replies; the watchers may be called later."""
+    def _on_raw_event(self, path: str, deleted: bool) -> None:
+        """Note an event in the order of the replies; `on_event`, a watcher, may be called later."""
         client, link = self._client, self._client.link
         node = link.client.unchroot(path)
         if (own := client.registry.note_event(node, link.connection, deleted=deleted)) is not None:

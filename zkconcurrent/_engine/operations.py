@@ -37,7 +37,7 @@ def _alone(call: Caller, step: op.Operation) -> Steps[object]:
 
 def _request(
     call: Caller,
-    steps: Sequence[Any],
+    operations: Sequence[Any],
     watcher: Watcher | None = None,
     replies: list[Reply] | None = None,
 ) -> Steps[list[Any]]:
@@ -48,17 +48,17 @@ def _request(
 
     Args:
         call: the call.
-        steps: the requests.
+        operations: what to request.
         watcher: the watcher to leave on the nodes that they read.
         replies: the replies to wait for, if the requests were sent already.
     """
-    results: list[Any] = [None] * len(steps)
-    left = list(range(len(steps)))
+    results: list[Any] = [None] * len(operations)
+    left = list(range(len(operations)))
     again: list[int] = []
     connection = call.session.link.connection
     while left:
         if not replies:
-            ticket = getattr(steps[left[0]], "ticket", None)
+            ticket = getattr(operations[left[0]], "ticket", None)
             try:
                 yield from call.await_session(ticket)
             except op.DeadlinePassed as passed:
@@ -68,7 +68,7 @@ def _request(
             for i in left:
                 # Replies come in the order of the requests: after the last one, all are there.
                 wake = call.wake if i == left[-1] else None
-                replies.append(POLICIES[type(steps[i])].send(call, steps[i], wake, watcher))
+                replies.append(POLICIES[type(operations[i])].send(call, operations[i], wake, watcher))
         last = replies[-1]
         bound = 0.0 if last.done else call.session.reply_limit()
         while not last.done:
@@ -80,23 +80,23 @@ def _request(
         in_doubt, again = again, []
         for i, reply in zip(left, replies, strict=True):
             # A busy server may have refused an earlier request alone, so this read may show an older state.
-            if again and POLICIES[type(steps[i])].reads:
+            if again and POLICIES[type(operations[i])].reads:
                 again.append(i)
                 continue
             try:
-                results[i] = _result(call, steps[i], reply)
+                results[i] = _result(call, operations[i], reply)
             except op.Busy:
                 again.append(i)
             except op.ConnectionLost:
-                if not POLICIES[type(steps[i])].repeats:
+                if not POLICIES[type(operations[i])].repeats:
                     raise
                 again.append(i)
             except op.SessionExpired:
                 # Only the error of a leader, which has refused a `multi`, names the part that failed.
                 refused = getattr(reply.error, "part", None) is not None
-                if not refused or not op.makes_ephemerals(getattr(steps[i], "operations", ())):
+                if not refused or not op.makes_ephemerals(getattr(operations[i], "operations", ())):
                     raise
-                yield from _check_session(call, steps[i].ticket)
+                yield from _check_session(call, operations[i].ticket)
                 if call.session.link.connection is connection:
                     raise failure(kazoo_errors.EphemeralOnLocalSessionError(), call.path) from None
                 # The session lives: a former leader was about to end it, and did not.
@@ -182,7 +182,7 @@ def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:
     if ticket.lease.heard == NEVER:
         # An old connection that the library has just begun to use has proved nothing yet. A free lock or
         # permit is not refused for that.
-        call.patience.await_proof(session.now() + ticket.lease.gap + session.patience)
+        call.patience.await_proof(session.now() + ticket.lease.gap + session.reply_patience)
     # One later proof is good for all permits of the call.
     for each in {ticket, *call.tickets}:
         each.doubted = ticket.lease.heard
@@ -230,6 +230,7 @@ def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[object] | None]:
     if call.story is not None:
         call.story.wait()
     session, ticket, ahead = call.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
+    # The replies to the reads that follow, if `_look_again` has sent these before this call goes on.
     early: list[Reply] = []
     # A closure would take more memory for each of a crowd of waiters.
     session.start_waiting(ticket, partial(_look_again, call, step, early), ahead)
@@ -258,7 +259,7 @@ def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[object] | None]:
     except BaseException:
         session.stop_waiting(ticket, call.wake)
         raise
-    # Otherwise the thread that noted the change has ended the wait.
+    # If it awaits nothing, `_look_again` has ended the wait.
     if ticket.awaits:
         session.stop_waiting(ticket, call.wake)
     if ticket.handed_over:
@@ -291,16 +292,17 @@ def _read_ahead(call: Caller, step: op.WaitGone, ahead: str) -> Reply:
         gone = isinstance(reply.error, kazoo_errors.NoNodeError)
         way.read_ahead(link.connection, gone=gone if gone or reply.error is None else None)
 
-    link.get(ticket.node, HandledReply(own_read), on_event)
+    # The next read takes this one along.
+    link.get(ticket.node, HandledReply(own_read, None), on_event)
     reply = HandledReply(ahead_read, call.wake)
     link.get(ahead, reply, on_event)
     return reply
 
 
 def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
-    """End a wait whose node is gone, and send its reads; with the session's lock held.
+    """End a wait after a change: send the reads that follow it, or wake the call; with the session's lock held.
 
-    On kazoo's thread, or on that of the holder ahead.
+    On the thread that notes the change: kazoo's, that of the holder ahead, or any that does the session's posted work.
     """
     session, ticket, way = call.session, step.ticket, step.ticket.way
     our_turn = way is not None and way.is_clear and ticket.lease.believed(session.clock())
@@ -400,6 +402,7 @@ class Policy(NamedTuple):
 
 
 POLICIES: dict[type, Policy] = {
+    # Several operations that a recipe has yielded together.
     tuple: Policy(_request),
     # Reads.
     op.Get: Policy(send=requests.send_get, repeats=True, answers={op.NoNode: None}, result=requests.node, reads=True),

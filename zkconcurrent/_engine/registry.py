@@ -12,7 +12,8 @@ from collections.abc import Collection
 from .._errors import LossCause
 from .._protocol.lease import Lease
 from .._protocol.operations import SessionExpired
-from .._protocol.ticket import DETACHED, MARK, PREFIX_LENGTH, LossRecord, State, Ticket
+from .._protocol.rules import PREFIX_LENGTH
+from .._protocol.ticket import DETACHED, MARK, LossRecord, State, Ticket
 
 MOST_LEFT = 100
 EXPIRED = LossRecord(LossCause.SESSION_EXPIRED)
@@ -98,7 +99,7 @@ class Registry:
         return ticket
 
     def grant(self, ticket: Ticket, now: float) -> bool:
-        """Make a hold of a ticket that is first in its queue; False if the lease must be proved first.
+        """Make a hold of a ticket that is first in its queue; False if its lease must be proved, or its way is blocked.
 
         Raises:
             SessionExpired: the ticket's session is over.

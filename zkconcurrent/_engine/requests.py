@@ -118,7 +118,7 @@ def send_multi(call: Caller, step: op.Multi, wake: Wake | None, _: object) -> Re
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:
-        patience.await_replies(patience.deadline + (session.patience if session.link.connected else 0.0))
+        patience.await_replies(patience.deadline + (session.reply_patience if session.link.connected else 0.0))
     operations: Sequence[Any] = step.operations
     made: list[Ticket | None] = [part.ticket if type(part) is op.CreateEphemeral else None for part in operations]
     ended: list[Ticket | None] = [part.ticket if type(part) is op.Delete else None for part in operations]

@@ -271,13 +271,13 @@ class Session(ClientState):
             self.check_not_exiting(path)
             return self.registry.begin(path, begun, marked=marked, detached=detached)
 
-    def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
-        """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""
-        # The lock covers both: an event that came between them could send the reads of `wake` before the wait, and
-        # these would pass for reads made after it.
+    def start_waiting(self, ticket: Ticket, on_change: Callable[[], None], *nodes: str) -> None:
+        """Have `on_change` called at a change of the nodes; see `Registry.start_waiting`."""
+        # The lock covers both: an event that came between them could have `on_change` send its reads before the wait,
+        # and these would pass for reads made after it.
         with self.lock:
             self.registry.start_waiting(ticket, *nodes)
-            ticket.wake = wake
+            ticket.on_change = on_change
 
     def stop_watching_tree(self, path: str, changes: deque[str]) -> None:
         """End what a `WatchRecursive` began, unless another has begun the same since."""
@@ -286,10 +286,10 @@ class Session(ClientState):
                 del self.registry.trees[path]
                 self.registry.left[path] = True
 
-    def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
-        """End what `start_waiting` began; `wake` is called from now on."""
+    def stop_waiting(self, ticket: Ticket, on_change: Callable[[], None]) -> None:
+        """End what `start_waiting` began; `on_change` is called from now on."""
         with self.lock:
-            ticket.wake = wake
+            ticket.on_change = on_change
             # Last, as it empties `ticket.awaits`: the waiting thread sees by that, without the lock, that all is done.
             self.registry.stop_waiting(ticket)
 

@@ -187,7 +187,7 @@ class Link:
 
     @property
     def connection(self) -> object:
-        """The present connection, or the last one: an object of its own for each."""
+        """The present connection, or the last one: an object of its own for each; None if it is older than this."""
         return self.transport.opening.handshake
 
     def opened(self) -> Lease | None:
@@ -440,7 +440,7 @@ class Link:
         self.transport.send(GetData(self.full(path), None), HandledReply(on_reply))
 
     def watch_tree(self, path: str, reply: Reply) -> None:
-        """Have the transport's `on_change` called for each change at a path or below it; the reply has `connection`."""
+        """Have the transport's `on_raw_event` called for each change at or below a path; the reply has `connection`."""
 
         def on_reply(done: HandledReply) -> None:
             if done.error is None:

@@ -62,7 +62,7 @@ class Reply:
 
 
 class HandledReply(Reply):
-    """The reply to one request, with a function to call. The reply is done when that function has returned.
+    """The reply to one request, with a function to call. The reply is done when that has returned, or failed for good.
 
     It is not done before, as a waiting thread may look at any time, woken by something else.
 
@@ -72,7 +72,7 @@ class HandledReply(Reply):
         post: has the function called with the session's lock held. If it is not given, the function is called at once.
     """
 
-    __slots__ = ("_failed", "_post", "_then")
+    __slots__ = ("_last_try", "_post", "_then")
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class HandledReply(Reply):
         super().__init__(wake)
         self._then = then
         self._post = post
-        # Whether the next failure is the last: without `post`, nothing calls the function again.
-        self._failed = post is None
+        # A failure is the last one: without `post`, nothing calls the function again.
+        self._last_try = post is None
 
     def _complete(self) -> None:
         if self._post is not None:
@@ -101,7 +101,7 @@ class HandledReply(Reply):
             self._then(self)
             self.done = True
         except BaseException:
-            self.done, self._failed = self._failed, True
+            self.done, self._last_try = self._last_try, True
             raise
         finally:
             if self.wake is not None:

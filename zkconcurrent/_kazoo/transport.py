@@ -107,7 +107,7 @@ class Transport:
     Attributes:
         opening: how its connections are opened.
         on_close: called on kazoo's thread before the thread asks for the end of the session.
-        on_change: called on kazoo's thread with the path of each watch event, and whether that is the node's end.
+        on_raw_event: called on kazoo's thread with the path of each watch event, and whether that is the node's end.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
         on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
         quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
@@ -135,7 +135,7 @@ class Transport:
         self._sent_lately = False
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
-        self.on_change: Callable[[str, bool], None] = lambda *_: None
+        self.on_raw_event: Callable[[str, bool], None] = lambda *_: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
         self.on_kazoo_node: Callable[[str], None] = lambda _: None
         self.quiet_listeners: set[Callable[[str], object]] = set()
@@ -302,6 +302,7 @@ class Transport:
             if withdraw_removals(client):
                 # kazoo's next turn looks at the new head of the queue anew: it may be the last request of all.
                 return
+            # kazoo adds one.
             connection._xid = next(self._xids) % XIDS
             self._kazoo.send_request(read_timeout, connect_timeout)
             pending = client._pending
@@ -380,7 +381,7 @@ class Transport:
 
     @_drop_on_error
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> object:
-        """Take a reply; an unexpected one would end kazoo's thread.
+        """Take a reply, and have kazoo call its `set` or `set_exception`; an unexpected one would end kazoo's thread.
 
         A server may keep the connection of a session that the leader has ended: see `Link._leave_if_over`.
         """
@@ -397,9 +398,9 @@ class Transport:
 
     @_drop_on_error
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        """Take a watch event; kazoo looks for watchers of its path only, so it drops those of recursive watches."""
+        """Take a watch event. kazoo passes it to the watchers of its very path, and so to none of a recursive watch."""
         event = Watch.deserialize(buffer, offset)[0]
-        self.on_change(event.path, event.type == DELETED)
+        self.on_raw_event(event.path, event.type == DELETED)
         self._kazoo.read_watch_event(buffer, offset)
 
     # -- the direct way ------------------------------------------------------------------------------------------

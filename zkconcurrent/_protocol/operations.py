@@ -2,6 +2,9 @@
 
 A recipe yields one operation and receives its result. Or it yields a tuple of operations, which the driver sends back
 to back, and receives all results. A failed operation raises at the yield; if several fail, the first failure is raised.
+
+An operation is sent again after a lost connection, unless it is "sent once". What a server was too busy for it has
+surely not applied: that is sent again, whatever it is.
 """
 
 from __future__ import annotations
@@ -119,7 +122,7 @@ class NewTicket(NamedTuple):
 
 
 class CreateEphemeral(NamedTuple):
-    """Create the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried.
+    """Create the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Sent once.
 
     With a `number` the node is EPHEMERAL, and its name ends in that number.
     """
@@ -172,7 +175,7 @@ class CreatePersistent(NamedTuple):
 
 
 class SetNode(NamedTuple):
-    """Write a node's data if it still has that version; return whether it did. Never retried.
+    """Write a node's data if it still has that version; return whether it did. Sent once.
 
     In a `Multi`, another version fails the whole.
     """
@@ -202,7 +205,7 @@ class Check(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """Apply all operations or none, in the ticket's session; return their results. Never retried.
+    """Apply all operations or none, in the ticket's session; return their results. Sent once.
 
     If the operations include a `CreateEphemeral`, the ticket is the ticket of one of these. A failure has the number of
     the operation that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With
@@ -317,7 +320,7 @@ class Watch(NamedTuple):
 class WatchRecursive(NamedTuple):
     """Have each node that changes below the ticket's path added to `changes`, as long as the connection lasts.
 
-    The result identifies the connection: see `WaitRecursive`. Never retried.
+    The result identifies the connection: see `WaitRecursive`. Sent once.
     """
 
     ticket: Ticket
@@ -355,7 +358,10 @@ class _OfTicket(NamedTuple):
 
 
 class Grant(_OfTicket):
-    """Make the ticket a hold; return whether its session is surely alive. If not, `ProveLease` and ask again."""
+    """Make the ticket a hold; return whether it is one.
+
+    False if its lease must be proved first, by `ProveLease`, or if its way is no longer clear: then list again.
+    """
 
     __slots__ = ()
 

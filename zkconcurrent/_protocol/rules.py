@@ -23,7 +23,9 @@ LATE_SEQUENCE = 2_000_000_000
 _KAZOO_NODE = re.compile(r"[0-9a-f]{32}__r?lock__-?\d+\Z")
 # The number that the server appends to a sequential node's name: `%010d` of an int, which may be negative.
 _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
-_PREFIX = len("_c_") + 36 + len("-")  # as `ticket.PREFIX_LENGTH`
+
+PREFIX_LENGTH = len("_c_") + 36 + len("-")
+"""How long the names of Curator's nodes are before their role: a UUID between marks."""
 
 KINDS = {
     "lock-": "a Lock, RLock, DetachedLock or Election",
@@ -208,7 +210,7 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     """
     roles = rule.roles
     for name in queue:
-        if name[:3] == "_c_" and name[_PREFIX:-10] in roles and name[-10:].isdecimal():
+        if name[:3] == "_c_" and name[PREFIX_LENGTH:-10] in roles and name[-10:].isdecimal():
             # Nearly all names end here. This needs no pattern, as each wake-up checks every name of a crowd.
             continue
         if (role := role_of(name)) is not None and role not in roles:

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from .._errors import LossCause
 from .lease import Lease
-from .rules import Rule, check_sequence
-from .way import MARKED_DIGIT, Way
+from .rules import PREFIX_LENGTH, Rule, check_sequence
+from .way import MARKED_AT, MARKED_DIGIT, Way
 
 HOLDS = b'"holds": '
 """How the data of a node name the holds of its owner. In a text of JSON, such as a path, the quotes are escaped."""
@@ -33,8 +33,6 @@ MARK = 8 << 44
 DETACHED = 4 << 44
 """Marks the number of a `DetachedLock`'s ticket: the end of its node may be the begin of another; see `way`."""
 
-PREFIX_LENGTH = len("_c_") + 36 + len("-")  # a UUID between Curator's marks
-
 
 def unique(name: str) -> str:
     """Return the unique part of a node's name, as the data of other nodes name it: the 32 digits of its UUID."""
@@ -43,7 +41,7 @@ def unique(name: str) -> str:
 
 def is_marked(name: str) -> bool:
     """Return whether a node's name says that its data tell of holds; a stranger's name may say it by chance."""
-    return name[PREFIX_LENGTH - 13 : PREFIX_LENGTH - 12] in {*"89abcdef"}
+    return name[MARKED_AT : MARKED_AT + 1] in {*"89abcdef"}
 
 
 class State(enum.Enum):
@@ -119,7 +117,7 @@ class Ticket:
         owner: the thread or task that holds it, or has held it; None before.
         loss: what is known of the loss of the hold; None while it is not lost.
         late: the queue's sequence numbers are running out.
-        wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
+        on_change: called at a change: ends the sleep of the call that waits with this ticket, or sends its next reads.
         story: what listeners are told of its hold; None if nobody listens.
         limit: for how long its hold may last; None for ever.
         label: the label of the lock that holds it.
@@ -150,7 +148,7 @@ class Ticket:
     owner: int | None = None
     loss: LossRecord | None = None
     late: bool = False
-    wake: Callable[[], None] = staticmethod(_nothing)
+    on_change: Callable[[], None] = staticmethod(_nothing)
     # The layers above make this `Story`.
     story: Any = None
     # The layers above make this `Limit`.
@@ -194,4 +192,4 @@ class Ticket:
     def note_change(self) -> None:
         """Make its recipe look again."""
         self.changed = True
-        self.wake()
+        self.on_change()

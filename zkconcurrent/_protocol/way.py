@@ -28,9 +28,12 @@ from .rules import LATE_SEQUENCE, MUTEX, WRITE, Rule
 
 MARKED_DIGIT = 24
 """Where a UUID has the marks of a node: the first of its last twelve digits."""
+
+MARKED_AT = len("_c_") + MARKED_DIGIT
+"""Where a node's name has them."""
+
 # The values of that digit with the mark of a node that a `DetachedLock` made.
 _DETACHED = frozenset("4567cdef")
-_MARKED = len("_c_") + MARKED_DIGIT
 
 
 class Stage(enum.Enum):
@@ -114,4 +117,4 @@ class Way:
 
 def is_detached(name: str) -> bool:
     """Return whether a `DetachedLock` may have made a node: of those of other programs, half look like that."""
-    return name[:3] == "_c_" and name[_MARKED : _MARKED + 1] in _DETACHED
+    return name[:3] == "_c_" and name[MARKED_AT : MARKED_AT + 1] in _DETACHED

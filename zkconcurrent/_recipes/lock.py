@@ -6,12 +6,12 @@ When a thread releases while another thread of the same session waits for exactl
 as the delete is *sent*. No other client can hold then: the releasing node was first, the waiter's last listing had none
 between the two, and both nodes end with the same session. The waiter still checks session and lease.
 
-Between processes, a waiter lists after the event, unless its last listing had exactly one contender in its way: then it
-may hold at once, by the rule of `_protocol/way.py`.
-
 `Rule.hands_over` says whether a queue allows this. A `ReadWriteLock` does not: a releasing reader need not be the last
 in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. Its waiter of
 the same session lists at once, behind the delete, without waiting for the event.
+
+Between processes, a waiter lists after the event, unless its last listing had exactly one contender in its way: then it
+may hold at once, by the rule of `_protocol/way.py`.
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ def acquire(
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
                     read = yield op.WaitGone(ticket, ahead[0], (listing,), way=way)
-                    # Or a thread of this process was first in the queue, and has handed the lock over.
+                    # The way is clear; or a thread of this process was first in the queue, and has handed it over.
                     our_turn = read is op.CLEAR or (read is None and rule.hands_over)
                     if our_turn and (yield op.Grant(ticket)):
                         return ticket
+                    # Neither `CLEAR` nor None has a listing.
                     (names,) = read or [(yield listing)]
                     del read
                 check(ticket, names, rule)

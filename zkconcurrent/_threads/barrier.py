@@ -194,7 +194,7 @@ class Barrier(Primitive):
         # If no thread can be started, this raises while the call still has the ticket, and the call discards it.
         self._withdraw(party)
         call.tickets.remove(ticket)
-        until, known = session.now() + session.patience, session.registry.tickets
+        until, known = session.now() + session.reply_patience, session.registry.tickets
         while session.link.connected and session.now() < until:
             if ticket.prefix not in known and session.is_discarded(ticket):
                 return

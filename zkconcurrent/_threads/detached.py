@@ -142,12 +142,12 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         queued = waiter_data(me, self._path_state, deadline, of_owner) if wait else data
         mine = None if self._held is None else self._held.name
         if wait:
-            core.begin_wait(call, me, deadline)
+            core.note_wait(call, me, deadline)
         unique = as_detached(str(uuid.uuid4()))
         look = core.look(call, me, deadline, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=look)
         held = yield from call.run(recipe, deadline)
-        core.end_wait(call, held is not None)
+        core.note_wait_over(call, held is not None)
         if held is None:
             return False
         self._acquired = me, self._session.now()

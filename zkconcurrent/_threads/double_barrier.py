@@ -248,7 +248,7 @@ class DoubleBarrier(Primitive):
 
     def _grace(self) -> float:
         """Return the deadline for the reply to a party whose timeout has passed."""
-        return self._session.now() + self._session.patience
+        return self._session.now() + self._session.reply_patience
 
     def _party(self, owner: int) -> Ticket | None:
         """Return the ticket of the caller's party, if it is inside."""

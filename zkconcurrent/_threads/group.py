@@ -119,7 +119,7 @@ class Membership:
 
     def _leaving(self, call: Call) -> Steps[None]:
         session = self._session
-        limit = session.now() + session.patience / 2
+        limit = session.now() + session.reply_patience / 2
         self._callers[id(call)] = call
         try:
             self._give_up()

@@ -198,7 +198,7 @@ class QuorumLock(CompositeLock):
             if (yield from self._try_all(calls, owner, until, there, forever)):
                 return True
             # A try that took longer than this has met an outage, not a slow link.
-            patience = session.patience
+            patience = session.reply_patience
             slowest = max(slowest, min(session.now() - began, patience))
             until = math.inf if deadline is None else deadline
             if not wait:

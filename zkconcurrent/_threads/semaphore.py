@@ -109,9 +109,9 @@ class PermitCore(LockCore):
             waits=look,
         )
         if wait:
-            self.begin_wait(call, owner, deadline)
+            self.note_wait(call, owner, deadline)
         taken = yield from call.run(recipe, deadline)
-        self.end_wait(call, taken is not None)
+        self.note_wait_over(call, taken is not None)
         if taken is None:
             return False
         leases, size = taken
@@ -304,7 +304,7 @@ class Semaphore(LockBase):
             )
         deadline = self._until(timeout if blocking else 0)
         wait = blocking and (timeout is None or timeout > 0)
-        near_deadline = timeout is not None and timeout < self._session.patience
+        near_deadline = timeout is not None and timeout < self._session.reply_patience
         core = self._lock_core
         if (hold := core.mine()) is not None:
             core.check(hold)

@@ -47,7 +47,7 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
         """Wait for a release, as for the first replies even past the deadline; return whether it has ended."""
         session = self._session
-        patience = session.patience if session.link.connected else 0.0
+        patience = session.reply_patience if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)
         release.wake_at_end(call.wake)
         while not release.done():

@@ -111,7 +111,7 @@ MUTANTS = [
     bug(
         "blind retry of create",
         "_engine.operations:_request",
-        "if not POLICIES[type(steps[i])].repeats:",
+        "if not POLICIES[type(operations[i])].repeats:",
         "if False:",
     ),
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.

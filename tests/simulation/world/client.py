@@ -270,7 +270,7 @@ class Connection:
     def _take_event(self, full: str, what: str) -> None:
         client = self.client
         assert client._zkconcurrent_transport is not None
-        client._zkconcurrent_transport.on_change(full, what == EventType.DELETED)
+        client._zkconcurrent_transport.on_raw_event(full, what == EventType.DELETED)
         watchers: list[Any] = []
         if what != EventType.CHILD:
             watchers += client._data_watchers.pop(full, [])

@@ -232,7 +232,7 @@ class LeaderCore(LockCore):
         super().__init__(path_state, rule, identity)
         self.data = data
 
-    def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
+    def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Do nothing: a candidate waits as long as another leads."""
 
     def recipe(self, call: Call, wait: bool, *_: object) -> Recipe[Ticket | None]:  # noqa: ARG002
@@ -497,7 +497,7 @@ class LeaderLock(LockBase):
                 # The candidacy's thread may need this thread of kazoo; or this call is that of a finalizer on the
                 # candidacy's own thread, which goes on only when the call returns.
                 return
-            until = session.now() + session.patience
+            until = session.now() + session.reply_patience
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left
         finally:

@@ -131,11 +131,11 @@ class QueueCore:
         call.story = story = self.session.teller.begin(self.path_state.kind, self.path, mode, owner, self.label)
         return steps if story is None else _told(call, story, wait, steps, granted)
 
-    def begin_wait(self, call: Call, owner: int, deadline: float | None) -> None:
+    def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
         call.long_wait = self, owner, self.session.now(), deadline
 
-    def end_wait(self, call: Call, acquired: bool) -> None:
+    def note_wait_over(self, call: Call, acquired: bool) -> None:
         """Note that the wait of a call is over."""
         if (wait := call.long_wait) is not None:
             call.long_wait = None
@@ -388,7 +388,7 @@ class LockCore(QueueCore):
     ) -> Steps[bool]:
         """Acquire as `acquire_steps` does, but tell no listener."""
         if wait:
-            self.begin_wait(call, owner, deadline)
+            self.note_wait(call, owner, deadline)
         recipe = partial(self.recipe, call, wait, owner, None if repeated else deadline)
         handoff = self.path_state.handoff
         if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
@@ -407,7 +407,7 @@ class LockCore(QueueCore):
                 self.session.hold_limits.begin(self.limit, [ticket])
         if handoff is not None:
             handoff.leave(call)
-        self.end_wait(call, ticket is not None)
+        self.note_wait_over(call, ticket is not None)
         if ticket is None:
             return False
         self.log_acquired(ticket)
@@ -535,7 +535,7 @@ class LockCore(QueueCore):
 
     def leave(self, hold: Hold) -> None:
         """Leave the end of a released hold to the reply to its delete, which reports a loss that it shows."""
-        hold.ticket.wake = partial(self._note_end, hold)
+        hold.ticket.on_change = partial(self._note_end, hold)
         # The reply may have come before.
         self._note_end(hold)
 

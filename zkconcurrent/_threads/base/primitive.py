@@ -38,7 +38,7 @@ OnSuspect: TypeAlias = Callable[[Any, float], object]
 class BlockingCalls:
     """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
-    # Runs a call to its end. A method calls this last: see `not_held`.
+    # Runs a call to its end: see `_runtime/waiting.py`. A method calls this last: see `not_held`.
     _await = staticmethod(wait)
     # Returns the caller, unless that is the thread or greenlet.
     _caller: Callable[[], int] | None = None

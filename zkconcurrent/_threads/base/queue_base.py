@@ -90,7 +90,7 @@ class QueueState(SettlingState[ItemCall]):
         # R3: the abandoned call has done this already, unless an interrupt struck just as it returned.
         self.leave(item_call)
         session = self.session
-        limit = session.now() + session.patience
+        limit = session.now() + session.reply_patience
         while item_call.takes and session.now() < limit and not session.link.stopped:
             yield SETTLE_POLL_INTERVAL
 
