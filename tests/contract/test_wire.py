@@ -24,6 +24,7 @@ from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
 from tests.conftest import Eventually, InThread
 from tests.helpers.bench import ask
 from tests.helpers.interrupts import at_every_line
+from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.sockets import Poller, wait_for_files
@@ -348,6 +349,37 @@ def test_the_requests_of_a_step_go_out_together(
         assert read(client, zk_path) == b"data"
         assert first.value[0] == b"data"
         assert len(sent) == 1
+
+
+def test_the_reads_of_a_wait_go_out_together(
+    zookeeper: Server, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A waiter reads its own node and the one ahead by one system call."""
+    with zookeeper.client() as holder, zookeeper.client() as client:
+        first, lock = Lock(holder, zk_path), Lock(client, zk_path)
+        with lock:
+            sock, sent = client._connection._socket, []
+
+        class Counting:
+            def send(self, message: bytes) -> int:
+                sent.append(message)
+                return int(sock.send(message))
+
+        first.acquire()
+        monkeypatch.setattr(Transport.of(client)._turn, "socket", Counting())
+
+        def wait() -> None:
+            with lock:
+                pass
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        eventually(lambda: len(holder.get_children(zk_path)) == 2)
+        ahead, own = (node.encode() for node in sorted(holder.get_children(zk_path), key=lambda node: node[-10:]))
+        eventually(lambda: any(ahead in message for message in sent))
+        assert any(ahead in message and own in message for message in sent)
+        first.release()
+        waiter.join()
 
 
 def test_an_interrupted_step(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
