@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import signal
 import subprocess
@@ -603,20 +604,34 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
     mine.release()
 
 
-def test_a_log_handler_keeps_the_keeper_from_what_is_posted(
-    connect: Connect, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("does", ["blocks", "raises"])
+def test_a_log_handler_keeps_the_keeper_from_nothing(
+    connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, does: str
 ) -> None:
-    """Fault 271: then all calls are woken, as any of their threads can do the work."""
-    session, logs, go_on, awake = Session.of(connect()), threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr(session, "wake_calls", awake.set)
-    session._warnings.append(lambda: (logs.set(), go_on.wait(30)))
-    session.wake_keeper()
+    """Fault 405: the holds of its client are renewed all the same, and what is posted is done."""
+    session, log = Session.of(client := connect(timeout=4)), logging.getLogger("zkconcurrent")
+    told, posted, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def harm(record: logging.LogRecord) -> bool:
+        if "hold_limit" in record.getMessage():
+            told.set()
+            if does == "raises":
+                raise OSError
+            go_on.wait(30)
+        return True
+
+    log.addFilter(harm)
     try:
-        assert logs.wait(10)
-        with session.lock:
-            # A reply may have been posted since the keeper is kept.
-            awake.clear()
-            in_thread(session.post, lambda: None).result(10)
-        assert awake.is_set()
+        with Lock(client, f"{zk_path}-limited", hold_limit=0.01), Lock(client, zk_path) as lock:
+            assert told.wait(10)
+            until = session.registry.lease.end
+            with session.lock:
+                in_thread(session.post, posted.set).result(10)
+            assert posted.wait(10)
+            # A lease lasts less.
+            eventually(lambda: session.registry.lease.end > until + 2)
+            assert lock
     finally:
         go_on.set()
+        log.removeFilter(harm)
+    eventually(lambda: not session.unlogged)

@@ -127,7 +127,7 @@ def test_work_that_fails_by_itself() -> None:
     state.run_posted()
     assert done == [1]
     assert not state.posted
-    assert "ZeroDivisionError" in repr(state._warnings)
+    assert "ZeroDivisionError" in repr(state.unlogged)
 
 
 @pytest.mark.parametrize("work", ["posted", "dropped"])

@@ -48,7 +48,7 @@ class ClientState:
         calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
             kept from being abandoned does not stay here.
         calls_on_top: those of `calls` that a signal handler or a finalizer makes on top of a frame that has the lock.
-        keeper_logs: the keeper runs the program's log handlers, which may block.
+        unlogged: what is left to log.
         admissions: the memberships in lists of ensembles, of the namespaces that have this client in one.
     """
 
@@ -64,14 +64,13 @@ class ClientState:
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()
         self.calls_on_top: LiveSet[Any] = LiveSet()
-        self.keeper_logs = False
+        self.unlogged: deque[Callable[[], None]] = deque()
         # The layers above make these `Admission`s.
         self.admissions: list[Any] = []
         # The posted work under way, by the stack frame that does it.
         self._running: dict[FrameType, Callable[[], None]] = {}
         # The posted work that failed last on a thread of the program: `_run` has it done once more.
         self._failed: Callable[[], None] | None = None
-        self._warnings: deque[Callable[[], None]] = deque()
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
         self.keepers_sleep = link.sleep_event()
 
@@ -121,7 +120,7 @@ class ClientState:
             call.wake()
 
     def warn_later(self, text: str, *args: object, logger: logging.Logger = log, **extra: object) -> None:
-        """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock.
+        """Have a warning logged on another thread: a log handler may do anything, and the caller may have the lock.
 
         Args:
             text: a constant text, and
@@ -129,30 +128,22 @@ class ClientState:
             logger: that of this kind of warnings.
             **extra: fields of the record, for handlers that write JSON.
         """
-        self._warnings.append(partial(logger.warning, text, *args, extra=extra))
+        self.unlogged.append(partial(logger.warning, text, *args, extra=extra))
         self.wake_keeper()
 
     def log_warnings(self) -> None:
-        """Log what was left to the keeper to log."""
-        if not self._warnings:
-            return
-        self.keeper_logs = True
-        try:
-            if self.posted:
-                # R1: whoever posted this may have looked before, and counts on the keeper.
-                self.wake_calls()
-            with suppress(IndexError):
-                while True:
-                    self._warnings.popleft()()
-        finally:
-            self.keeper_logs = False
+        """Log what is left to log."""
+        while self.unlogged:
+            # A log handler of the program may raise; the others are still to be logged.
+            with suppress(Exception):
+                self.unlogged.popleft()()
 
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.
 
         A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for this one. So
-        after a short wait, this wakes the keeper and that very thread, and one of them does the posted work. All calls
-        are woken only if a log handler may block the keeper: a thousand of them would keep a busy machine from it.
+        after a short wait, this wakes the keeper and that very thread, and one of them does the posted work. No other
+        call is woken: a thousand of them would keep a busy machine from it.
         """
         lock = self.lock
         if not self.posted and lock.acquire(False):  # the usual case
@@ -170,8 +161,6 @@ class ClientState:
         if not lock.acquire(True, POST_PATIENCE):
             self.wake_keeper()
             self.wake_owner()
-            if self.keeper_logs:
-                self.wake_calls()
             return
         try:
             self._run_posted_locked()

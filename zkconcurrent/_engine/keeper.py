@@ -1,7 +1,8 @@
 """The keeper: a thread for each client, which goes on working whatever the program's threads do.
 
-In each turn the keeper starts threads, does the work that is due in the session, and logs. It refers to the session
-only during a turn, so that a client which the program drops is freed.
+In each turn the keeper starts threads, and does the work that is due in the session. It refers to the session only
+during a turn, so that a client which the program drops is freed. It logs on a thread of its own: a log handler that
+blocks, as one that writes to a pipe which nobody reads, would stop the heartbeat.
 
 A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and the waiting
 thread, which has the lock, does the due work in its place. No other thread could: so a keeper that misses the lock
@@ -54,6 +55,7 @@ class Keeper:
         self._client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
+        self._logs = False
         # Its thread takes a turn, in which it runs no code of the program but finalizers.
         self._works = False
         # R4: the thread that takes this entry begins the keeper.
@@ -110,7 +112,7 @@ class Keeper:
                 self._client.lock.release()
 
     def turn(self) -> float:
-        """Do what is due, and log; return the seconds until more is due. On the keeper's thread."""
+        """Do what is due; return the seconds until more is due. On the keeper's thread."""
         client = self._client
         self.thread, self._works = client.identity(), True
         try:
@@ -125,12 +127,22 @@ class Keeper:
                 pause = self._do_due_work()
             finally:
                 client.lock.release()
-            # Before the log, as a log handler of the program may block.
+            if client.unlogged and not self._logs:
+                self._logs = True
+                self.to_start.append(partial(self.spawn, self._log, f"log {client.link.client.chroot or '/'}"))
             self._start_threads()
         finally:
             self._works = False
-        client.log_warnings()
         return pause
+
+    def _log(self) -> None:
+        try:
+            self._client.log_warnings()
+        finally:
+            self._logs = False
+            if self._client.unlogged:
+                # It has come behind the last look.
+                self._client.wake_keeper()
 
     def _start_threads(self) -> None:
         """Start the threads that are to be started, until none can be. Without the lock; see `start_soon`.

@@ -19,6 +19,7 @@ from tests.simulation.world.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.world.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
+from zkconcurrent._engine.client_state import ClientState
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.operations import POLICIES
 from zkconcurrent._memory import changes
@@ -436,17 +437,26 @@ def _heard(run: Run) -> Iterator[None]:
         yield
 
 
+def _only_wake(client: ClientState, *_: object, **__: object) -> None:
+    client.wake_keeper()
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
     """Show no warnings of the library, and collect no garbage: a dropped object must go at once, or not.
 
-    Long waits are not reported, as a report would read from the servers.
+    Long waits are not reported, as a report would read from the servers. No warning is left to the thread that logs.
     """
     log, waits = logging.getLogger("zkconcurrent"), logging.getLogger("zkconcurrent.waits")
     collects = gc.isenabled()
     gc.disable()
     try:
-        with warnings.catch_warnings(), patch.object(log, "disabled", True), patch.object(waits, "disabled", True):
+        with (
+            warnings.catch_warnings(),
+            patch.object(log, "disabled", True),
+            patch.object(waits, "disabled", True),
+            patch.object(ClientState, "warn_later", _only_wake),
+        ):
             warnings.simplefilter("ignore", ResourceWarning)
             yield
     finally:
