@@ -635,6 +635,56 @@ def test_a_listener_that_fails(zk: KazooClient, zk_path: str, listen: Listen, ca
     assert "fail_too at" in failures[1]
 
 
+def test_a_listener_that_raises_stop_iteration(
+    zk: KazooClient, zk_path: str, listen: Listen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 400: its first error is logged, as any other, and the next listeners are told; so if it is the last."""
+    expected = iter(["Acquired"])
+
+    def follow(event: LockEvent) -> None:
+        assert type(event).__name__ == next(expected)
+
+    first = zkconcurrent.add_listener(follow)
+    told = listen()
+    last = zkconcurrent.add_listener(lambda _: next(expected))
+    for _ in range(3):
+        with Lock(zk, zk_path):
+            pass
+    first()
+    last()
+    assert told.kinds() == ["Acquired", "Released"] * 3
+    failures = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert ["follow at" in record.getMessage() for record in failures] == [False, True]
+    assert all(record.exc_info and "StopIteration" in str(record.exc_info[1]) for record in failures)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_log_handler_that_raises(zk: KazooClient, zk_path: str, listen: Listen, queued: bool) -> None:
+    """Fault 401: as the error of a listener is logged, no call raises what the handler raises, and all are told."""
+    told, logged = listen(), list[str]()
+
+    def fail(_: LockEvent) -> None:
+        raise ValueError
+
+    def raise_too(record: logging.LogRecord) -> bool:
+        logged.append(record.getMessage())
+        raise OSError
+
+    failing = QueueListener(fail) if queued else fail
+    remove, log = zkconcurrent.add_listener(failing), logging.getLogger("zkconcurrent")
+    log.addFilter(raise_too)
+    try:
+        for _ in range(2):
+            with Lock(zk, zk_path):
+                pass
+        assert not isinstance(failing, QueueListener) or failing.flush(timeout=10)
+    finally:
+        log.removeFilter(raise_too)
+        remove()
+    assert told.kinds() == ["Acquired", "Released"] * 2
+    assert sum("a listener failed" in each for each in logged) == 1
+
+
 def test_a_listener_that_acquires(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """A call that would wait is refused; one that sends nothing, and a release, work; none of it is told as it runs."""
     errors: list[str] = []

@@ -12,8 +12,7 @@ from queue import Empty, SimpleQueue
 from .._events import LockEvent
 from .._runtime.public import public
 from .._runtime.worker import Worker
-from .client_state import log
-from .telling import Listener, check_listener
+from .telling import Listener, check_listener, log_failure
 
 # How long the thread waits for more, so that not every event starts one.
 LINGER = 1.0  # seconds
@@ -95,7 +94,7 @@ class QueueListener:
                 except Exception:
                     if not self._failed:
                         self._failed = True
-                        log.exception("a listener failed, and its next errors are not logged: %r", self._listener)
+                        log_failure(self._listener)
                 # The next event may be long in coming.
                 del call
 

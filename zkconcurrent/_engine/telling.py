@@ -137,6 +137,12 @@ def in_listener() -> bool:
     return False
 
 
+def log_failure(listener: Listener) -> None:
+    """Log the error that a listener has raised just now, whatever a log handler of the program raises."""
+    with suppress(Exception):
+        log.exception("a listener failed, and its next errors are not logged: %r", listener)
+
+
 class Part:
     """A part of a story.
 
@@ -153,8 +159,10 @@ class Part:
         self.kind = type(event).__name__
         self.at = event.at
         self.listeners = listeners
-        # It drops the event with the last call: the event may have an error, whose frames know the story.
-        self.calls: Iterable[Callable[[], object]] = iter([partial(each.listener, event) for each in listeners])
+        # It drops the event with the last call: the event may have an error, whose frames know the story. That call
+        # does nothing: if it is left, the iteration has ended before the end.
+        calls: list[Callable[[], object]] = [*(partial(each.listener, event) for each in listeners), bool]
+        self.calls: Iterable[Callable[[], object]] = iter(calls)
 
     def tell(self) -> None:
         """Tell those who are left. Only an error that is no `Exception` leaves this."""
@@ -162,13 +170,16 @@ class Part:
             try:
                 # R4: to take one and to call it is one step.
                 deque(map(_CALL, self.calls), 0)
+                if length_hint(self.calls):
+                    # `map` has taken that error for its own end.
+                    raise RuntimeError("a listener has raised StopIteration")
                 self.calls = ()
                 return
             except Exception:
-                failed = self.listeners[-1 - length_hint(self.calls)]
+                failed = self.listeners[-max(1, length_hint(self.calls))]
                 if not failed.failed:
                     failed.failed = True
-                    log.exception("a listener failed, and its next errors are not logged: %r", failed.listener)
+                    log_failure(failed.listener)
 
 
 class Story:
