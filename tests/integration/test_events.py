@@ -423,6 +423,22 @@ def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen,
     assert told.kinds()[3:] == ["Acquired", "Released", "Released"]
 
 
+def test_outages_again_and_again(zk: KazooClient, zk_path: str, listen: Listen) -> None:
+    """Fault 406: a hold of months keeps nothing of the outages that it was told of."""
+    told, lock = listen(zk), Lock(zk, zk_path)
+    session = lock._session
+    with lock:
+        (story,) = [ticket.story for ticket in session.registry.tickets.values() if ticket.path == zk_path]
+        for _ in range(50):
+            with session.lock:
+                story.doubt(suspect=True)
+                story.doubt(suspect=False)
+            story.flush()
+        parts = [each for each in gc.get_objects() if isinstance(each, telling.Part)]
+        assert len(parts) <= 3
+    assert told.kinds() == ["Acquired", *["Suspect", "Recovered"] * 50, "Released"]
+
+
 def test_how_long_a_hold_surely_lasts(zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
     """A heartbeat renews it; without a reply it shrinks, and is 0 when the hold is lost, and before and after it."""
     lock = Lock(connect(hosts=proxy.hosts), zk_path)

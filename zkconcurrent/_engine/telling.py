@@ -216,6 +216,7 @@ class Story:
         self._by = owner_label(owner)
         self.listeners = listeners
         self._parts: dict[object, Part] = {}
+        self._doubts = 0
         self.owner = owner
         self.path = path
         self.label = label
@@ -276,11 +277,15 @@ class Story:
     def doubt(self, suspect: bool) -> None:
         """Record that the hold is suspect, or is no more; for the keeper, with the session's lock held."""
         if suspect is not self.suspect and self._acquired is not None:
+            # A hold of months may have thousands of outages.
+            for stage in [stage for stage, part in list(self._parts.items()) if type(stage) is int and not part.calls]:
+                del self._parts[stage]
+            self._doubts += 1
             left = self._client.registry.lease.end - self._client.clock()
             if suspect:
-                self._record(len(self._parts), "Suspect", remaining=max(0.0, left))
+                self._record(self._doubts, "Suspect", remaining=max(0.0, left))
             else:
-                self._record(len(self._parts), "Recovered")
+                self._record(self._doubts, "Recovered")
             self.suspect = suspect
 
     def exceed(self, held: float) -> None:
