@@ -119,9 +119,15 @@ class TimedOut(LockEvent):
 
 @dataclass(slots=True)
 class WouldBlock(LockEvent):
-    """The acquire was to make a single attempt, and another holds or is ahead."""
+    """The acquire was to make a single attempt, and another holds or is ahead.
+
+    Attributes:
+        waited: how many seconds the attempt has taken.
+    """
 
     __module__ = "zkconcurrent"
+
+    waited: float
 
 
 @dataclass(slots=True)

@@ -119,7 +119,7 @@ def _trace(tracer: trace.Tracer, event: LockEvent, lock: Values) -> None:
     """Tell the trace of the outcome of an acquire."""
     if not isinstance(event, OUTCOMES):
         return
-    waited: float = getattr(event, "waited", 0.0)
+    waited = event.waited
     span = trace.get_current_span()
     if waited < LONG and not span.is_recording():
         return

@@ -610,6 +610,30 @@ def test_a_trace_of_what_failed(
     assert all(span.status.status_code is StatusCode.UNSET for span in finished[1:])
 
 
+def test_a_trace_of_a_single_attempt(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    collected: Callable[..., Callable[[], Collected]],
+    spans: tuple[TracerProvider, InMemorySpanExporter],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 403: it takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
+    monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
+    provider, exporter = spans
+    collected(other := connect(), tracer_provider=provider)
+
+    async def attempt() -> None:
+        assert not await aio.Lock(other, zk_path).acquire(blocking=False)
+
+    with Lock(zk, zk_path):
+        assert not Lock(other, zk_path).acquire(blocking=False)
+        asyncio.run(attempt())
+    finished = exporter.get_finished_spans()
+    assert [(span.attributes or {})["zkconcurrent.outcome"] for span in finished] == ["would_block"] * 2
+    assert all(span.start_time and span.end_time and span.start_time < span.end_time for span in finished)
+
+
 def test_the_sdk_may_come_later(zk_path: str, connect: Connect) -> None:
     """Without an SDK nothing is recorded; what the program sets up later gets it, with the buckets of the table."""
     program = f"""

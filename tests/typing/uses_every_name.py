@@ -374,6 +374,8 @@ def listens(zk: zkconcurrent.Client) -> None:
                 why: zkconcurrent.LossCause | None = cause
             case zkconcurrent.TimedOut(waited=seconds) | zkconcurrent.Cancelled(waited=seconds):
                 pass
+            case zkconcurrent.WouldBlock(waited=seconds):
+                pass
             case zkconcurrent.DeadlockFound(cycle=cycle):
                 edges: tuple[zkconcurrent.DeadlockEdge, ...] = cycle
             case zkconcurrent.Failed(error=error) | zkconcurrent.DeadlockVictim(error=error):
@@ -382,9 +384,7 @@ def listens(zk: zkconcurrent.Client) -> None:
                 pass
             case zkconcurrent.HoldLimit(held=seconds):
                 pass
-            case (
-                zkconcurrent.Waiting() | zkconcurrent.WouldBlock() | zkconcurrent.Contended() | zkconcurrent.Recovered()
-            ):
+            case zkconcurrent.Waiting() | zkconcurrent.Contended() | zkconcurrent.Recovered():
                 pass
             case _:
                 pass

@@ -307,7 +307,8 @@ def active():
     return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
 
 told = [
-    Acquired(*of("a"), 0.0, False), Waiting(*of("b")), Waiting(*of("c")), WouldBlock(*of("d")), TimedOut(*of("e"), 1.0),
+    Acquired(*of("a"), 0.0, False), Waiting(*of("b")), Waiting(*of("c")), WouldBlock(*of("d"), 0.1),
+    TimedOut(*of("e"), 1.0),
     Suspect(*of("a"), 1.0), TimedOut(*of("b"), 1.0), Lost(*of("a"), 1.0, None), Acquired(*of("c"), 1.0, True),
     Waiting(*of("b")), Cancelled(*of("b"), 1.0), Released(*of("c"), 1.0), Waiting(*of("f")),
     Acquired(*of("g"), 0.0, False),

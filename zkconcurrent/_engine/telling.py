@@ -244,10 +244,7 @@ class Story:
 
     def give_up(self, *, wait: bool) -> None:
         """Record that the acquire was not granted, or not in time."""
-        if wait:
-            self._record("outcome", "TimedOut", waited=self._waited)
-        else:
-            self._record("outcome", "WouldBlock")
+        self._record("outcome", "TimedOut" if wait else "WouldBlock", waited=self._waited)
 
     def fail(self, error: BaseException | None = None) -> None:
         """Record the error that has ended the acquire; None for a cancellation. Nothing changes if it has ended."""
