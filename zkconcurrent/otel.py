@@ -52,15 +52,16 @@ def instrument(
         TypeError: the scope is neither a client nor a namespace.
         ValueError: the meter provider has these metrics already.
     """
-    key = _Program if meter_provider is None else meter_provider
-    if (instruments := _instruments.get(key)) is None:
-        meter = metrics.get_meter(NAME, __version__, meter_provider)
-        instruments = _instruments[key] = _Instruments(meter)
-    if instruments.recorder is not None:
+    made = _made_for(meter_provider)
+    if any(each.recorder is not None for each in made):
         raise ValueError(
             "this meter provider has zkconcurrent's metrics already: call what the first instrument() has returned, or "
             "give another meter provider"
         )
+    if not made:
+        made = [_Instruments(metrics.get_meter(NAME, __version__, meter_provider))]
+        _instruments[_Program if meter_provider is None else meter_provider] = made[0]
+    instruments = made[0]
     tracer = trace.get_tracer(NAME, __version__, tracer_provider)
     recorder = instruments.recorder = Recorder(scope, instruments.bind, also=partial(_trace, tracer))
 
@@ -109,6 +110,13 @@ class _Instruments:
 
 
 _instruments: weakref.WeakKeyDictionary[object, _Instruments] = weakref.WeakKeyDictionary()
+
+
+def _made_for(meter_provider: metrics.MeterProvider | None) -> list[_Instruments]:
+    """Return the instruments that a meter provider has; None is the program's, which may be given, too."""
+    program = metrics.get_meter_provider()
+    keys: tuple[object, ...] = (_Program, program) if meter_provider in (None, program) else (meter_provider,)
+    return [made for made in map(_instruments.get, keys) if made is not None]
 
 
 def _attributes(row: Instrument, values: Values) -> dict[str, str]:

@@ -249,6 +249,33 @@ def test_a_meter_provider_has_them_once() -> None:
     provider.shutdown()
 
 
+@pytest.mark.parametrize("first", ["{}", "given"])
+def test_the_programs_meter_provider_that_is_given(first: str) -> None:
+    """Fault 402: it is the same one, given or not, and whenever the program sets it up: no count doubles."""
+    program = f"""
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+import zkconcurrent.otel
+
+instrument, provider = zkconcurrent.otel.instrument, MeterProvider()
+given = {{"meter_provider": provider}}
+remove = instrument(**{first})
+metrics.set_meter_provider(provider)
+for again in ({{}}, given):
+    try:
+        instrument(**again)
+    except ValueError:
+        print("refused")
+instrument(meter_provider=MeterProvider())()
+remove()
+for again in ({{}}, given):
+    instrument(**again)()
+    print("not refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["refused"] * 2 + ["not refused"] * 2, done.stderr
+
+
 def test_a_wrong_scope() -> None:
     """A scope must be a client or a namespace; anything else is refused, and the registry stays free."""
     registry = prometheus_client.CollectorRegistry()
