@@ -42,7 +42,7 @@ def instrument(
 
     Raises:
         TypeError: the scope is neither a client nor a namespace.
-        ValueError: the registry has these metrics already.
+        ValueError: the registry has these metrics already; in the multiprocess mode, the process has them.
     """
     collector, registry = _Collector(), registry or prometheus_client.REGISTRY
     try:
@@ -80,8 +80,20 @@ class _Collector:
         self._recorder: Recorder | None = None
 
     def begin(self, scope: KazooClient | BasePath | None) -> None:
-        """Begin to record."""
+        """Begin to record.
+
+        Raises:
+            TypeError: see `instrument`.
+            ValueError: another one records, and both would write to the same file.
+        """
+        if self._several and _writing:
+            raise ValueError(
+                "this process has zkconcurrent's metrics already: in prometheus_client's multiprocess mode, all "
+                "registries write to the same files; call what the first instrument() has returned"
+            )
         self._recorder = Recorder(scope, self._bind, live=self._several)
+        if self._several:
+            _writing.append(self)
 
     def end(self) -> bool:
         """End it; return whether it had not ended."""
@@ -91,6 +103,8 @@ class _Collector:
         recorder.remove()
         for gauge in self._live:
             gauge.set(0)
+        if self._several:
+            _writing.remove(self)
         return True
 
     def describe(self) -> Iterable[Metric]:
@@ -120,6 +134,10 @@ class _Collector:
         gauge = self._gauges[instrument].labels(*values)
         self._live.append(gauge)
         return gauge.set
+
+
+# The one that records in the multiprocess mode.
+_writing: list[_Collector] = []
 
 
 def _counter(row: Instrument) -> prometheus_client.Counter:

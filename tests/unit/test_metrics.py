@@ -226,6 +226,34 @@ def test_a_registry_has_them_once() -> None:
     zkconcurrent.prometheus.instrument(registry=registry)()
 
 
+def test_a_process_has_them_once_in_the_multiprocess_mode(tmp_path: Path) -> None:
+    """Fault 408: all registries of a process write to one file, where two would overwrite each other's counts."""
+    program = """
+import prometheus_client
+import zkconcurrent.prometheus
+
+first, second = prometheus_client.CollectorRegistry(), prometheus_client.CollectorRegistry()
+for scope in ("nothing", None):
+    try:
+        remove = zkconcurrent.prometheus.instrument(scope, registry=first)
+    except TypeError:
+        print("wrong")
+for _ in range(2):
+    try:
+        zkconcurrent.prometheus.instrument(registry=second)
+    except ValueError as error:
+        print("multiprocess mode" in str(error))
+remove()
+remove()
+zkconcurrent.prometheus.instrument(registry=second)()
+"""
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["wrong", "True", "True"]
+
+
 def test_a_meter_provider_has_them_once() -> None:
     """So does a meter provider, which keeps its instruments: the next call finds them, and what they observe."""
     reader = InMemoryMetricReader()
