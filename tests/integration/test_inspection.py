@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +249,17 @@ def test_where_a_holder_is(zk: KazooClient, zk_path: str, in_thread: InThread, e
         (hold,) = holds(zk_path)
         assert hold.owner is not None
         assert "test_where_a_holder_is" in hold.owner.at
+
+
+def test_where_a_holder_of_a_like_name_is(zk: KazooClient, zk_path: str) -> None:
+    """Fault 404: a program's module is told, also if its name begins as the library's, or is no text."""
+    source = "def work(lock, look):\n    with lock:\n        return look()\n"
+    for name in ("zkconcurrent_jobs", None):
+        module: dict[str, Any] = {"__name__": name}
+        exec(compile(source, "jobs.py", "exec"), module)
+        (hold,) = module["work"](RLock(zk, zk_path), lambda: holds(zk_path))
+        assert hold.owner is not None
+        assert "work (jobs.py:3)" in hold.owner.at
 
 
 def test_tasks(zk: KazooClient, zk_path: str) -> None:
@@ -542,6 +555,35 @@ def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatc
     if how == "an error":
         with open(read) as said:
             assert said.read() == "zkconcurrent: inspect() failed: ZeroDivisionError('division by zero')\n"
+
+
+def test_a_dump_that_nobody_reads_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 407: the program goes on if nobody reads a pipe that is full; one who reads slowly gets all of the text."""
+    before, (read, write) = signal.getsignal(signal.SIGUSR2), os.pipe()
+    os.set_blocking(write, False)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(write, bytes(4096))
+    os.set_blocking(write, True)
+    # Otherwise it would never end.
+    drain = threading.Timer(10, os.read, [read, filled])
+    dump_on_signal(signal.SIGUSR2, write)
+    try:
+        drain.start()
+        began = time.monotonic()
+        signal.raise_signal(signal.SIGUSR2)
+        assert time.monotonic() - began < 8
+        drain.cancel()
+        monkeypatch.setattr("zkconcurrent._engine.inspection.inspect", lambda: "a hold\n" * 30_000)
+        with ThreadPoolExecutor() as executor, open(read, "rb") as said:
+            all_of_it = executor.submit(said.read)
+            signal.raise_signal(signal.SIGUSR2)
+            os.close(write)
+            assert all_of_it.result(20)[filled:] == b"a hold\n" * 30_000 + b"\n"
+    finally:
+        drain.cancel()
+        signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_signal_while_another_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ shown twice.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,6 +43,10 @@ _OWN = ("RLock", "ReadWriteLock")
 _ANY_THREAD = ("Lock", "Semaphore", "BoundedSemaphore")
 _PACKAGE = __name__.partition(".")[0]
 _MOST_FRAMES = 3
+# For how long a dump waits until somebody reads what is written.
+_PATIENCE = 1000  # milliseconds
+# A write of so many bytes does not block where there is room.
+_AT_ONCE = getattr(select, "PIPE_BUF", 512)
 
 
 @public
@@ -370,7 +375,7 @@ def _frames_of_task(task: Task) -> Iterable[FrameType]:
 
 def _place(frames: Iterable[FrameType]) -> str:
     """Return the innermost frames that are not the library's, as text."""
-    theirs = (frame for frame in frames if not frame.f_globals.get("__name__", "").startswith(_PACKAGE))
+    theirs = (frame for frame in frames if str(frame.f_globals.get("__name__")).partition(".")[0] != _PACKAGE)
     return " < ".join(
         f"{frame.f_code.co_name} ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
         for frame in islice(theirs, _MOST_FRAMES)
@@ -418,8 +423,19 @@ class _Dump:
         left = f"{text}\n".encode(errors="backslashreplace")
         # Nobody may read it, or there may be no room: the program goes on without.
         with suppress(OSError):
-            while left:
-                left = left[os.write(self._fd, left) :]
+            while left and _has_room(self._fd):
+                left = left[os.write(self._fd, left[:_AT_ONCE]) :]
+
+
+def _has_room(fd: int) -> bool:
+    """Wait a moment until a write does not block; return whether that is so, or can't be told on this system."""
+    # A signal handler must not wait by gevent's.
+    monkey: Any = sys.modules.get("gevent.monkey")
+    poll = getattr(select, "poll", None) if monkey is None else monkey.get_original("select", "poll")
+    if poll is None:
+        return True
+    (polled := poll()).register(fd, select.POLLOUT)
+    return bool(polled.poll(_PATIENCE))
 
 
 @public
