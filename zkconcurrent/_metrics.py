@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -213,9 +213,9 @@ class Recorder:
         live: bool = False,
         also: Callable[[LockEvent, Values], object] | None = None,
     ) -> None:
-        session, self._base = _opened(scope)
+        sessions, self._base = _opened(scope)
         # A client that is gone ends the listener, too.
-        self._session = None if session is None else weakref.ref(session)
+        self._only: list[weakref.ref[Session]] = [weakref.ref(each) for each in sessions if each is not None]
         self._bind = bind
         self._live = live
         self._also = also
@@ -228,7 +228,12 @@ class Recorder:
         self._free = [None] * MOST_NAMES
         # The locks that were told of: one that is neither held nor awaited at the moment has 0.
         self._locks: dict[Values, None] = {}
-        self.remove = telling.add(self, session, self._base or "/")
+        self._removes = [telling.add(self, each, self._base or "/") for each in sessions]
+
+    def remove(self) -> None:
+        """End it. A second call changes nothing."""
+        for each in self._removes:
+            each()
 
     def __call__(self, event: LockEvent) -> None:
         """Record an event."""
@@ -316,19 +321,19 @@ class Recorder:
         return {WAITING: waiting, HELD: held, OLDEST: oldest}
 
     def _sessions(self) -> Iterator[Session]:
-        only = None if self._session is None else self._session()
+        only = [ref() for ref in self._only]
         sessions: list[Any] = living_sessions()
         # In a forked child, those of the parent are no clients of this process.
-        return (each for each in sessions if not each.forked and (self._session is None or each is only))
+        return (each for each in sessions if not each.forked and (not only or each in only))
 
 
-def _opened(scope: Scope) -> tuple[Session | None, str | None]:
-    """Return the session to listen to, None for all; and the path below which, None for all that there are."""
+def _opened(scope: Scope) -> tuple[Sequence[Session | None], str | None]:
+    """Return the sessions to listen to, None for all; and the path below which, None for all that there are."""
     if scope is None:
-        return None, None
+        return [None], None
     if isinstance(scope, BasePath):
-        return Session.of(scope.client), scope.path.rstrip("/")
-    return Session.of(scope), None
+        return [Session.of(client) for client in scope.clients], scope.path.rstrip("/")
+    return [Session.of(scope)], None
 
 
 def _clients(sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import prometheus_client
 import pytest
 from kazoo.client import KazooClient
 
-import zkconcurrent
+import zkconcurrent.prometheus
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Namespace, RLock, _ensembles, aio, namespace
+from zkconcurrent import ClientError, Lock, Namespace, RLock, _ensembles, aio, namespace
+from zkconcurrent._engine import telling
 from zkconcurrent._protocol.ensembles import RECORD, Plan, Record
 from zkconcurrent.testing import Server
 
@@ -94,6 +96,33 @@ def test_what_a_namespace_of_several_has(clients: Clients, zk_path: str) -> None
             pickle.dumps(each)
     with pytest.raises(ValueError, match=RECORD):
         threads.Lock(f"{RECORD}/x")
+
+
+@pytest.mark.parametrize("of_tasks", [False, True])
+def test_the_metrics_of_a_namespace_of_several(clients: Clients, zk_path: str, of_tasks: bool) -> None:
+    """Fault 409: they measure all its clients, and nothing that is not below its path, or of another client."""
+    several, registry = clients(0, 1), prometheus_client.CollectorRegistry()
+    made = aio.namespace(several, zk_path) if of_tasks else namespace(several, zk_path)
+    remove = zkconcurrent.prometheus.instrument(made, registry=registry)
+
+    def active(name: str, label: str) -> list[str]:
+        samples = [each for metric in registry.collect() for each in metric.samples if each.name == name]
+        return sorted(each.labels[label] for each in samples if each.value)
+
+    letters = list("abcdefgh")
+    locks = [namespace(several, zk_path).Lock(letter) for letter in letters]
+    others = [Lock(clients(0)[0], f"{zk_path}/i"), Lock(several[0], f"{zk_path}-others")]
+    for lock in (*locks, *others):
+        lock.acquire()
+    assert {lock.client for lock in locks} == set(several)
+    assert active("zkconcurrent_lock_hold_active", "zkconcurrent_name") == letters
+    assert len(active("zkconcurrent_session_state", "zkconcurrent_client")) == 2
+    for lock in (*locks, *others):
+        lock.release()
+    assert active("zkconcurrent_lock_hold_active", "zkconcurrent_name") == []
+    assert active("zkconcurrent_lock_acquisitions_total", "zkconcurrent_name") == letters
+    remove()
+    assert not telling.registered
 
 
 def test_what_is_no_list(clients: Clients, zk_path: str, services: list[Server]) -> None:
