@@ -635,6 +635,28 @@ def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Fault 420. `wait_for` without time releases the lock once: who makes it true gets in."""
+    condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
+    done: list[bool] = []
+
+    async def make_true() -> None:
+        async with other:
+            done.append(True)
+
+    async def main() -> None:
+        async with condition:
+            making = asyncio.create_task(make_true())
+            await until(lambda: len(nodes(far, f"{zk_path}/lock")) == 2)
+            assert await condition.wait_for(lambda: done, timeout) == [True]
+        await soon(making)
+        with pytest.raises(RuntimeError):
+            await condition.wait_for(lambda: False, timeout)
+
+    run(main())
+
+
 def test_an_event_and_a_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads wait for one flag and one count; own changes are seen at once, others' by asking again."""
     event, elsewhere = aio.Event(zk, zk_path), aio.Event(far, zk_path)

@@ -167,6 +167,28 @@ def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, ev
     eventually(nothing_left(zk, condition))
 
 
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_a_poll_lets_others_in(
+    timeout: float, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 420. As in threading, `wait_for` without time releases the lock once: who makes it true gets in."""
+    condition, other = Condition(zk, zk_path), Condition(connect(), zk_path)
+    done: list[bool] = []
+
+    def make_true() -> None:
+        with other:
+            done.append(True)
+
+    with condition:
+        making = in_thread(make_true)
+        eventually(queued(zk, f"{zk_path}/lock", 2))
+        assert condition.wait_for(lambda: done, timeout) == [True]
+        assert condition._lock._recursion_count() == 1
+    making.result(10)
+    with pytest.raises(RuntimeError, match="cannot wait on un-acquired lock"):
+        condition.wait_for(lambda: False, timeout)
+
+
 def test_timeouts_that_race_with_notifications(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:

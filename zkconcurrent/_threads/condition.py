@@ -74,7 +74,7 @@ class Condition(Primitive):
                 f"this client's condition {path!r} has the lock {theirs!r}, not {mine!r}: give all conditions at one "
                 "path the same lock, or a notifier would not exclude a waiter"
             )
-        self._lock = lock or RLock(client, mine)
+        self._lock = lock if lock is not None else RLock(client, mine)
         self._lock_core = core_of(self._lock)
         self._first = self._share_first_look("Condition")
         if mine == f"{self._path}/{self._part}":
@@ -141,11 +141,19 @@ class Condition(Primitive):
         return notified
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
-        """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
-        now = self._session.now
-        deadline = None if timeout is None else now() + timeout
-        while not (result := predicate()) and (deadline is None or now() < deadline):
-            self.wait(None if deadline is None else deadline - now())
+        """Wait until the predicate is true or the timeout passes; return the predicate's last result.
+
+        As in `threading`, a timeout of zero or less makes one `wait`, in which others may hold the lock.
+        """
+        now, left = self._session.now, timeout
+        deadline: float | None = None
+        while not (result := predicate()):
+            if left is not None:
+                if deadline is None:
+                    deadline = now() + left
+                elif (left := deadline - now()) <= 0:
+                    break
+            self.wait(left)
         return result
 
     def _begin_wait(self, timeout: float | None) -> tuple[ConditionWait, Steps[bool]]:

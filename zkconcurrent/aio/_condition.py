@@ -125,11 +125,19 @@ class Condition(PrimitiveTwin):
         )
 
     async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
-        """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
-        now = self._lock_core.session.now
-        deadline = None if timeout is None else now() + timeout
-        while not (result := predicate()) and (deadline is None or now() < deadline):
-            await self.wait(None if deadline is None else deadline - now())
+        """Wait until the predicate is true or the timeout passes; return the predicate's last result.
+
+        A timeout of zero or less makes one `wait`, in which others may hold the lock.
+        """
+        now, left = self._lock_core.session.now, timeout
+        deadline: float | None = None
+        while not (result := predicate()):
+            if left is not None:
+                if deadline is None:
+                    deadline = now() + left
+                elif (left := deadline - now()) <= 0:
+                    break
+            await self.wait(left)
         return result
 
     notify: Final = backgrounded(
