@@ -30,6 +30,7 @@ from zkconcurrent import (
     BoundedSemaphore,
     Client,
     Condition,
+    CountDownLatch,
     DelayQueue,
     Dict,
     Election,
@@ -70,6 +71,28 @@ class Named(Lock):
     def __init__(self, client: KazooClient, path: str, why: str) -> None:
         super().__init__(client, path)
         self.why = why
+
+
+class Elsewhere(Lock):
+    """A lock at another path than the one that it is given."""
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        super().__init__(client, f"/prod{path}")
+
+
+class OfAKind(Lock):
+    """A lock with an argument that the library has for itself, with an underscore."""
+
+    def __init__(self, client: KazooClient, path: str, kind: str, rule: int) -> None:
+        super().__init__(client, path)
+        self.kind, self.rule = kind, rule
+
+
+class NotKept(Lock):
+    """A lock with such an argument, which it does not keep."""
+
+    def __init__(self, client: KazooClient, path: str, kind: str) -> None:  # noqa: ARG002
+        super().__init__(client, path)
 
 
 MAKE: dict[str, Callable[[Client, str], Any]] = {
@@ -145,6 +168,27 @@ def test_it_is_not_held(opened: Client) -> None:
     assert other.acquire(timeout=20)
     assert not lock.acquire(blocking=False)
     other.release()
+
+
+def test_a_class_that_makes_another_path(opened: Client) -> None:
+    """Fault 421. An object of a program's class is never made at another path, where it would exclude nobody."""
+    text = pickle.dumps(Elsewhere(opened, "/lock"))
+    with pytest.raises(TypeError, match=r"cannot unpickle .*Elsewhere.* was at '/prod/lock'.* at '/prod/prod/lock'"):
+        pickle.loads(text)
+
+
+def test_arguments_with_names_of_the_library(opened: Client) -> None:
+    """Fault 421. An argument of a program's class is what the program gave, and not what the library calls so."""
+    other = again(OfAKind(opened, "/lock", "nightly", 3))
+    assert (other.kind, other.rule, other.path) == ("nightly", 3, "/lock")
+    refused(NotKept(opened, "/lock", "nightly"), "'kind'")
+
+
+def test_a_latch_out_of_reach(zookeeper: Server, zk_path: str) -> None:
+    """Fault 422. To pickle an object asks no server, and so waits for none: here the client is stopped."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=6") as client:
+        latch = CountDownLatch(client, "/latch", 3)
+    assert b"/latch" in pickle.dumps(latch)
 
 
 def test_several_as_one(opened: Client) -> None:

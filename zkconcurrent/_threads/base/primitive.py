@@ -82,6 +82,9 @@ class Named:
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         public(cls)
+        # In a program's own class, a copy would come before the constructors of the classes that follow in its order.
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            return
         inherited: Any = cls.__init__
         if "__init__" not in vars(cls) and isinstance(inherited, FunctionType):
             own = FunctionType(
@@ -124,11 +127,16 @@ class PickledByPath(Named):
             client, name = opens_by_name(found.client)
         except ValueError as why:
             raise self._not_pickled(f"{why}; ") from None
-        arguments = {}
+        arguments: dict[str, object] = {}
+        kept = vars(self)
         for each in list(signature(type(found).__init__).parameters)[1:]:
-            arguments[each] = getattr(found, f"_{each}", getattr(found, each, _UNKNOWN))
+            # The program's own attribute comes first: the library may have one of the same name with an underscore. A
+            # property comes last: `count` of a latch asks the server.
+            arguments[each] = kept[each] if each in kept else kept.get(f"_{each}", _UNKNOWN)
+            if arguments[each] is _UNKNOWN:
+                arguments[each] = getattr(found, each, _UNKNOWN)
             if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
-                raise self._not_pickled(f"its argument {each!r} is not kept as self._{each}; ")
+                raise self._not_pickled(f"its argument {each!r} is not kept as self.{each}; ")
         if (by := admission(Session.of(found.client), found.path)) is not None:
             raise self._not_pickled(f"it is of a namespace of {len(by.spread.sessions)} ensembles; ")
         for callback in ("on_lost", "on_suspect", "on_revoke"):
@@ -136,7 +144,7 @@ class PickledByPath(Named):
                 raise self._not_pickled(f"it has {callback}, which is called in this process; ")
         takes = [each for each, value in arguments.items() if value is found.client]
         given = {each: value for each, value in arguments.items() if each not in takes}
-        return _made_again, (type(found), client, name, takes, given)
+        return _made_again, (type(found), client, name, takes, given, found.path)
 
     def _not_pickled(self, why: str) -> TypeError:
         found: Any = self
@@ -171,9 +179,21 @@ def _made_again(
     name: Iterable[object],
     takes: Iterable[str],
     given: dict[str, object],
+    path: str,
 ) -> object:
-    """Make the unpickled object: `takes` names the arguments that get the client, `given` has all others."""
-    return kind(**dict.fromkeys(takes, opens(*name)), **given)
+    """Make the unpickled object: `takes` names the arguments that get the client, `given` has all others.
+
+    Raises:
+        TypeError: the class of a program makes another path of its argument `path`, so the two objects would share
+            nothing.
+    """
+    made: Any = kind(**dict.fromkeys(takes, opens(*name)), **given)
+    if made.path != path:
+        raise TypeError(
+            f"cannot unpickle {kind!r}, which was at {path!r}: made with that path, it is at {made.path!r}; let its "
+            "constructor take what it makes the path of by another name than `path`, and keep that as self.NAME"
+        )
+    return made
 
 
 class Primitive(PickledByPath, BlockingCalls):
