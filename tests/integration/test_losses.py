@@ -18,7 +18,7 @@ from kazoo.exceptions import ThrottledOpError
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
-from tests.helpers.losses import expire, run_out, ways
+from tests.helpers.losses import expire, operate, run_out, ways
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore
 from zkconcurrent._engine.holds import all_holds
@@ -68,6 +68,26 @@ def test_a_loss_is_told_and_settled(
     assert not isinstance(unheld.value, LockLostError)
     assert len(told) == 2
     eventually(queued(client, zk_path, 0))
+
+
+def test_locks_of_a_programs_class_that_are_equal(
+    connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 423. `on_lost` runs once for each object, also if a program's class calls them equal."""
+
+    class Equal(RLock):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal) and other.path == self.path
+
+        __hash__ = None  # type: ignore[assignment]
+
+    told: list[int] = []
+    locks = [Equal(client, zk_path, on_lost=lambda it: told.append(id(it))) for client in [connect()] * 2]
+    locks[0].acquire()
+    operate(zookeeper, locks[0])
+    eventually(lambda: sorted(told) == sorted(map(id, locks)))
+    with pytest.raises(LockLostError):
+        locks[0].release()
 
 
 def lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -> Any:

@@ -43,6 +43,29 @@ def test_members_in_order_of_arrival() -> None:
     assert not members
 
 
+class Equal(Member):
+    """Equal to every other one, as a program's lock may be to another lock of its path; so it has no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equal)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_members_that_are_equal() -> None:
+    """Fault 423. Each member is one by itself, also if it can't be hashed."""
+    members = LiveSet[Equal]()
+    first, second, third = Equal(), Equal(), Equal()
+    members.add(first)
+    members.add(second)
+    assert [id(each) for each in members] == [id(first), id(second)]
+    assert third not in members
+    members.discard(first)
+    assert [id(each) for each in members] == [id(second)]
+    del second
+    assert not members
+
+
 def test_garbage_leaves() -> None:
     """A member that is collected is gone at once, also while the set is read."""
     members = LiveSet[Member]()

@@ -13,16 +13,29 @@ from weakref import ref
 T = TypeVar("T")
 
 
+class _Ref(ref[T]):
+    """A weak reference to a member, which knows the member's `id()`."""
+
+    __slots__ = ("key",)
+
+    key: int
+
+
 class LiveSet(Generic[T]):
-    """A weak set; its members are equal only to themselves."""
+    """A weak set; its members are equal only to themselves, whatever `==` and `hash()` say.
+
+    These may be a program's: it may subclass a lock.
+    """
 
     __slots__ = ("_forget", "_refs")
 
     def __init__(self) -> None:
-        refs: dict[ref[T], None] = {}
+        # By the `id()` of each, which is another object's only after the reference has been forgotten.
+        refs: dict[int, _Ref[T]] = {}
 
         def forget(gone: ref[T]) -> None:
-            refs.pop(gone, None)
+            assert isinstance(gone, _Ref)
+            refs.pop(gone.key, None)
 
         self._refs = refs
         # `forget` refers to the dictionary alone, so no member keeps the set alive.
@@ -30,24 +43,26 @@ class LiveSet(Generic[T]):
 
     def add(self, member: T) -> None:
         """Add a member, as the last; one that is there already keeps its place."""
-        self._refs[ref(member, self._forget)] = None
+        made = _Ref(member, self._forget)
+        made.key = id(member)
+        self._refs[made.key] = made
 
     def discard(self, member: T) -> None:
         """Remove a member, if it is there."""
-        self._refs.pop(ref(member), None)
+        self._refs.pop(id(member), None)
 
     def clear(self) -> None:
         """Remove all members."""
         self._refs.clear()
 
     def __contains__(self, member: T) -> bool:
-        return ref(member) in self._refs
+        return id(member) in self._refs
 
     def __len__(self) -> int:
         return len(self._refs)
 
     def __iter__(self) -> Iterator[T]:
         # R4: the copy is made in one step.
-        for each in list(self._refs):
+        for each in list(self._refs.values()):
             if (member := each()) is not None:
                 yield member
