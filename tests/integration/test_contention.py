@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 import zkconcurrent
 from tests.conftest import FAST, Connect, Eventually, InThread
@@ -77,6 +78,23 @@ def test_while_somebody_waits(
     assert not contended.wait()
     with lock:
         assert not lock.contended.over
+
+
+@every
+def test_a_waiter_that_hides_its_node(
+    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 424. It is set while a waiter is there whose node this client may not read, and not when it has left."""
+    lock = kind(connect(), zk_path)
+    rights = {"default_acl": [make_digest_acl("me", "secret", all=True)], "auth_data": [("digest", "me:secret")]}
+    other = against(kind)(connect(**rights), zk_path)
+    lock.acquire()
+    contended = lock.contended
+    for _ in range(2):
+        with waiting(other, queued(lock.client, zk_path, 2), in_thread, eventually):
+            assert contended.wait(20)
+        eventually(lambda: not contended.is_set())
+    lock.release()
 
 
 def test_a_wait_that_is_under_way(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

@@ -42,6 +42,8 @@ class Contention:
         self._waits = False
         # The reply that is expected.
         self._asked: HandledReply | None = None
+        # The first waiter, and whether its node may not be read, and so not be watched.
+        self._first, self._hidden = "", False
         # Weakly: an interrupt may keep a wait from removing its own.
         self._wakes: LiveSet[Callable[[], object]] = LiveSet()
         self._looks = Ticket(hold.ticket.path, "", hold.ticket.lease)
@@ -156,7 +158,10 @@ class Contention:
             waiting = behind(own, reply.value, self._rule)
             before, self._waits = self._waits, bool(waiting)
             if waiting:
-                self._watch(f"{self._looks.path}/{waiting[0]}")
+                # The watch on the queue stays where the node of the waiter can't be watched.
+                if not (self._hidden and self._first == waiting[0]):
+                    self._first, self._hidden = waiting[0], False
+                    self._watch(f"{self._looks.path}/{waiting[0]}")
                 if not before:
                     self.note()
 
@@ -168,7 +173,12 @@ class Contention:
         session.link.get(waiter, self._asked, session.listener.on_event)
 
     def _watched(self, reply: HandledReply) -> None:
-        if reply is self._asked and reply.error is not None:
+        if reply is not self._asked or reply.error is None:
+            return
+        self._hidden = isinstance(reply.error, kazoo_errors.NoAuthError)
+        if self._hidden and not self.over:
+            self._look()
+        else:
             self._failed(reply.error)
 
     def _failed(self, error: Exception) -> None:
