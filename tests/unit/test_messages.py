@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import enum
 import functools
 import inspect
@@ -133,6 +134,25 @@ def test_a_coroutine_function_in_place_of_a_function() -> None:
             with pytest.raises(TypeError, match="must not be a coroutine function"):
                 make()
         assert aio.Lock(client, "/aio", on_lost=each, on_suspect=each, on_revoke=each)
+
+
+@pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
+def test_a_coroutine_function_that_judges_or_changes_a_value(module: ModuleType) -> None:
+    """Fault 425: it is refused, also by tasks: its coroutine would count as true, and end the wait at once."""
+
+    async def later(_: object) -> bool:
+        return False
+
+    async def call(method: Any) -> None:
+        made = method(later)
+        if inspect.isawaitable(made):
+            await made
+
+    client = KazooClient()
+    shared = module.SharedValue(client, "/shared", b"")
+    for method in (shared.wait_for, shared.update, module.AtomicLong(client, "/number").update):
+        with pytest.raises(TypeError, match=r"^(func|predicate) must not be a coroutine function"):
+            asyncio.run(call(method))
 
 
 def test_a_timeout_that_is_no_number() -> None:

@@ -113,7 +113,7 @@ class AtomicLong(BaseValue):
                 this number by other calls.
 
         Raises:
-            TypeError: `func` is not callable.
+            TypeError: `func` is not callable, or is a coroutine function.
             RuntimeError: `func` changes this number by another call.
             Exception: as `set`, and what `func` raises.
         """

@@ -146,7 +146,7 @@ class SharedValue(BaseValue, Generic[T]):
                 this value by other calls.
 
         Raises:
-            TypeError: `func` is not callable.
+            TypeError: `func` is not callable, or is a coroutine function.
             RuntimeError: `func` changes this value by another call.
             Exception: as `set`, and what `func` raises.
         """
@@ -166,7 +166,7 @@ class SharedValue(BaseValue, Generic[T]):
             timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
 
         Raises:
-            TypeError: the predicate is not callable.
+            TypeError: the predicate is not callable, or is a coroutine function.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
             ForeignNodeError: as `get`.

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from ..._arguments.limits import REQUEST_OVERHEAD
 from ..._engine.driver import Call
 from ..._engine.session import Session
+from ..._engine.telling import is_async
 from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
@@ -196,13 +197,15 @@ class ValueState(SettlingState[ValueBatch]):
 
 
 def check_callable(name: str, func: object) -> None:
-    """Refuse an argument that can't be called.
+    """Refuse an argument that can't be called, or that only makes a coroutine, which would count as true.
 
     Raises:
-        TypeError: it can't be called.
+        TypeError: it can't be called, or is a coroutine function.
     """
     if not callable(func):
         raise TypeError(f"{name} must be callable, not {type(func).__name__}")
+    if is_async(func):
+        raise TypeError(f"{name} must not be a coroutine function, as nothing would await it: give a plain function")
 
 
 def _remove(turn: Combiner, change: Change) -> None:
