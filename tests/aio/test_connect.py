@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,29 @@ def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually
 
     asyncio.run(main())
     eventually(lambda: sessions(zookeeper) <= before)
+
+
+@pytest.mark.parametrize("name", ["zkconcurrent background", "zkconcurrent stop"])
+def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 461: the client stops, with what it holds, although no thread can be started; the block raises nothing."""
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    async def main() -> None:
+        async with aio.connect(f"zk://{zookeeper.hosts}") as zk:
+            lock = aio.Lock(zk, zk_path)
+            assert await lock.acquire()
+            monkeypatch.setattr(threading.Thread, "start", start)
+        assert lock.lost.is_set()
+
+    with zookeeper.client() as far:
+        asyncio.run(main())
+        with zkconcurrent.Lock(far, zk_path).hold(timeout=1):
+            pass
 
 
 def test_nobody_answers(silent: str) -> None:

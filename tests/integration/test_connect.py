@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import gc
 import logging
@@ -17,10 +18,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NotEmptyError
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 import zkconcurrent
@@ -507,6 +510,34 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
         assert stopped[0] - began < 4  # and not when the connection is given up
         network.passes.set()
         network.shutdown()
+
+
+@clean
+@pytest.mark.parametrize("missing", ["a descriptor", 1, 2, 4])
+def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 460: no thread can be started, or no descriptor is left: the error says that, and no thread is left."""
+
+    def no_more(*_: object) -> NoReturn:
+        raise RuntimeError("can't start new thread") if begun else OSError(errno.EMFILE, "Too many open files")
+
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        begun.append(thread)
+        if len(begun) == missing:
+            no_more()
+        begin(thread)
+
+    if isinstance(missing, int):
+        monkeypatch.setattr(threading.Thread, "start", start)
+    else:
+        monkeypatch.setattr(SequentialThreadingHandler, "create_socket_pair", no_more)
+    with pytest.raises((RuntimeError, OSError), match=r"can't start new thread|Too many open files"):
+        zkconcurrent.connect(f"zk://{zookeeper.hosts}")
+    monkeypatch.undo()
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as zk:
+        assert zk.connected
 
 
 @clean

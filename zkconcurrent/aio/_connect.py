@@ -105,7 +105,11 @@ def _begin_stop(client: Client) -> asyncio.Future[None]:
         else:
             call_soon(loop, partial(stopped.set_result, None))
 
-    threading.Thread(target=run, name="zkconcurrent stop").start()
+    try:
+        threading.Thread(target=run, name="zkconcurrent stop").start()
+    except RuntimeError:
+        # None can be started now. The loop waits for the stop, else the client would go on with all its holds.
+        run()
     return stopped
 
 
@@ -120,8 +124,12 @@ def _in_thread(function: Callable[[], None]) -> asyncio.Future[None]:
 async def finish(client: Client) -> None:
     """Wait until the calls that run in the background have ended."""
     session = Session.of(client)
-    # Calls in the background run one after the other.
-    last = in_background(session, Pending(Call(session, ""), _nothing()))
+    try:
+        # Calls in the background run one after the other.
+        last = in_background(session, Pending(Call(session, ""), _nothing()))
+    except RuntimeError:
+        # No thread can be started, so none runs them.
+        return
     ending = asyncio.ensure_future(last)
     await asyncio.wait([ending], timeout=session.timeout / 3)
     ending.cancel()
