@@ -14,6 +14,7 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.command.conftest import Run, end_of
 from tests.command.test_look import READS, look
+from tests.helpers.installations import real_installation
 from tests.helpers.proxy import Proxy
 from tests.helpers.trickle import trickling
 from zkconcurrent._command import doctor as doctor_module
@@ -143,6 +144,19 @@ def test_a_service_that_is_set_up_badly(look: Run) -> None:
     for words in ("conf and mntr are off", "127.0.0.1:1: does not answer", "quorum: 1 of 2 "):
         assert words in out, out
     assert end_of(look("doctor", url=f"zk://{server.hosts}?start_timeout=0.3"))[0] == 69
+
+
+def test_a_server_without_watches_of_trees(look: Run) -> None:
+    """Fault 462: it has a setting for many watches, and is not too old: the doctor says so, as a `Dict` does."""
+    setting = "org.apache.zookeeper.server.watch.WatchManagerOptimized"
+    with Server(properties={"zookeeper.watchManagerName": setting}, installation=real_installation()) as server:
+        found = levels(look("doctor", "--json", url=f"zk://{server.hosts}"))["watches of trees"]
+        assert (found[0], "older" in found[1], "WatchManagerOptimized; " in found[1]) == ("warn", False, True)
+        with (
+            zkconcurrent.connect(f"zk://{server.hosts}") as zk,
+            pytest.raises(zkconcurrent.RefusedError, match="WatchManagerOptimized"),
+        ):
+            zkconcurrent.Dict(zk, "/app/dict").get("key")
 
 
 @pytest.mark.parametrize("byte", [b"x", b"x" * (1 << 20)], ids=["trickles", "floods"])

@@ -295,8 +295,12 @@ def _tree_watches(link: Link) -> Finding:
         error = failed
     if error is None or isinstance(error, kazoo_errors.NoAuthError):
         return Finding("watches of trees", OK, "the server has them", value="yes")
-    text = "the server has none, as it is older than 3.6"
-    return Finding("watches of trees", WARN, text, "a Dict or Set needs them: upgrade", "no")
+    why, remedy = "it is older than 3.6", "upgrade"
+    if isinstance(error, kazoo_errors.MarshallingError):
+        why, remedy = "its watchManagerName is WatchManagerOptimized", "take that setting out"
+    return Finding(
+        "watches of trees", WARN, f"the server has none, as {why}", f"a Dict or Set needs them: {remedy}", "no"
+    )
 
 
 # -- what only a write shows -------------------------------------------------------------------------------------------
