@@ -29,6 +29,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 import zkconcurrent
 from tests.conftest import Eventually, InThread
 from tests.helpers.forwarder import Connection, Forwarder
+from tests.helpers.installations import real_installation
 from tests.helpers.kinds import KINDS
 from tests.helpers.proxy import Proxy
 from tests.helpers.trickle import trickling
@@ -36,7 +37,7 @@ from zkconcurrent import _connect
 from zkconcurrent._connect import _close_all
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.recipes import _RECIPES
-from zkconcurrent.testing import Server
+from zkconcurrent.testing import MemoryServer, Server
 from zkconcurrent.testing._ports import ReservedPorts
 
 TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and its issuer's; for 100 years
@@ -413,6 +414,28 @@ def test_no_name_is_resolved(caplog: pytest.LogCaptureFixture) -> None:
     for text in (str(caught.value), hint):
         assert re.search(r"nosuch\.invalid:2181: \w.* \(check the host's name\)$", text)
         assert "zkconcurrent.testing" not in text
+
+
+@clean
+def test_a_server_that_hangs_up() -> None:
+    """Fault 463: a server that has too many connections closes the next one: the error says why servers do that."""
+    with (
+        Server(settings={"maxClientCnxns": 1}, installation=real_installation()) as server,
+        zkconcurrent.connect(f"zk://{server.hosts}"),
+        pytest.raises(TimeoutError) as caught,
+    ):
+        zkconcurrent.connect(f"zk://{server.hosts}?start_timeout=0.5")
+    assert "maxClientCnxns" in str(caught.value)
+    assert "zkconcurrent.testing" not in str(caught.value)
+
+
+def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
+    """Fault 463: it closes the connections of a client that has seen more: the client's log says what to do."""
+    with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app") as client:
+        zkconcurrent.Event(client, "/seen").set()
+        server.stop()
+        with MemoryServer(port=int(server.hosts.rpartition(":")[2])):
+            eventually(lambda: any("then restart this program" in each.getMessage() for each in caplog.records))
 
 
 def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -> None:

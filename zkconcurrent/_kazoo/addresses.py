@@ -35,6 +35,11 @@ SHARES = 4
 # In seconds: how long to wait for a resolver if the last addresses are known.
 RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
+# What only the server's log tells for sure.
+WHY_HUNG_UP = (
+    "a server closes a connection at once if it has no quorum, too many of them (maxClientCnxns), TLS alone, or less "
+    "data than this client has seen, as after a loss or a restore: then restart this program"
+)
 
 _Host: TypeAlias = tuple[str, int]
 # The name, the address, the port.
@@ -47,12 +52,13 @@ class Addresses:
     Attributes:
         walked: kazoo goes by these addresses, and not by a list of its own that it has begun before.
         trying: the address that is tried now, or was last.
+        hung_up: since the last connection began, a server has closed one before that began.
         opened_at: when the last connection began.
         resolved_at: when the names were resolved last.
     """
 
     def __init__(self, client: KazooClient) -> None:
-        self.walked = False
+        self.walked = self.hung_up = False
         self.trying: _Address = ("", "", 0)
         self._client = client
         # The last known addresses of each name: family, address, port.
@@ -81,6 +87,7 @@ class Addresses:
         """Note that a connection has begun, and the session timeout that was granted."""
         self.opened_at, self._granted = time.monotonic(), granted
         self._failures.clear()
+        self.hung_up = False
 
     def lost(self) -> None:
         """Note that a connection has ended."""

@@ -32,7 +32,7 @@ from .._protocol.lease import Lease
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
 from .._runtime.serving import serves_here
-from .addresses import Servers, shown
+from .addresses import WHY_HUNG_UP, Servers, shown
 from .leases import Leases
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
@@ -172,7 +172,7 @@ class Link:
         """Return what the last attempts to connect came to, by address, and what to do."""
         hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
         addresses = self.transport.opening.addresses
-        advice = "check the host's name" if addresses.none_resolved else TRY_OUT
+        advice = "check the host's name" if addresses.none_resolved else WHY_HUNG_UP if addresses.hung_up else TRY_OUT
         return f"{addresses.describe() or f'{hosts}: no reply'} ({advice})"
 
     @property

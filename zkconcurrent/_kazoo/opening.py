@@ -17,7 +17,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Connect
 
-from .addresses import Addresses
+from .addresses import WHY_HUNG_UP, Addresses
 from .private_parts import Replaced
 from .sockets import FairHandler, is_open
 
@@ -25,6 +25,7 @@ from .sockets import FairHandler, is_open
 MOST_SASL_REPLIES = 100
 # In bytes: a reply of a handshake is far shorter. What is no ZooKeeper may send any number as the length.
 _LONGEST_REPLY = 1 << 20
+_NO_ZOOKEEPER = "no reply of a ZooKeeper"
 # In seconds: within this a client that is stopped gives a handshake up.
 _TURN = 0.1
 
@@ -111,7 +112,12 @@ class Opening:
             raise
         except Exception as error:
             self.addresses.failed(error)
-            raise
+            dropped = isinstance(error, kazoo_errors.ConnectionDropped) and str(error) != _NO_ZOOKEEPER
+            if type(request) is not Connect or not dropped:
+                raise
+            self.addresses.hung_up = True
+            # kazoo logs this. Of a client that was connected before, nothing else tells it.
+            raise kazoo_errors.ConnectionDropped(f"{error}; {WHY_HUNG_UP}") from None
         if type(request) is Connect:
             self.handshake = Handshake(sent, result[0].time_out / 1000.0)
             self.addresses.opened(self.handshake.timeout)
@@ -163,7 +169,7 @@ class Opening:
         """
         handler, got = self._client._connection.handler, b""
         if not 0 <= length <= _LONGEST_REPLY:
-            raise kazoo_errors.ConnectionDropped("no reply of a ZooKeeper")
+            raise kazoo_errors.ConnectionDropped(_NO_ZOOKEEPER)
         while len(got) < length:
             left = (self.until or 0.0) - time.monotonic()
             if left <= 0 or self._client._stopped.is_set():
