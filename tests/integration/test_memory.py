@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
+from typing import NoReturn
 
 import cloudpickle
 import pytest
@@ -60,6 +64,22 @@ def test_a_session_that_is_over(eventually: Eventually) -> None:
         eventually(lock.lost.is_set)
         with pytest.raises(LockLostError):
             lock.release()
+
+
+def test_no_descriptor_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 464: the service asks for it a hundred times a second, not all the time; then the client is served."""
+    with zkconcurrent.connect("memory:scarce"):
+        pass
+    tries: list[float] = []
+
+    def accept(_: socket.socket) -> NoReturn:
+        tries.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    threading.Timer(0.5, monkeypatch.undo).start()
+    with zkconcurrent.connect("memory:scarce", start_timeout=30):
+        assert len(tries) <= 100 * (tries[-1] - tries[0]) + 2
 
 
 def test_tasks() -> None:

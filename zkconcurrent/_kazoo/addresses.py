@@ -37,8 +37,9 @@ RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
 # What only the server's log tells for sure.
 WHY_HUNG_UP = (
-    "a server closes a connection at once if it has no quorum, too many of them (maxClientCnxns), TLS alone, or less "
-    "data than this client has seen, as after a loss or a restore: then restart this program"
+    "a server closes a connection at once while it starts or has no quorum, or if it has too many of them "
+    "(maxClientCnxns), TLS alone, or less data than this client has seen, as after a loss or a restore: then restart "
+    "this program"
 )
 
 _Host: TypeAlias = tuple[str, int]

@@ -6,6 +6,7 @@ It is not written through to the disk, so it does not outlive the machine.
 
 from __future__ import annotations
 
+import errno
 import marshal
 import selectors
 import socket
@@ -25,6 +26,8 @@ from .words import Words
 _STEPS = tuple(Tree.appliers)
 _NUMBERS = {step: number for number, step in enumerate(_STEPS)}
 _AT_ONCE = 1 << 16  # bytes to read
+_SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE = 0.01  # seconds
 
 
 class Journal:
@@ -149,7 +152,11 @@ class TcpServer:
     def _accept(self, listener: socket.socket) -> None:
         try:
             client, (host, _) = listener.accept()
-        except OSError:  # it has gone again
+        except OSError as error:
+            # As in ZooKeeper: without a descriptor, the client waits, and `select` would tell of it at once.
+            if error.errno in _SCARCE:
+                time.sleep(_PAUSE)
+            # Otherwise the client has gone again.
             return
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._serve(client, host)
