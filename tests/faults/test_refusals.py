@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ from zkconcurrent import (
     aio,
 )
 from zkconcurrent._engine.session import Session
+from zkconcurrent._memory import wire
 from zkconcurrent.testing import Ensemble, Server
 
 
@@ -421,6 +423,21 @@ def test_many_holds_and_small_requests(connect: Connect, zk_path: str, eventuall
 def test_the_largest_request() -> None:
     """Fault 50: by default it is what every server takes that was not told otherwise, and not much less."""
     assert 1_000_000 <= largest_request(KazooClient()) <= 0xFFFFF
+
+
+def test_a_request_larger_than_the_servers_say(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 465: servers that take smaller requests than the client sends end each connection; the log says why."""
+    monkeypatch.setattr(wire, "_LONGEST", 100_000)
+    with zkconcurrent.connect("memory:narrow", timeout=30) as client:
+        queue = Queue(client, "/queue")
+        queue.put(bytes(50_000))
+        putting = in_thread(lambda: outcome_of(lambda: queue.put(bytes(200_000))))
+        (warning,) = eventually(lambda: [each for each in caplog.messages if "jute.maxbuffer" in each][:1])
+        assert re.search(r"4 times in a row with a request of 200,\d\d\d bytes .* smaller max_request", warning)
+        client.stop()
+        assert isinstance(putting.result(), Exception)
 
 
 def test_a_thread_s_name_is_cut_off(connect: Connect, zk: KazooClient, zk_path: str) -> None:

@@ -78,6 +78,9 @@ WATCH_DATA = (Exists.type, GetData.type)
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
+LARGE = 1 << 16  # bytes
+# It warns at this number of losses, and each time when it has doubled.
+LARGE_LOSSES = 4
 CALLER_PATIENCE = 0.005  # seconds
 
 
@@ -133,6 +136,8 @@ class Transport:
         self._pending_auths: deque[object] = deque()
         # Whether a caller has sent a request since kazoo last wanted to ping.
         self._sent_lately = False
+        # How many connections in a row were lost with a large request under way.
+        self._large_losses = 0
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
         self.on_raw_event: Callable[[str, bool], None] = lambda *_: None
@@ -357,6 +362,9 @@ class Transport:
     def _notify_pending(self, state: str) -> None:
         """Fail all requests: the connection is lost, or the session is over."""
         self._turn = None
+        # No error may leave this thread, which it would end.
+        with contextlib.suppress(Exception):
+            self._note_large()
         self.opening.addresses.lost()
         if self._is_renewing:
             self._is_renewing = False
@@ -365,6 +373,21 @@ class Transport:
         self._client._pending.extend(self._pending_auths)
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)
+
+    def _note_large(self) -> None:
+        """Warn of a large request that has cost the last connections: it is sent again and again, for ever."""
+        sizes = [len(request.serialize()) for request, _, _ in list(self._client._pending)]
+        if not sizes:
+            return
+        size = max(sizes)
+        self._large_losses = times = self._large_losses + 1 if size > LARGE else 0
+        if times >= LARGE_LOSSES and times & (times - 1) == 0:
+            log.warning(
+                "the connection was lost %d times in a row with a request of %s bytes under way: if the servers' "
+                "jute.maxbuffer is smaller, restart this program with a smaller max_request",
+                times,
+                f"{size:,}",
+            )
 
     def _read_header(self, timeout: float) -> object:
         """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
