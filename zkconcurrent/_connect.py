@@ -31,7 +31,7 @@ from ._runtime.live_set import LiveSet
 from ._runtime.process_exit import closers
 from ._runtime.public import public
 from ._runtime.serving import serves_here, serving
-from ._url import ACLS, Secret, Settings, check_lease, check_seconds, parse
+from ._url import ACLS, Secret, Settings, check_lease, check_seconds, meant, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -375,7 +375,15 @@ def prepare(
     if settings.get("sasl_options") and find_spec("puresasl") is None:
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
-    client = Client(**settings)
+    try:
+        client = Client(**settings)
+    except TypeError:
+        code = KazooClient.__init__.__code__
+        own = Client.__init__.__kwdefaults__ or ()
+        known = ["start_timeout", "acl", *own, *code.co_varnames[1 : code.co_argcount]]
+        if unknown := sorted(options.keys() - {*known}):
+            raise TypeError(f"connect() has no argument {unknown[0]!r}{meant(unknown[0], known)}") from None
+        raise
     client._name = _OF_THIS_PROCESS if of_this_process else _name(url, options, settings)
 
     def start(given_up: Callable[[], bool] = lambda: False) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import numbers
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, unquote_plus
 
@@ -110,15 +110,17 @@ def _check_host(n: int, text: str) -> str:
     return f"{host}:{port}"
 
 
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return which of some names an unknown one may stand for, in words; empty if none is close."""
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
 def _take_option(text: str, found: Settings) -> None:
     """Add one option, `name=value`."""
     name, equals, value = text.partition("=")
     if name not in _OPTIONS:
-        meant = difflib.get_close_matches(name, _OPTIONS, 1)
-        raise ValueError(
-            f"the URL has an unknown option{f' (did you mean {meant[0]!r}?)' if meant else ''}; the options are "
-            f"{', '.join(_OPTIONS)}"
-        )
+        raise ValueError(f"the URL has an unknown option{meant(name, _OPTIONS)}; the options are {', '.join(_OPTIONS)}")
     if name in found:
         raise ValueError(f"the URL has the option {name!r} twice")
     if not equals or not value:
@@ -196,7 +198,7 @@ _CHROOT = (
     "be a path below the root and not below /zookeeper, with no empty part, no '.' or '..', no '/' at its end, and no "
     "character that ZooKeeper refuses"
 )
-_SECONDS = "be a number of seconds, such as 10 or 2.5", _seconds
+_SECONDS = "be a number of seconds above 0, such as 10 or 2.5", _seconds
 _FILE = "be a file's name", str
 # For each option, its rule and its parser.
 _OF_TLS: dict[str, tuple[str, Callable[[str], object]]] = {

@@ -94,7 +94,7 @@ def test_all_kinds(
     assert end_of(look("ls", zk_path))[2] == more.format(zk_path)
     assert end_of(look("ls", f"{zk_path}/a"))[2] == ""
     assert end_of(look("show", f"{zk_path}/a"))[1:] == (
-        f"{zk_path}/a is free: nobody holds it, and nobody waits\n",
+        f"{zk_path}/a has no lock that anybody holds or waits for\n",
         more.format(f"{zk_path}/a"),
     )
     for path in ("a/lock", "b", "c", "d"):
@@ -155,8 +155,13 @@ def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
     )
     assert end_of(look("ls", zk_path))[0] == 66
     zk.ensure_path(zk_path)
-    assert end_of(look("show", zk_path)) == (0, f"{zk_path} is free: nobody holds it, and nobody waits\n", "")
-    assert end_of(look("ls", zk_path)) == (0, "", "")
+    assert end_of(look("show", zk_path)) == (0, f"{zk_path} has no lock that anybody holds or waits for\n", "")
+    nothing = (
+        "zkconcurrent: nobody holds a lock there, or waits for one; events, queues, values, maps and groups are not "
+        "listed\n"
+    )
+    assert end_of(look("ls", zk_path)) == (0, "", nothing)
+    assert end_of(look("ls", "-r", zk_path)) == (0, "", nothing)
     zk.create(f"{zk_path}/secret", acl=[make_acl("digest", "other:xyz", all=True)])
     code, out, err = end_of(look("ls", zk_path, "--json"))
     assert (code, json.loads(out)["contenders"], f"{zk_path}/secret" in err) == (77, [], True)
@@ -184,7 +189,7 @@ def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str
             (found,) = document(look(*command, "--json", url=there))["contenders"]
             assert found["path"] == "/a"
     # `/a` is empty, and goes at some time; until then a line says that there is more.
-    assert end_of(look("show", "/", url=there))[:2] == (0, "/ is free: nobody holds it, and nobody waits\n")
+    assert end_of(look("show", "/", url=there))[:2] == (0, "/ has no lock that anybody holds or waits for\n")
     # Another program, whose URL has no chroot, may lock that very node.
     zk.create(f"{zk_path}/_c_{uuid.uuid4()}-lock-", b"other", ephemeral=True, sequence=True)
     for command in (("ls",), ("ls", "-r", "/"), ("show", "/")):

@@ -131,7 +131,7 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, ev
     zk.ensure_path(zk_path)
     process = look("show", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": ""})
     title = f"\x1b[1mzkconcurrent show {zk_path}, every 0.1 s\x1b[m"
-    eventually(lambda: [title, f"{zk_path} is free: nobody holds it, and nobody waits"] in screen.frames())
+    eventually(lambda: [title, f"{zk_path} has no lock that anybody holds or waits for"] in screen.frames())
     with zkconcurrent.Lock(zk, zk_path):
         eventually(lambda: screen.frames()[-1][1:2] == [f"{zk_path}: Lock"])
     interrupt(process)
@@ -221,7 +221,7 @@ def test_intervals(look: Run, zk: KazooClient, zk_path: str) -> None:
     """An interval that is no number, or shorter than a tenth of a second, is a wrong use; a huge one is none."""
     zk.ensure_path(zk_path)
     process = look("show", zk_path, "--watch", "--interval", "1e300")
-    assert process.stdout.readline() == f"{zk_path} is free: nobody holds it, and nobody waits\n"
+    assert process.stdout.readline() == f"{zk_path} has no lock that anybody holds or waits for\n"
     interrupt(process)
     for odd in ("0", "0.09", "-1", "x", "nan", "inf"):
         code, out, err = end_of(look("ls", f"--interval={odd}"))

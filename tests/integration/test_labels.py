@@ -128,7 +128,7 @@ def test_a_long_wait_tells(
     with Lock(zk, zk_path, label="import"), caplog.at_level(logging.WARNING, "zkconcurrent.waits"):
         other = Lock(connect(), zk_path)
         waiting = in_thread(lambda: other.acquire() and other.release())
-        eventually(lambda: "(label 'import') since" in caplog.text)
+        eventually(lambda: "(label 'import'), queued since" in caplog.text)
     waiting.result(20)
 
 

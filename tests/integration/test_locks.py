@@ -384,9 +384,17 @@ def test_contenders_of_other_languages(
 
 @every
 def test_garbage_collected_while_held(
-    kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventually, recwarn: pytest.WarningsRecorder
+    kind: Kind,
+    zk: KazooClient,
+    zk_path: str,
+    eventually: Eventually,
+    recwarn: pytest.WarningsRecorder,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The last object of a path warns when it goes while held, and its node is removed; any but the last does not."""
+    """The last object of a path warns when it goes while held, and its node is removed; any but the last does not.
+
+    Python hides that warning, so the log has it, too.
+    """
     one, other = kind(zk, zk_path), kind(zk, zk_path)
     one.acquire()
     del one
@@ -396,6 +404,8 @@ def test_garbage_collected_while_held(
         del other
         gc.collect()
     eventually(queued(zk, zk_path, 0))
+    eventually(lambda: f"released {zk_path}/_c_" in caplog.text)
+    assert "keep the object until its release" in caplog.text
     assert not [each for each in recwarn if zk_path in str(each.message)]
 
 

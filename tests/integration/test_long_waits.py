@@ -85,7 +85,7 @@ def test_a_long_wait(
         assert f"held by thread {threading.current_thread().name!r} of process {os.getpid()}" in text
     if kind not in ("DetachedLock", "QuorumLock"):
         # Threads of one process queue behind one node of an unfair lock; a quorum's nodes come and go.
-        assert text.endswith(f"; {1 if kind == 'Lock(fair=False)' else 2} nodes wait there")
+        assert text.endswith("; 1 node waits there" if kind == "Lock(fair=False)" else "; 2 nodes wait there")
     assert first.levelno == logging.WARNING
     assert vars(first)["zk_path"] == zk_path
     assert vars(first)["zk_waited"] >= 0.5

@@ -136,6 +136,9 @@ def test_what_is_no_number(option: str) -> None:
         ({"auth_data": "digest"}, TypeError, "auth_data must be a list of pairs"),
         ({"auth_data": [("digest", b"u:p")]}, TypeError, "credentials in auth_data must be a str, not bytes"),
         ({"logger": "kazoo"}, TypeError, "logger must be a logging.Logger, not str"),
+        ({"timout": 4}, TypeError, r"no argument 'timout' \(did you mean 'timeout'\?\)"),
+        ({"start_timout": 4}, TypeError, r"no argument 'start_timout' \(did you mean 'start_timeout'\?\)"),
+        ({"xyz": 4}, TypeError, "connect\\(\\) has no argument 'xyz'$"),
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
@@ -344,9 +347,7 @@ def test_what_is_said_twice() -> None:
 
 
 def test_what_kazoo_does_not_take() -> None:
-    """An argument that is not kazoo's is a TypeError, and a URL that is no string too."""
-    with pytest.raises(TypeError, match="unexpected keyword"):
-        zkconcurrent.connect("zk://a", tiemout=1)
+    """A URL that is no string is a TypeError, as an argument is that neither kazoo nor `connect` has."""
     with pytest.raises(TypeError, match="must be a str"):
         zkconcurrent.connect(b"zk://a")  # type: ignore[arg-type]
 

@@ -186,7 +186,9 @@ def _timeout(link: Link) -> Finding:
     if got is None:
         return Finding("session timeout", WARN, "unknown", "run this command again")
     if abs(got - asked) < 0.001:
-        return Finding("session timeout", OK, f"{got:g} s, as asked", value=got)
+        return Finding(
+            "session timeout", OK, f"{got:g} s, as this command asked; each program asks for its own", value=got
+        )
     limit = "maxSessionTimeout" if got < asked else "minSessionTimeout"
     remedy = f"ask for {got:g} (?timeout=), or change the servers' {limit}"
     return Finding("session timeout", WARN, f"{got:g} s, not the {asked:g} s that were asked", remedy, got)

@@ -310,7 +310,7 @@ def show(found: Namespace) -> int:
         path = escaped(found.path)
         if found.path in kazoos:
             return [f"{path}: kazoo's own recipes use it: {kazoos[found.path]} nodes, which do not tell who holds"]
-        return [f"{path} is free: nobody holds it, and nobody waits"]
+        return [f"{path} has no lock that anybody holds or waits for"]
 
     return _look(found, 0, tell)
 
@@ -349,6 +349,8 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
         say(f"kazoo's own recipes use {first}{more}: their nodes do not tell who holds")
     if seen[3] and not found.json and (found.do == "ls" or not seen[0]):
         say(f"there are nodes further below: `ls -r {found.path}` looks at all")
+    elif found.do == "ls" and not (seen[0] or seen[2] or found.json):
+        say("nobody holds a lock there, or waits for one; events, queues, values, maps and groups are not listed")
     return REFUSED if seen[1] else 0
 
 

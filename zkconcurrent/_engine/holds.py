@@ -486,7 +486,9 @@ class PathState:
         if thrown_away:
             self._blocks.extend(0 for hold in holds for _ in range(hold.depth))
         if held:
-            self.session.dropped.append(LeftTickets([], held))
+            # asyncio itself warns of a task that was thrown away.
+            why = "" if thrown_away else "the task that held it has ended without releasing it"
+            self.session.dropped.append(LeftTickets([], held, why))
             self.session.wake_keeper()
         return bool(held)
 
@@ -521,9 +523,11 @@ def _drop_collected(dropped: deque[LeftTickets], path: str, holds: Holds) -> Non
         # The owner can't end the hold any more, so it must not pass for one that the owner waits for.
         holds_of(hold.owner).pop(hold.ticket.prefix, None)
     held = [hold.ticket for hold in all_holds(holds) if hold.alive]
-    dropped.append(LeftTickets([path], held))
+    why = f"the last object of {path!r} was garbage collected while held"
+    # Python hides the warning by default.
+    dropped.append(LeftTickets([path], held, f"{why}: keep the object until its release"))
     if held:
-        warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
+        warnings.warn(why, ResourceWarning, stacklevel=2)
 
 
 def lost_error(hold: Hold, owed: int | None = None, cause: LossCause | None = None, why: str = "") -> LockLostError:

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -43,6 +44,8 @@ _OWN = ("RLock", "ReadWriteLock")
 _ANY_THREAD = ("Lock", "Semaphore", "BoundedSemaphore")
 _PACKAGE = __name__.partition(".")[0]
 _MOST_FRAMES = 3
+# The frames by which each thread begins.
+_BEGINS = {getattr(threading.Thread, name).__code__ for name in ("run", "_bootstrap", "_bootstrap_inner")}
 # For how long a dump waits until somebody reads what is written.
 _PATIENCE = 1000  # milliseconds
 # A write of so many bytes does not block where there is room.
@@ -81,7 +84,7 @@ class HoldReport(NamedTuple):
             mode only.
         token: the fencing token.
         since: when the hold began, by this machine's clock.
-        held_for: for how many seconds it has lasted.
+        held_for: for how many seconds it has lasted; of a lost one, until its loss was noticed.
         depth: how many acquires are not released.
         owner: the thread or task that has acquired it; None for a membership, which belongs to the client, and at the
             moment when a hold is granted, or left to the next thread of this process.
@@ -106,14 +109,13 @@ class HoldReport(NamedTuple):
         if self.depth > 1:
             text += f", {self.depth} levels"
         text += ": " + ("no thread's own" if self.owner is None else str(self.owner))
-        if self.cause is not None:
-            return f"lost ({self.cause.value}): {text}"
-        if self.owner is not None and self.owner.gone and self.kind.startswith((*_OWN, *_ANY_THREAD)):
+        lost = self.cause is not None
+        if not lost and self.owner is not None and self.owner.gone and self.kind.startswith((*_OWN, *_ANY_THREAD)):
             others = ", unless another thread does" if self.kind.startswith(_ANY_THREAD) else ""
             text += f": nobody will release it before this process ends{others}"
         elif self.owner is not None and self.owner.at:
             text += f", at {self.owner.at}"
-        return f"holds {text}"
+        return f"lost ({self.cause.value}): {text}" if self.cause is not None else f"holds {text}"
 
 
 @public
@@ -147,7 +149,7 @@ class WaitReport(NamedTuple):
 
     def __str__(self) -> str:
         text = f"waits at {_named(self)}, since {in_words(self.since)} ({self.waited:.1f} s"
-        text += f"{'' if self.timeout is None else f' of {self.timeout:.1f} s'}): {self.owner}"
+        text += f"{', no timeout' if self.timeout is None else f' of {self.timeout:.1f} s'}): {self.owner}"
         if self.awaits:
             text += f"; awaits {', '.join(self.awaits)}"
         return text if self.holder is None else f"{text}, held in this process by {self.holder}"
@@ -179,7 +181,8 @@ class ClientReport(NamedTuple):
     def __str__(self) -> str:
         session = "" if self.session is None else f", session {self.session & (1 << 64) - 1:#x} of {self.timeout:g} s"
         # Nothing renews the lease of a client that holds nothing: its end would look like a fault.
-        lease = "" if self.lease is None or not self.holds else f", lease ends in {self.lease:.1f} s unless renewed"
+        holds = any(hold.cause is None for hold in self.holds)
+        lease = f", lease ends in {self.lease:.1f} s unless renewed" if holds and self.lease is not None else ""
         return "\n  ".join([f"{self.hosts}: {self.state}{session}{lease}", *map(str, self.holds + self.waits)])
 
 
@@ -208,8 +211,10 @@ class Inspection(NamedTuple):
         return tuple(wait for client in self.clients for wait in client.waits)
 
     def __str__(self) -> str:
-        counts = ((len(self.clients), "client"), (len(self.holds), "hold"), (len(self.waits), "wait"))
+        lost = sum(hold.cause is not None for hold in self.holds)
+        counts = ((len(self.clients), "client"), (len(self.holds) - lost, "hold"), (len(self.waits), "wait"))
         told = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
+        told += f", {lost} lost" if lost else ""
         return "\n".join([f"zkconcurrent, process {self.pid}, {in_words(self.at)}: {told}", *map(str, self.clients)])
 
 
@@ -274,14 +279,15 @@ class _Seen:
                 yield self._hold(ticket, ticket.path, 1, None)
 
     def _hold(self, ticket: Ticket, path: str, depth: int, owner: OwnerReport | None) -> HoldReport:
-        held_for = self._session.clock() - ticket.granted
+        lasted = self._session.clock() - ticket.granted
         lost = ticket.state is State.LOST
+        known = None if ticket.loss is None else ticket.loss.held_for
         return HoldReport(
             *self._primitive(path),
             mode_of(ticket),
             ticket.token,
-            ago(held_for),
-            held_for,
+            ago(lasted),
+            lasted if known is None else known,
             depth,
             owner,
             cause_of(ticket) if lost else None,
@@ -375,7 +381,11 @@ def _frames_of_task(task: Task) -> Iterable[FrameType]:
 
 def _place(frames: Iterable[FrameType]) -> str:
     """Return the innermost frames that are not the library's, as text."""
-    theirs = (frame for frame in frames if str(frame.f_globals.get("__name__")).partition(".")[0] != _PACKAGE)
+    theirs = (
+        frame
+        for frame in frames
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != _PACKAGE and frame.f_code not in _BEGINS
+    )
     return " < ".join(
         f"{frame.f_code.co_name} ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
         for frame in islice(theirs, _MOST_FRAMES)

@@ -61,10 +61,12 @@ class LeftTickets(NamedTuple):
     Attributes:
         paths: the primitive's path, until it is removed from the directory.
         tickets: the tickets to discard.
+        why: for the log, why nobody else releases what they hold; empty if the program knows that they are left.
     """
 
     paths: list[str]
     tickets: list[Ticket]
+    why: str = ""
 
 
 class Handoff(Protocol):
@@ -464,6 +466,8 @@ class Session(ClientState):
                     # Another thread, or a signal handler that interrupted this one, has discarded the tickets.
                     return
                 for ticket in left.tickets:
+                    if left.why and ticket.prefix in self.registry.tickets:
+                        self.warn_later("released %s, as %s", ticket.node, left.why, zk_path=ticket.path)
                     self.discard(ticket)
                 # Threads of this process may wait for the tickets of an interrupted call.
                 for handoff in self.handoffs if not left.paths else ():

@@ -77,10 +77,9 @@ class DoubleBarrierState(PathState):
 def _drop_collected(dropped: deque[LeftTickets], path: str, inside: dict[int, Ticket]) -> None:
     """Finalize the state: only queue the work, as a finalizer may run anywhere."""
     if inside:
-        dropped.append(LeftTickets([], list(inside.values())))
-        warnings.warn(
-            f"the last object of {path!r} was garbage collected while a party was inside", ResourceWarning, stacklevel=2
-        )
+        why = f"the last object of {path!r} was garbage collected while a party was inside"
+        dropped.append(LeftTickets([], list(inside.values()), why))
+        warnings.warn(why, ResourceWarning, stacklevel=2)
 
 
 class DoubleBarrier(Primitive):

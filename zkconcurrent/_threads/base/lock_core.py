@@ -153,15 +153,15 @@ class QueueCore:
             state = "ZooKeeper is out of reach"
             if found is not None:
                 waiting, first = found
-                state = f"{waiting} nodes wait there"
+                state = f"{waiting} node{'s wait' if waiting != 1 else ' waits'} there"
                 if first is not None:
                     by = first.by
-                    state = f"held by {first.whole_name()} since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
+                    state = f"held by {first.whole_name()}, queued since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
                     if any(by == label(owner) for owner in owners):
                         state += "; this thread waits for itself, unless another one releases the lock"
         long_waits.warning(
-            "%d threads or tasks wait for the %s at %s, the longest for %.0f s: %s",
-            len(owners),
+            "%s for the %s at %s, the longest for %.0f s: %s",
+            "1 thread or task waits" if len(owners) == 1 else f"{len(owners)} threads or tasks wait",
             self.path_state.kind,
             self.path,
             waited,
