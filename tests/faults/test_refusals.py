@@ -12,14 +12,16 @@ import logging
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
-from kazoo.security import make_acl
+from kazoo.security import make_acl, make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
@@ -30,16 +32,20 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     ClientError,
+    CountDownLatch,
     DetachedLock,
     DoubleBarrier,
+    Event,
     Group,
     Lock,
     Queue,
     RefusedError,
     RLock,
     Semaphore,
+    SharedValue,
     aio,
 )
+from zkconcurrent._engine import heartbeat
 from zkconcurrent._engine.session import Session
 from zkconcurrent._memory import wire
 from zkconcurrent.testing import Ensemble, Server
@@ -230,6 +236,63 @@ def test_a_trip_that_is_refused(
     for wait in (lambda: last.wait(20), lambda: waiting.result(20)):
         with pytest.raises(RefusedError, match="NoAuth"):
             wait()
+
+
+def second_look(client: KazooClient, path: str) -> dict[str, bytes]:
+    """Wait until the members of a group have changed once."""
+    members = Group(client, path).observe()
+    next(members)
+    return next(members)
+
+
+# What waits for a change at a path, and how anybody makes that.
+CHANGES: dict[str, tuple[Callable[[KazooClient, str], Callable[[], object]], Callable[[KazooClient, str], object]]] = {
+    "event": (lambda client, path: Event(client, path).wait, lambda zk, path: zk.set(path, b"1 set")),
+    "latch": (
+        lambda client, path: CountDownLatch(client, path, 1).wait,
+        lambda zk, path: zk.create(f"{path}/_c_{uuid.uuid4()}-count-1"),
+    ),
+    "value": (
+        lambda client, path: partial(SharedValue(client, path, b"").wait_for, bool),
+        lambda zk, path: zk.set(path, b"x"),
+    ),
+    "group": (
+        lambda client, path: partial(second_look, client, path),
+        lambda zk, path: zk.create(f"{path}/one", ephemeral=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["for good", "for a moment"])
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_right_that_is_lost_during_a_wait(
+    what: str,
+    back: bool,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 426: the server tells the waiter of no change, and forgets its watch; it learns of that all the same."""
+    monkeypatch.setattr(heartbeat, "LOOK_AGAIN", 0.1)
+    client = connect(timeout=4)
+    wait, change = CHANGES[what]
+    if what == "group":
+        zk.ensure_path(zk_path)
+    zk.add_auth("digest", "operator:secret")
+    waiting = in_thread(wait(client, zk_path))
+    eventually(lambda: client._child_watchers.get(zk_path) or client._data_watchers.get(zk_path))
+    before, _ = zk.get_acls(zk_path)
+    zk.set_acls(zk_path, [make_digest_acl("operator", "secret", all=True)])
+    change(zk, zk_path)
+    if back:
+        zk.set_acls(zk_path, before)
+        assert waiting.result(20)
+    else:
+        with pytest.raises(RefusedError, match="NoAuth"):
+            waiting.result(20)
 
 
 def semaphore(client: KazooClient, path: str) -> Semaphore:

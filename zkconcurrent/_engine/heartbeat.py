@@ -17,6 +17,10 @@ the end of that node would wait forever. So once in each session timeout the kee
 for which the client waits exist; if one does not, the next heartbeat asks again. If the damaged server is elected, all
 servers show the node again. So under a new leader the keeper lists the paths where this client has deleted nodes
 lately.
+
+A server tells a client of no change of a node that the client may not read at that moment, and the watch is gone all
+the same. So once a minute all look again that wait for anything but the end of a node: they get what they have missed,
+or the error.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from .._protocol.ticket import REVOKED, State, Ticket
 from .client_state import ClientState
 
 LATE_CREATE_WATCH = 10  # session timeouts
+LOOK_AGAIN = 60.0  # seconds
 # The shortest pause between two turns of the keeper.
 SHORTEST_PAUSE = 0.01  # seconds
 # The keeper asks the leader about so many nodes at a time, at most.
@@ -72,6 +77,8 @@ class Heartbeat:
         self._in_doubt: dict[str, float] = {}
         # When the keeper last asked the leader about the awaited nodes.
         self._asked_leader = -math.inf
+        # When all waiters were told to look last; they look on each connection, too.
+        self._looked_again = -math.inf
         # The awaited nodes that the leader lacked at an earlier question.
         self._unknown: set[str] = set()
         # The number of the leader of which the keeper heard last.
@@ -86,6 +93,7 @@ class Heartbeat:
         self._last = self._checked = -math.inf
         # A server's copy diverges when the server restarts, so the leader is asked after a third of the timeout.
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
+        self._looked_again = self._client.clock()
         self._unknown.clear()
 
     def hurry(self) -> None:
@@ -202,6 +210,9 @@ class Heartbeat:
         if now - self._asked_leader >= client.timeout:
             self._asked_leader = now
             self._ask_leader()
+        if now - self._looked_again >= LOOK_AGAIN:
+            self._looked_again = now
+            client.registry.look_again()
 
     def _prove(self) -> None:
         """Send the checks, now that a `sync` is answered."""

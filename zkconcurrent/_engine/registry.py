@@ -214,6 +214,13 @@ class Registry:
                     ticket.spent = True
                 ticket.note_change()
 
+    def look_again(self) -> None:
+        """Wake the waiters for more than the end of a node beside their own; their watches may still be there."""
+        for waiters in list(self._awaiting.values()):
+            for ticket in list(waiters):
+                if not (ticket.name and all(node.startswith(f"{ticket.path}/") for node in ticket.awaits)):
+                    ticket.note_change()
+
     def note_event(self, node: str, connection: object, *, deleted: bool) -> Ticket | None:
         """Tell the ways that concern a node of its event; return the ticket whose own node it is.
 
