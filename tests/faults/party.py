@@ -7,12 +7,14 @@ It prints a word at each step and reads a line where it waits to be told to go o
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -29,6 +31,7 @@ from zkconcurrent import (
     MultiLock,
     RLock,
     Semaphore,
+    aio,
 )
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
@@ -242,6 +245,64 @@ def forget(method: str) -> None:
         say(child.exitcode)
         say(time.monotonic() - began)
     zk.stop()
+
+
+def job_of_threads(hosts: str, path: str) -> None:
+    """Leave with a thread that holds a lock, a call in the background, and an executor that was not shut down."""
+    zk = KazooClient(hosts, timeout=60)
+    zk.start()
+    executor = ThreadPoolExecutor(1)
+    executor.submit(int).result()
+    held = threading.Event()
+
+    def hold() -> None:
+        with Lock(zk, f"{path}/lock"):
+            held.set()
+            threading.main_thread().join()
+            say(len(zk.get_children(f"{path}/lock")))
+
+    threading.Thread(target=hold).start()
+    held.wait()
+    asyncio.run(count_down_without_waiting(zk, path))
+
+
+async def count_down_without_waiting(zk: KazooClient, path: str) -> None:
+    """Count down in the background."""
+    for _ in range(20):
+        aio.CountDownLatch(zk, f"{path}/latch", 20).count_down()
+
+
+def leave_threads(method: str) -> None:
+    """A child of multiprocessing leaves threads; say its exit code, and what is left to count down."""
+    zk = client()
+    latch = CountDownLatch(zk, f"{PATH}/latch", 20)
+    child = multiprocessing.get_context(method).Process(target=job_of_threads, args=(HOSTS, PATH))
+    child.start()
+    child.join(PATIENCE)
+    say(child.exitcode)
+    say(latch.count)
+    say(len(zk.get_children(f"{PATH}/lock")))
+    zk.stop()
+
+
+def leave_in_an_outage() -> None:
+    """Leave with calls of tasks in the background: a query and two changes, begun while ZooKeeper is out of reach."""
+    zk = client()
+    ready, latch = aio.Event(zk, f"{PATH}/event"), aio.CountDownLatch(zk, f"{PATH}/latch", 2)
+
+    async def main() -> None:
+        await ready.set()
+        await latch.count_down()
+        say("in reach")
+        sys.stdin.readline()
+        while zk.connected:
+            await asyncio.sleep(0.01)
+        say(ready.is_set())
+        ready.clear()
+        latch.count_down()
+
+    asyncio.run(main())
+    say("over")
 
 
 def event(what: str) -> None:

@@ -14,7 +14,8 @@ from tests.conftest import PATIENCE, Eventually, InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.faults.party import write
 from tests.helpers.contenders import permits_awaited, permits_out, queued
-from tests.helpers.processes import Spawn, line_from, tell
+from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.proxy import Proxy
 from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
 from zkconcurrent.testing import Server
 
@@ -137,6 +138,26 @@ def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> N
     assert line_from(process) == "0"
     assert float(line_from(process)) < LONG / 2
     assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_of_multiprocessing_that_leaves_threads(method: str, party: Spawn) -> None:
+    """Fault 440: what they hold stays until they end, and what tasks have begun in the background is done."""
+    process = party("leave_threads", method)
+    assert [line_from(process) for _ in range(4)] == ["1", "0", "0", "0"]
+    assert process.wait(20) == 0
+
+
+def test_an_exit_in_an_outage(proxy: Proxy, zk_path: str) -> None:
+    """Fault 441: calls of tasks that are in the background keep the interpreter from its exit for no longer than T."""
+    with parties("tests.faults.party", proxy.hosts, zk_path, 1.0) as spawn:
+        process = spawn("leave_in_an_outage")
+        assert line_from(process) == "in reach"
+        proxy.refuse()
+        proxy.cut()
+        tell(process)
+        assert [line_from(process) for _ in range(2)] == ["True", "over"]
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(("waiters", "stop"), [(0, ""), (3, ""), (0, "stop"), (3, "stop")])

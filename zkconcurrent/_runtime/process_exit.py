@@ -13,11 +13,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from .._errors import ClientError
 
 PATIENCE = 1.0  # seconds
+# How the names of the library's threads begin.
+_OURS = "zkconcurrent "
 
 
 class Watched(Protocol):
@@ -53,6 +56,18 @@ def living_sessions() -> list[Watched]:
     return [session for ref in _sessions.valuerefs() if (session := ref()) is not None]
 
 
+def waits_for_library() -> bool:
+    """Return whether the program has ended, and the interpreter waits for threads of the library alone."""
+    left = _threads_left()
+    return not (threading.main_thread().is_alive() or any(not each.name.startswith(_OURS) for each in left))
+
+
+def _threads_left() -> list[threading.Thread]:
+    """Return the threads for which the interpreter waits before it exits, without the caller and the main thread."""
+    others = threading.current_thread(), threading.main_thread()
+    return [each for each in threading.enumerate() if not each.daemon and each not in others]
+
+
 def _at_exit() -> None:
     _silence_daemon_threads()
     until = time.monotonic() + PATIENCE
@@ -78,8 +93,26 @@ def _exit_with_multiprocessing() -> None:
     """Delete the nodes at the end of a multiprocessing child too: it ends by os._exit, which skips atexit."""
     global _multiprocessing_pid
     if _multiprocessing_pid != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
-        util.Finalize(None, _at_exit, exitpriority=0)
+        util.Finalize(None, _at_exit_of_child, exitpriority=0)
         _multiprocessing_pid = os.getpid()
+
+
+def _at_exit_of_child() -> None:
+    """Delete the nodes once the threads have ended: a child waits for them only after this, and they may hold locks."""
+    if _threads_left():
+        # The child waits for this thread, too. It can't wait here: those of executors end only as it waits.
+        threading.Thread(target=_at_end_of_threads, name=f"{_OURS}exit").start()
+    else:
+        _at_exit()
+
+
+def _at_end_of_threads() -> None:
+    while left := _threads_left():
+        for thread in left:
+            # One that has just been made has not begun.
+            with suppress(RuntimeError):
+                thread.join()
+    _at_exit()
 
 
 def _after_fork_in_child() -> None:

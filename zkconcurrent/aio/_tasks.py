@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from .._engine.driver import Call
 from .._engine.holds import Hold
 from .._engine.session import LeftTickets, Session
-from .._errors import ZkConcurrentError
+from .._errors import ClientError, ZkConcurrentError
 from .._runtime.identity import ended, of_caller, of_task, release_at_end
+from .._runtime.process_exit import waits_for_library
 from .._runtime.public import public
 from .._runtime.waiting import Resumable, Steps, call_soon, wait, wait_async
 from .._runtime.worker import Worker
 from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import Named
+from .._threads.base.settling import exits_out_of_reach
 
 T = TypeVar("T")
 log = logging.getLogger("zkconcurrent")
@@ -182,10 +186,13 @@ class ReleaseCompletion(Completion):
 class Background:
     """Runs the calls of one session, one after the other, on a thread that ends when none is left.
 
-    The interpreter waits for that thread at exit, as it would for a thread that calls the blocking twin.
+    The interpreter waits for that thread at exit, as it would for a thread that calls the blocking twin; but if
+    ZooKeeper is out of reach, for a session timeout only.
     """
 
     def __init__(self) -> None:
+        # When the interpreter waits no longer.
+        self._exits_by = math.inf
         self._left: deque[tuple[Session, Pending[object], Completion]] = deque()
         self._worker = Worker(self._left)
 
@@ -214,6 +221,7 @@ class Background:
                 session, pending, completion = self._left.popleft()
             except IndexError:
                 return
+            pending.call.why_end = partial(self._why_end, session, pending.call.path)
             try:
                 wait(pending.call, pending.steps)
             except BaseException as error:
@@ -221,6 +229,15 @@ class Background:
             else:
                 completion._finish()
             del session, pending, completion
+
+    def _why_end(self, session: Session, path: str) -> ClientError | None:
+        """Return the error with which a call ends that would keep the interpreter from its exit."""
+        if session.link.connected or not waits_for_library():
+            self._exits_by = math.inf
+            return None
+        now = session.now()
+        self._exits_by = min(self._exits_by, now + session.longest_reply)
+        return None if now < self._exits_by else exits_out_of_reach(path)
 
 
 def _spawn(work: Callable[[], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
@@ -18,6 +17,7 @@ from ..._errors import ClientError, RefusedError
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.receipts import PendingWrite, Receipt, ReceiptPool
+from ..._runtime.process_exit import waits_for_library
 from ..._runtime.waiting import Steps
 from ..._runtime.worker import Worker
 
@@ -102,7 +102,7 @@ class SettlingState(PathState, Generic[W]):
 
     def _goes_on(self, pending_write: W, error: RefusedError) -> bool:
         """Wait a moment, and return True, if a write that was refused is to be tried again."""
-        if not self._is_tried_again(pending_write) or not threading.main_thread().is_alive():
+        if not self._is_tried_again(pending_write) or waits_for_library():
             return False
         if not pending_write.refused:
             text = "the end of a call at %s was refused, and is tried again: %r"
@@ -120,9 +120,14 @@ class SettlingState(PathState, Generic[W]):
         session = self.session
         call = Call(session, self.path)
         done = call.wait(call.run(self._settling_of(pending_write), session.now() + session.longest_reply))
-        if done is None and not threading.main_thread().is_alive():
-            raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
+        if done is None and waits_for_library():
+            raise exits_out_of_reach(self.path)
         return done is not None
+
+
+def exits_out_of_reach(path: str) -> ClientError:
+    """Return the error of a call that would keep the interpreter from its exit, for as long as an outage lasts."""
+    return ClientError(path, "the interpreter is exiting, and ZooKeeper is out of reach")
 
 
 class SettleOnAbandon:
