@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -138,16 +139,16 @@ def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, even
 
     async def main() -> None:
         barrier = aio.DoubleBarrier(zk, zk_path, 2)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(barrier.enter(), 0.3)
-        await asyncio.to_thread(eventually, lambda: zk.get_children(zk_path) == [])
-        entering = threading.Thread(target=other.enter)
-        entering.start()
 
         async def take_part() -> None:
             await barrier.enter()
             await barrier.leave()
 
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(take_part(), 0.3)
+        await asyncio.to_thread(eventually, lambda: zk.get_children(zk_path) == [])
+        entering = threading.Thread(target=other.enter)
+        entering.start()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(take_part(), 3)
         await asyncio.to_thread(entering.join)
@@ -155,6 +156,24 @@ def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, even
 
     asyncio.run(asyncio.wait_for(main(), 60))
     other._path_state.inside.clear()  # its thread has ended inside
+
+
+def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
+    """Fault 442: a task made for an enter, or a leave, alone is refused before anything is sent."""
+
+    async def main() -> None:
+        barrier = aio.DoubleBarrier(zk, zk_path, 1)
+        with pytest.raises(RuntimeError, match=r"Await enter\(timeout="):
+            await asyncio.create_task(barrier.enter())
+        assert not zk.exists(zk_path)
+        async with barrier:
+            with pytest.raises(RuntimeError, match=r"Await leave\(timeout="):
+                await asyncio.create_task(barrier.leave())
+        if sys.version_info >= (3, 12):
+            assert await asyncio.wait_for(barrier.enter(), 10)
+            assert await asyncio.wait_for(barrier.leave(), 10)
+
+    asyncio.run(main())
 
 
 def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

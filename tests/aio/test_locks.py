@@ -657,6 +657,28 @@ def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient
     run(main())
 
 
+@pytest.mark.parametrize("make", [aio.Lock, aio.RLock], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("call", ["wait", "wait_for"])
+def test_a_task_that_only_waits_for_a_condition(make: Any, call: str, zk: KazooClient, zk_path: str) -> None:
+    """Fault 442: it does not hold an RLock, and is told so; with a Lock, which belongs to no task, it waits."""
+    condition = aio.Condition(zk, zk_path, make(zk, f"{zk_path}/lock"))
+    arguments = [bool] if call == "wait_for" else []
+
+    async def main() -> None:
+        async with condition:
+            waiting = asyncio.create_task(getattr(condition, call)(*arguments, timeout=0.05))
+            if make is aio.RLock:
+                with pytest.raises(RuntimeError, match=rf"Await {call}\(timeout="):
+                    await waiting
+            else:
+                assert await waiting is False
+            if sys.version_info >= (3, 12) or make is aio.Lock:
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(getattr(condition, call)(*arguments), 0.05)
+
+    run(main())
+
+
 def test_an_event_and_a_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads wait for one flag and one count; own changes are seen at once, others' by asking again."""
     event, elsewhere = aio.Event(zk, zk_path), aio.Event(far, zk_path)

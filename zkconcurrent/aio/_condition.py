@@ -19,7 +19,7 @@ from ._losses import follow
 from ._rlock import RLock
 from ._rwlock import ReadLock
 from ._tasks import Pending, of_tasks
-from ._twin import LockBase, PrimitiveTwin, backgrounded, resolve, wrapped
+from ._twin import LockBase, PrimitiveTwin, backgrounded, is_whole_task, resolve, wrapped
 
 T = TypeVar("T")
 
@@ -75,9 +75,12 @@ class Condition(PrimitiveTwin):
             False if the timeout passed without a notification; otherwise True, which may also be a spurious wake-up.
 
         Raises:
-            RuntimeError: the caller does not hold the lock.
+            RuntimeError: the caller does not hold the lock. This is so if the task consists of this call alone, and
+                only the task that has acquired the lock may release it; see `RLock.acquire`.
             LockLostError: the lock was lost before the call released it.
         """
+        if is_whole_task():
+            self._check_not_whole("wait")
         core = self._core
         wait, steps = core._begin_wait(timeout)
         call = wait.call
@@ -99,6 +102,13 @@ class Condition(PrimitiveTwin):
                         self._in_background(core._pass_on())
             raise
         return bool(notified)
+
+    def _check_not_whole(self, call: str) -> None:
+        if self._lock._owned:
+            raise RuntimeError(
+                f"this task does nothing but {call}(): it does not hold {self._lock!r}. Await {call}(timeout=...) in "
+                "the task that does, or give the condition a Lock, which belongs to no task"
+            )
 
     async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
@@ -129,6 +139,8 @@ class Condition(PrimitiveTwin):
 
         A timeout of zero or less makes one `wait`, in which others may hold the lock.
         """
+        if is_whole_task():
+            self._check_not_whole("wait_for")
         now, left = self._lock_core.session.now, timeout
         deadline: float | None = None
         while not (result := predicate()):

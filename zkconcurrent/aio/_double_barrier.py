@@ -12,7 +12,7 @@ from .._runtime.identity import release_at_end
 from .._threads import double_barrier as _double_barrier
 from .._threads.base.primitive import reports_loss
 from ._tasks import Tasks, is_thrown_away
-from ._twin import PrimitiveTwin, awaited
+from ._twin import PrimitiveTwin, awaited, is_whole_task
 
 
 class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
@@ -56,7 +56,15 @@ class DoubleBarrier(PrimitiveTwin):
 
         Returns:
             Whether the caller is inside. If False, the attempt leaves no node behind.
+
+        Raises:
+            RuntimeError: also if the task consists of this call alone, so that it would end inside; see `Lock.acquire`.
         """
+        if is_whole_task():
+            raise RuntimeError(
+                f"this task does nothing but enter(): it would end inside {self!r}, and nobody else could leave. Await "
+                "enter(timeout=...) in the task that leaves"
+            )
         inside = bool(await self._core.enter(timeout))
         if inside:
             self._core.leave_with_loop()
@@ -70,7 +78,15 @@ class DoubleBarrier(PrimitiveTwin):
 
         Returns:
             Whether all have left; False at the deadline.
+
+        Raises:
+            RuntimeError: also if the task consists of this call alone, as another one has entered.
         """
+        if is_whole_task():
+            raise RuntimeError(
+                f"this task does nothing but leave(): it is not inside {self!r}. Await leave(timeout=...) in the task "
+                "that has entered"
+            )
         return bool(await self._core.leave(timeout))
 
     async def __aenter__(self) -> bool:

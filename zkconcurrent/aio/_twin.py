@@ -92,6 +92,15 @@ def _described(call: C, method: Callable[..., object], doc: str | None) -> C:
     return call
 
 
+def is_whole_task() -> bool:
+    """Return whether the running task consists of the calling method alone, so that it ends with this call.
+
+    Such are those of `create_task(lock.acquire())` and, before Python 3.12, `wait_for(lock.acquire(), ...)`.
+    """
+    task = asyncio.current_task()
+    return task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe(1)
+
+
 class Twin(Named):
     """The twin of a primitive for threads: it wraps a primitive whose owners are tasks."""
 
@@ -182,8 +191,7 @@ class Acquirable(Twin, ABC):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        task = asyncio.current_task()
-        if self._owned and task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe():
+        if self._owned and is_whole_task():
             raise RuntimeError(
                 f"this task does nothing but acquire(): it would own {self!r} and end. Await acquire(timeout=...) "
                 "in the task that uses the lock"
