@@ -109,12 +109,14 @@ def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually) -> None:
-    """Fault 356: the client stops, also after `loop.shutdown_default_executor()`."""
+    """Faults 356, 443: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
     before = sessions(zookeeper)
 
     async def main() -> None:
         async with aio.connect(f"zk://{zookeeper.hosts}"):
             await asyncio.get_running_loop().shutdown_default_executor()
+        async with aio.connect(f"zk://{zookeeper.hosts}"):
+            pass
 
     asyncio.run(main())
     eventually(lambda: sessions(zookeeper) <= before)
@@ -141,6 +143,26 @@ def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monke
         asyncio.run(main())
         with zkconcurrent.Lock(far, zk_path).hold(timeout=1):
             pass
+
+
+def test_an_executor_full_of_work(zookeeper: Server, silent: str) -> None:
+    """Fault 443: the client starts, or gives up in time, while all threads of the executor are in calls that last."""
+    over = threading.Event()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        lasting = asyncio.create_task(asyncio.to_thread(over.wait))
+        try:
+            async with aio.connect(f"zk://{zookeeper.hosts}") as zk:
+                assert zk.connected
+            with pytest.raises(TimeoutError):
+                async with aio.connect(f"zk://{silent}?timeout=2", start_timeout=0.1):
+                    pytest.fail("the block runs")
+        finally:
+            over.set()
+            await lasting
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 def test_nobody_answers(silent: str) -> None:
@@ -178,6 +200,9 @@ def test_a_cancel_where_nobody_answers(silent: str) -> None:
 
     before = time.monotonic()
     asyncio.run(main())
+    for thread in threading.enumerate():
+        if thread.name == "zkconcurrent start":
+            thread.join()
     assert time.monotonic() - before < 20.0
 
 

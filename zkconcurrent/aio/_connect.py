@@ -23,14 +23,14 @@ from ._tasks import Pending, in_background
 async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
-    The client starts on a thread of the loop's default executor. It stops on a thread of its own, as all those of the
-    executor may be in calls that wait until it stops. Tasks and threads may use it together. At the end of the block,
-    the client first waits for background work that its tasks have begun, such as an `Event.set()` that no task awaits,
-    for up to a third of the session timeout; then it stops.
+    The client starts on a thread of its own, and stops on another one: all those of the loop's default executor may be
+    in calls that last, or that wait until it stops. Tasks and threads may use it together. At the end of the block, the
+    client first waits for background work that its tasks have begun, such as an `Event.set()` that no task awaits, for
+    up to a third of the session timeout; then it stops.
 
     A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
-    more attempt to connect; `asyncio.run` waits for that thread. If the client is stopping, its thread goes on to stop
-    it, and the end of the process waits for that.
+    more attempt to connect. If the client is stopping, its thread goes on to stop it. The end of the process waits for
+    either.
 
     Args:
         url: the address of ZooKeeper; see `zkconcurrent.connect`.
@@ -69,7 +69,7 @@ async def _start(client: Client, start: Callable[..., None]) -> None:
             if not _take(turn):
                 _stop(client)
 
-    starting = _in_thread(run)
+    starting = _in_thread(run, "start")
     try:
         await asyncio.wait([starting])
     except BaseException:
@@ -91,34 +91,34 @@ def _stop(client: Client) -> None:
 
 
 def _begin_stop(client: Client) -> asyncio.Future[None]:
-    """Begin to stop a client on a thread of its own: the loop's executor may be shut down, or full of waits."""
+    return _in_thread(partial(_stop, client), "stop")
+
+
+def _in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
+    """Begin to run a function on a thread of its own: the loop's executor may be shut down, or full of waits.
+
+    Unlike with `to_thread`, no cancellation keeps it from running.
+    """
     loop = asyncio.get_running_loop()
-    stopped: asyncio.Future[None] = loop.create_future()
-    stopped.add_done_callback(asyncio.Future.exception)
+    ended: asyncio.Future[None] = loop.create_future()
+    # The error counts as retrieved, even if no task waits any more.
+    ended.add_done_callback(asyncio.Future.exception)
 
     def run() -> None:
         try:
-            _stop(client)
+            function()
         except BaseException as error:
-            # Whatever it is: the block waits for this future.
-            call_soon(loop, partial(stopped.set_exception, error))
+            # Whatever it is: the task waits for this future.
+            call_soon(loop, partial(ended.set_exception, error))
         else:
-            call_soon(loop, partial(stopped.set_result, None))
+            call_soon(loop, partial(ended.set_result, None))
 
     try:
-        threading.Thread(target=run, name="zkconcurrent stop").start()
+        threading.Thread(target=run, name=f"zkconcurrent {name}").start()
     except RuntimeError:
-        # None can be started now. The loop waits for the stop, else the client would go on with all its holds.
+        # None can be started now. The loop waits: else a client that is to stop would go on with all its holds.
         run()
-    return stopped
-
-
-def _in_thread(function: Callable[[], None]) -> asyncio.Future[None]:
-    """Begin to run a function on a thread. Unlike with `to_thread`, no cancellation keeps it from running."""
-    future = asyncio.get_running_loop().run_in_executor(None, function)
-    # The error counts as retrieved, even if no task waits any more.
-    future.add_done_callback(asyncio.Future.exception)
-    return future
+    return ended
 
 
 async def finish(client: Client) -> None:
