@@ -51,6 +51,17 @@ def test_leaves_nothing(temporary: Path) -> None:
         server.command("ruok")
 
 
+def test_leaves_nothing_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 444: it keeps its data in its own folder, whatever characters the path has."""
+    folder = tmp_path / "jürgen \N{ROCKET}"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with Server():
+        assert list(folder.glob("*/version-2"))
+    assert list(tmp_path.iterdir()) == [folder]
+    assert not any(folder.iterdir())
+
+
 def test_keeps_data_and_port() -> None:
     """A restart is a crash and a new start, on the same port and with the same data."""
     with Server() as server:

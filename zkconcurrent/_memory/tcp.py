@@ -233,7 +233,7 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     """Run a server.
 
     Args:
-        config: the path of a `zoo.cfg`, whose `dataDir` gets the journal.
+        config: the path of a `zoo.cfg`, whose folder gets the journal.
         containers: how often empty containers are removed, in milliseconds.
         forgets: not empty if all sessions of the server before are over.
     """
@@ -241,7 +241,7 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     settings = {name: value for name, _, value in lines}
     tick, shortest, longest = (int(settings[name]) for name in ("tickTime", "minSessionTimeout", "maxSessionTimeout"))
     limits = Limits(tick, shortest, longest, int(containers))
-    data = Path(settings["dataDir"], "version-2")  # as ZooKeeper has it
+    data = Path(config).parent / "version-2"  # as ZooKeeper has it
     data.mkdir(exist_ok=True)
     journal = Journal(data / "journal")
     tree = journal.read()

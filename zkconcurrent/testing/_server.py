@@ -317,7 +317,7 @@ class Server(Service):
             "clientPort": self.port,
         }
         config = guard.folder / "zoo.cfg"
-        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        config.write_text(_for_java("".join(f"{name}={value}\n" for name, value in settings.items())))
         if self._server_id is not None:
             (guard.folder / "myid").write_text(f"{self._server_id}\n")
         with open(guard.folder / _LOG, "wb") as log:
@@ -375,6 +375,13 @@ class Server(Service):
         memory = self._installation is not None and self._installation.kind == MEMORY.kind
         java = "none, it is the memory server" if memory else java_version(self._java)
         raise error(f"the ZooKeeper server on port {self._port} {what}. Java: {java}. Its log:\n{tail}")
+
+
+def _for_java(text: str) -> str:
+    """Return the text of a file of properties, all in ASCII: Java takes other bytes for Latin-1."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
 def _milliseconds(seconds: float) -> int:
