@@ -431,7 +431,7 @@ def test_a_server_that_hangs_up() -> None:
 
 def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
     """Fault 463: it closes the connections of a client that has seen more: the client's log says what to do."""
-    with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app") as client:
+    with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app?timeout=1") as client:
         zkconcurrent.Event(client, "/seen").set()
         server.stop()
         with MemoryServer(port=int(server.hosts.rpartition(":")[2])):

@@ -94,6 +94,10 @@ class Addresses:
         """Note that a connection has ended."""
         self._lost_at = time.monotonic()
 
+    def away_for_long(self) -> bool:
+        """Return whether the client has not been connected for a session timeout: it is no mere restart of a server."""
+        return time.monotonic() > self._lost_at + self._client._session_timeout / 1000
+
     # -- what came of it -------------------------------------------------------------------------------------------
 
     def failed(self, error: Exception) -> None:

@@ -116,6 +116,8 @@ class Opening:
             if type(request) is not Connect or not dropped:
                 raise
             self.addresses.hung_up = True
+            if not self.addresses.away_for_long():
+                raise
             # kazoo logs this. Of a client that was connected before, nothing else tells it.
             raise kazoo_errors.ConnectionDropped(f"{error}; {WHY_HUNG_UP}") from None
         if type(request) is Connect:
