@@ -390,14 +390,14 @@ def prepare(
         try:
             _start(client, chroot, patience, given_up)
         except BaseException:
-            _discard(client)
+            discard(client)
             raise
 
     return client, start
 
 
-def _discard(client: Client) -> None:
-    """Close a client whose start has failed, also where no thread or descriptor was left for it."""
+def discard(client: Client) -> None:
+    """Stop and close a client, also one that could not start, as no thread or descriptor was left for it."""
     # kazoo can't wake a thread that it has not begun; it stops everything else all the same.
     with suppress(AttributeError):
         client.stop()

@@ -417,6 +417,19 @@ def test_no_name_is_resolved(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @clean
+@pytest.mark.parametrize("place", ["getaddrinfo", "create_connection"])
+def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 460: neither the host's name nor a missing server is to blame, so the error advises about neither."""
+
+    def no_more(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket if place == "getaddrinfo" else SequentialThreadingHandler, place, no_more)
+    with pytest.raises(TimeoutError, match=r"Too many open files \(find what keeps files open .* ulimit -n\)$"):
+        zkconcurrent.connect(f"zk://{zookeeper.hosts}?start_timeout=0.5")
+
+
+@clean
 def test_a_server_that_hangs_up() -> None:
     """Fault 463: a server that has too many connections closes the next one: the error says why servers do that."""
     with (

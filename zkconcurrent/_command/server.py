@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .._connect import PATIENCE, RETRY, prepare
+from .._connect import PATIENCE, RETRY, discard, prepare
 from .._errors import ClientError, RefusedError
 from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors, no_wakeup
@@ -62,8 +62,7 @@ def link_of(found: Namespace) -> Iterator[Link]:
         check_accepted(link)
         raise
     finally:
-        client.stop()
-        client.close()
+        discard(client)
 
 
 def check_connected(link: Link) -> None:

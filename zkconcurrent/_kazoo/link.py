@@ -7,6 +7,8 @@ use (`private_parts.py`).
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -172,8 +174,14 @@ class Link:
         """Return what the last attempts to connect came to, by address, and what to do."""
         hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
         addresses = self.transport.opening.addresses
-        advice = "check the host's name" if addresses.none_resolved else WHY_HUNG_UP if addresses.hung_up else TRY_OUT
-        return f"{addresses.describe() or f'{hosts}: no reply'} ({advice})"
+        attempts = addresses.describe() or f"{hosts}: no reply"
+        if os.strerror(errno.EMFILE) in attempts:
+            advice = "find what keeps files open in this process, or raise its limit: ulimit -n"
+        elif addresses.none_resolved:
+            advice = "check the host's name"
+        else:
+            advice = WHY_HUNG_UP if addresses.hung_up else TRY_OUT
+        return f"{attempts} ({advice})"
 
     @property
     def epoch(self) -> int:
