@@ -237,6 +237,7 @@ def test_two_threads_of_two_clients(
     assert pickle.loads(pickle.dumps(caught.value)).cycle == caught.value.cycle
     mine = [type(each) for each in told if each.path == f"{zk_path}/a"]
     assert mine == [Waiting, DeadlockFound, DeadlockVictim]
+    eventually(warnings)
     assert len(warnings()) == 1
     assert children(zk, f"{zk_path}/a") == children(zk, f"{zk_path}/b") == []
 
@@ -456,6 +457,37 @@ def test_a_client_with_a_chroot(
         second.result(20)
     first.result(20)
     assert [edge.path for edge in caught.value.cycle] == [f"{zk_path}/root/{name}" for name in "ab"]
+
+
+def test_a_log_handler_that_blocks(in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 405: as it is told of one deadlock, the next one of the same clients is ended all the same."""
+    names, told, go_on = zkconcurrent.namespace("local"), threading.Event(), threading.Event()
+    log = logging.getLogger("zkconcurrent.deadlocks")
+
+    def block(record: logging.LogRecord) -> bool:
+        if "a deadlock of" in record.getMessage():
+            told.set()
+            go_on.wait(30)
+        return True
+
+    log.addFilter(block)
+    try:
+        a, b = names.RLock("blocked-a"), names.RLock("blocked-b")
+        warned = crossed(in_thread, eventually, names.client, [a, b], [b, a])
+        assert told.wait(20)
+        c, d = (names.RLock(f"blocked-{name}", on_deadlock="raise") for name in "cd")
+        first, second = crossed(in_thread, eventually, names.client, [c, d], [d, c])
+        with pytest.raises(DeadlockError):
+            second.result(20)
+        first.result(20)
+        assert not go_on.is_set()
+    finally:
+        go_on.set()
+        log.removeFilter(block)
+    assert a.cancel_waits() == 1
+    for each in warned:
+        with suppress(WaitCancelledError):
+            each.result(20)
 
 
 def test_in_memory(in_thread: InThread, eventually: Eventually) -> None:

@@ -310,14 +310,17 @@ class Deadlocks:
             if not ends:
                 return
         if ends or not known:
-            log.warning(
+            # A log handler that blocks would keep the other searches of the client from ending a deadlock.
+            client.warn_later(
                 "%s deadlock of %d waits%s: %s [%s]",
                 "a" if certain else "a possible",
                 len(cycle),
                 ", of which this one is ended" if ends else "" if certain else UNLESS,
                 text,
                 call.path,
-                extra={"zk_path": call.path, "zk_by": label(check.owner)},
+                logger=log,
+                zk_path=call.path,
+                zk_by=label(check.owner),
             )
 
 
