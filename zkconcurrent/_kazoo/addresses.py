@@ -96,7 +96,7 @@ class Addresses:
 
     def away_for_long(self) -> bool:
         """Return whether the client has not been connected for a session timeout: it is no mere restart of a server."""
-        return time.monotonic() > self._lost_at + self._client._session_timeout / 1000
+        return bool(time.monotonic() > self._lost_at + self._client._session_timeout / 1000)
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
