@@ -39,6 +39,8 @@ def break_hold(found: Namespace) -> int:
     # Other readers, or holders of permits, may hold rightly with a lower one.
     late = f"with the token {token}" if place.mode in ("read", "permit") else f"whose token is below {token + 1}"
     write(f"{word}: {escaped(place.contender.node)}; refuse writes {late}\n")
+    if word == "broken":
+        say(f"{place.contender.whole_name()} may still be at work: end it, too")
     return 0
 
 
@@ -104,7 +106,8 @@ def _end(link: Link, place: Standing, grace: float) -> bool:
             raise _refused("ask its holder to release", contender.node) from None
         if there is None:
             return False
-        say(f"asked the holder to release; waiting for {grace:g} s")
+        # From here on the node does not tell who holds.
+        say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
         gone.wait(grace)
     try:
         client.delete(contender.node)
