@@ -79,7 +79,7 @@ class Condition(PrimitiveTwin):
                 only the task that has acquired the lock may release it; see `RLock.acquire`.
             LockLostError: the lock was lost before the call released it.
         """
-        if is_whole_task():
+        if is_whole_task(Condition.wait):
             self._check_not_whole("wait")
         core = self._core
         wait, steps = core._begin_wait(timeout)
@@ -139,7 +139,7 @@ class Condition(PrimitiveTwin):
 
         A timeout of zero or less makes one `wait`, in which others may hold the lock.
         """
-        if is_whole_task():
+        if is_whole_task(Condition.wait_for):
             self._check_not_whole("wait_for")
         now, left = self._lock_core.session.now, timeout
         deadline: float | None = None

@@ -60,7 +60,7 @@ class DoubleBarrier(PrimitiveTwin):
         Raises:
             RuntimeError: also if the task consists of this call alone, so that it would end inside; see `Lock.acquire`.
         """
-        if is_whole_task():
+        if is_whole_task(DoubleBarrier.enter):
             raise RuntimeError(
                 f"this task does nothing but enter(): it would end inside {self!r}, and nobody else could leave. Await "
                 "enter(timeout=...) in the task that leaves"
@@ -82,7 +82,7 @@ class DoubleBarrier(PrimitiveTwin):
         Raises:
             RuntimeError: also if the task consists of this call alone, as another one has entered.
         """
-        if is_whole_task():
+        if is_whole_task(DoubleBarrier.leave):
             raise RuntimeError(
                 f"this task does nothing but leave(): it is not inside {self!r}. Await leave(timeout=...) in the task "
                 "that has entered"

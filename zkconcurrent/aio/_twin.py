@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
@@ -92,13 +91,14 @@ def _described(call: C, method: Callable[..., object], doc: str | None) -> C:
     return call
 
 
-def is_whole_task() -> bool:
-    """Return whether the running task consists of the calling method alone, so that it ends with this call.
+def is_whole_task(method: Callable[..., object]) -> bool:
+    """Return whether the running task consists of this method, the caller, alone, so that it ends with this call.
 
     Such are those of `create_task(lock.acquire())` and, before Python 3.12, `wait_for(lock.acquire(), ...)`.
     """
     task = asyncio.current_task()
-    return task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe(1)
+    # Not by the frames: CPython would keep each that is looked at for as long as the task waits.
+    return task is not None and getattr(task.get_coro(), "cr_code", None) is method.__code__
 
 
 class Twin(Named):
@@ -191,7 +191,7 @@ class Acquirable(Twin, ABC):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        if self._owned and is_whole_task():
+        if self._owned and is_whole_task(Acquirable.acquire):
             raise RuntimeError(
                 f"this task does nothing but acquire(): it would own {self!r} and end. Await acquire(timeout=...) "
                 "in the task that uses the lock"
