@@ -109,7 +109,7 @@ def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually) -> None:
-    """Faults 356, 443: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
+    """Faults 356, 393: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
     before = sessions(zookeeper)
 
     async def main() -> None:
@@ -124,7 +124,7 @@ def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually
 
 @pytest.mark.parametrize("name", ["zkconcurrent background", "zkconcurrent stop"])
 def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 461: the client stops, with what it holds, although no thread can be started; the block raises nothing."""
+    """Fault 396: the client stops, with what it holds, although no thread can be started; the block raises nothing."""
     begin = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
@@ -146,7 +146,7 @@ def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monke
 
 
 def test_an_executor_full_of_work(zookeeper: Server, silent: str) -> None:
-    """Fault 443: the client starts, or gives up in time, while all threads of the executor are in calls that last."""
+    """Fault 393: the client starts, or gives up in time, while all threads of the executor are in calls that last."""
     over = threading.Event()
 
     async def main() -> None:

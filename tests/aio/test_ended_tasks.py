@@ -91,8 +91,13 @@ OWNED: dict[str, Any] = {
 
 @pytest.mark.parametrize("make", OWNED)
 @pytest.mark.parametrize("end", ["returns", "raises", "cancelled"])
-def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """The library releases a lock that only its task may release when that task ends, and warns."""
+def test_a_task_that_ends_with_a_hold(
+    make: str, end: str, zk: KazooClient, far: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The library releases a lock that only its task may release when that task ends, and warns.
+
+    Fault 389: the log tells of it, too.
+    """
     lock, rival = OWNED[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
 
     async def own() -> None:
@@ -115,6 +120,7 @@ def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far:
         async with lock:  # a task that comes later has nothing to do with it
             pass
         await until(lambda: not nodes(far, zk_path))
+        await until(lambda: "the task that held it has ended without releasing it" in caplog.text)
 
     async def enter() -> None:
         async with rival:

@@ -159,7 +159,7 @@ def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, even
 
 
 def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
-    """Fault 442: a task made for an enter, or a leave, alone is refused before anything is sent."""
+    """Fault 392: a task made for an enter, or a leave, alone is refused before anything is sent."""
 
     async def main() -> None:
         barrier = aio.DoubleBarrier(zk, zk_path, 1)

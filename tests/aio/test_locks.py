@@ -637,7 +637,7 @@ def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 420. `wait_for` without time releases the lock once: who makes it true gets in."""
+    """Fault 382. `wait_for` without time releases the lock once: who makes it true gets in."""
     condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
     done: list[bool] = []
 
@@ -660,7 +660,7 @@ def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient
 @pytest.mark.parametrize("make", [aio.Lock, aio.RLock], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("call", ["wait", "wait_for"])
 def test_a_task_that_only_waits_for_a_condition(make: Any, call: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 442: it does not hold an RLock, and is told so; with a Lock, which belongs to no task, it waits."""
+    """Fault 392: it does not hold an RLock, and is told so; with a Lock, which belongs to no task, it waits."""
     condition = aio.Condition(zk, zk_path, make(zk, f"{zk_path}/lock"))
     arguments = [bool] if call == "wait_for" else []
 

@@ -147,7 +147,7 @@ def test_a_service_that_is_set_up_badly(look: Run) -> None:
 
 
 def test_a_server_without_watches_of_trees(look: Run) -> None:
-    """Fault 462: it has a setting for many watches, and is not too old: the doctor says so, as a `Dict` does."""
+    """Fault 397: it has a setting for many watches, and is not too old: the doctor says so, as a `Dict` does."""
     setting = "org.apache.zookeeper.server.watch.WatchManagerOptimized"
     with Server(properties={"zookeeper.watchManagerName": setting}, installation=real_installation()) as server:
         found = levels(look("doctor", "--json", url=f"zk://{server.hosts}"))["watches of trees"]

@@ -131,5 +131,5 @@ def test_the_first_of_a_counter_is_seen() -> None:
 
 
 def test_an_alert_sees_the_first_of_a_counter() -> None:
-    """Fault 410: of jobs that acquire once each, every counter is 1 from the first, and its `rate` is always 0."""
+    """Fault 380: of jobs that acquire once each, every counter is 1 from the first, and its `rate` is always 0."""
     assert [alert["alert"] for alert in ALERTS if "rate(" in alert["expr"]] == []

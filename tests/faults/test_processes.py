@@ -142,14 +142,14 @@ def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> N
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_of_multiprocessing_that_leaves_threads(method: str, party: Spawn) -> None:
-    """Fault 440: what they hold stays until they end, and what tasks have begun in the background is done."""
+    """Fault 390: what they hold stays until they end, and what tasks have begun in the background is done."""
     process = party("leave_threads", method)
     assert [line_from(process) for _ in range(4)] == ["1", "0", "0", "0"]
     assert process.wait(20) == 0
 
 
 def test_an_exit_in_an_outage(proxy: Proxy, zk_path: str) -> None:
-    """Fault 441: calls of tasks that are in the background keep the interpreter from its exit for no longer than T."""
+    """Fault 391: calls of tasks that are in the background keep the interpreter from its exit for no longer than T."""
     with parties("tests.faults.party", proxy.hosts, zk_path, 1.0) as spawn:
         process = spawn("leave_in_an_outage")
         assert line_from(process) == "in reach"

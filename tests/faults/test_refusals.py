@@ -275,7 +275,7 @@ def test_a_right_that_is_lost_during_a_wait(
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 426: the server tells the waiter of no change, and forgets its watch; it learns of that all the same."""
+    """Fault 388: the server tells the waiter of no change, and forgets its watch; it learns of that all the same."""
     monkeypatch.setattr(heartbeat, "LOOK_AGAIN", 0.1)
     client = connect(timeout=4)
     wait, change = CHANGES[what]
@@ -491,7 +491,7 @@ def test_the_largest_request() -> None:
 def test_a_request_larger_than_the_servers_say(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 465: servers that take smaller requests than the client sends end each connection; the log says why."""
+    """Fault 400: servers that take smaller requests than the client sends end each connection; the log says why."""
     monkeypatch.setattr(wire, "_LONGEST", 100_000)
     with zkconcurrent.connect("memory:narrow", timeout=30) as client:
         queue = Queue(client, "/queue")

@@ -171,7 +171,7 @@ def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, ev
 def test_a_poll_lets_others_in(
     timeout: float, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 420. As in threading, `wait_for` without time releases the lock once: who makes it true gets in."""
+    """Fault 382. As in threading, `wait_for` without time releases the lock once: who makes it true gets in."""
     condition, other = Condition(zk, zk_path), Condition(connect(), zk_path)
     done: list[bool] = []
 

@@ -419,7 +419,7 @@ def test_no_name_is_resolved(caplog: pytest.LogCaptureFixture) -> None:
 @clean
 @pytest.mark.parametrize("place", ["getaddrinfo", "create_connection"])
 def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 460: neither the host's name nor a missing server is to blame, so the error advises about neither."""
+    """Fault 395: neither the host's name nor a missing server is to blame, so the error advises about neither."""
 
     def no_more(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -431,7 +431,7 @@ def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch
 
 @clean
 def test_a_server_that_hangs_up() -> None:
-    """Fault 463: a server that has too many connections closes the next one: the error says why servers do that."""
+    """Fault 398: a server that has too many connections closes the next one: the error says why servers do that."""
     with (
         Server(settings={"maxClientCnxns": 1}, installation=real_installation()) as server,
         zkconcurrent.connect(f"zk://{server.hosts}"),
@@ -443,7 +443,7 @@ def test_a_server_that_hangs_up() -> None:
 
 
 def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
-    """Fault 463: it closes the connections of a client that has seen more: the client's log says what to do."""
+    """Fault 398: it closes the connections of a client that has seen more: the client's log says what to do."""
     with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app?timeout=1") as client:
         zkconcurrent.Event(client, "/seen").set()
         server.stop()
@@ -551,7 +551,7 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
 @clean
 @pytest.mark.parametrize("missing", ["a descriptor", 1, 2, 4])
 def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 460: no thread can be started, or no descriptor is left: the error says that, and no thread is left."""
+    """Fault 395: no thread can be started, or no descriptor is left: the error says that, and no thread is left."""
 
     def no_more(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread") if begun else OSError(errno.EMFILE, "Too many open files")

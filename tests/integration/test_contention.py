@@ -84,7 +84,7 @@ def test_while_somebody_waits(
 def test_a_waiter_that_hides_its_node(
     kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 424. It is set while a waiter is there whose node this client may not read, and not when it has left."""
+    """Fault 386. It is set while a waiter is there whose node this client may not read, and not when it has left."""
     lock = kind(connect(), zk_path)
     rights = {"default_acl": [make_digest_acl("me", "secret", all=True)], "auth_data": [("digest", "me:secret")]}
     other = against(kind)(connect(**rights), zk_path)

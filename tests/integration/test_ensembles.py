@@ -100,7 +100,7 @@ def test_what_a_namespace_of_several_has(clients: Clients, zk_path: str) -> None
 
 @pytest.mark.parametrize("of_tasks", [False, True])
 def test_the_metrics_of_a_namespace_of_several(clients: Clients, zk_path: str, of_tasks: bool) -> None:
-    """Fault 409: they measure all its clients, and nothing that is not below its path, or of another client."""
+    """Fault 379: they measure all its clients, and nothing that is not below its path, or of another client."""
     several, registry = clients(0, 1), prometheus_client.CollectorRegistry()
     made = aio.namespace(several, zk_path) if of_tasks else namespace(several, zk_path)
     remove = zkconcurrent.prometheus.instrument(made, registry=registry)

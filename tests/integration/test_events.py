@@ -424,7 +424,7 @@ def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen,
 
 
 def test_outages_again_and_again(zk: KazooClient, zk_path: str, listen: Listen) -> None:
-    """Fault 406: a hold of months keeps nothing of the outages that it was told of."""
+    """Fault 376: a hold of months keeps nothing of the outages that it was told of."""
     told, lock = listen(zk), Lock(zk, zk_path)
     session = lock._session
     with lock:
@@ -654,7 +654,7 @@ def test_a_listener_that_fails(zk: KazooClient, zk_path: str, listen: Listen, ca
 def test_a_listener_that_raises_stop_iteration(
     zk: KazooClient, zk_path: str, listen: Listen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 400: its first error is logged, as any other, and the next listeners are told; so if it is the last."""
+    """Fault 370: its first error is logged, as any other, and the next listeners are told; so if it is the last."""
     expected = iter(["Acquired"])
 
     def follow(event: LockEvent) -> None:
@@ -676,7 +676,7 @@ def test_a_listener_that_raises_stop_iteration(
 
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_log_handler_that_raises(zk: KazooClient, zk_path: str, listen: Listen, queued: bool) -> None:
-    """Fault 401: as the error of a listener is logged, no call raises what the handler raises, and all are told."""
+    """Fault 371: as the error of a listener is logged, no call raises what the handler raises, and all are told."""
     told, logged = listen(), list[str]()
 
     def fail(_: LockEvent) -> None:

@@ -251,8 +251,25 @@ def test_where_a_holder_is(zk: KazooClient, zk_path: str, in_thread: InThread, e
         assert "test_where_a_holder_is" in hold.owner.at
 
 
+def test_where_a_thread_begins(zk: KazooClient, zk_path: str) -> None:
+    """The frames by which each thread begins tell nothing."""
+    seen: list[HoldReport] = []
+
+    def look() -> None:
+        with RLock(zk, zk_path):
+            seen.extend(holds(zk_path))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    looking.join()
+    (hold,) = seen
+    assert hold.owner is not None
+    assert "look (test_inspection.py:" in hold.owner.at
+    assert "(threading.py:" not in hold.owner.at
+
+
 def test_where_a_holder_of_a_like_name_is(zk: KazooClient, zk_path: str) -> None:
-    """Fault 404: a program's module is told, also if its name begins as the library's, or is no text."""
+    """Fault 374: a program's module is told, also if its name begins as the library's, or is no text."""
     source = "def work(lock, look):\n    with lock:\n        return look()\n"
     for name in ("zkconcurrent_jobs", None):
         module: dict[str, Any] = {"__name__": name}
@@ -317,7 +334,10 @@ def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 268: a lost hold is told of, with the cause, until its thread has settled it."""
+    """Fault 268: a lost hold is told of, with the cause, until its thread has settled it.
+
+    Fault 381: its time stands still, its thread's place is told, and it counts as no hold.
+    """
     lock = RLock(connect(timeout=6), zk_path)
     lock.acquire()
     lost = lock.lost
@@ -325,7 +345,16 @@ def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     assert lost.wait(20)
     (hold,) = holds(zk_path)
     assert hold.cause is LossCause.SESSION_EXPIRED
-    assert f"lost (session_expired): {zk_path} (RLock), token {hold.token}" in str(inspect())
+    assert holds(zk_path)[0].held_for == hold.held_for < 20
+    found = inspect()
+    client = next(each for each in found.clients if any(held.path == zk_path for held in each.holds))
+    heading, line = str(client).splitlines()
+    assert "lease" not in heading
+    assert f"lost (session_expired): {zk_path} (RLock), token {hold.token}" in line
+    assert "at test_a_lost_hold (test_inspection.py:" in line
+    # What other tests have left is told of, too.
+    number = sum(each.cause is not None for each in found.holds)
+    assert str(found).splitlines()[0].endswith(f", {number} lost")
     with pytest.raises(LockLostError):
         lock.release()
     assert not holds(zk_path)
@@ -558,7 +587,7 @@ def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dump_that_nobody_reads_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 407: the program goes on if nobody reads a pipe that is full; one who reads slowly gets all of the text."""
+    """Fault 377: the program goes on if nobody reads a pipe that is full; one who reads slowly gets all of the text."""
     before, (read, write) = signal.getsignal(signal.SIGUSR2), os.pipe()
     os.set_blocking(write, False)
     filled = 0

@@ -393,7 +393,7 @@ def test_garbage_collected_while_held(
 ) -> None:
     """The last object of a path warns when it goes while held, and its node is removed; any but the last does not.
 
-    Python hides that warning, so the log has it, too.
+    Fault 389: Python hides that warning, so the log has it, too.
     """
     one, other = kind(zk, zk_path), kind(zk, zk_path)
     one.acquire()

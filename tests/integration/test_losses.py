@@ -73,7 +73,7 @@ def test_a_loss_is_told_and_settled(
 def test_locks_of_a_programs_class_that_are_equal(
     connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 423. `on_lost` runs once for each object, also if a program's class calls them equal."""
+    """Fault 385. `on_lost` runs once for each object, also if a program's class calls them equal."""
 
     class Equal(RLock):
         def __eq__(self, other: object) -> bool:

@@ -67,7 +67,7 @@ def test_a_session_that_is_over(eventually: Eventually) -> None:
 
 
 def test_no_descriptor_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 464: the service asks for it a hundred times a second, not all the time; then the client is served."""
+    """Fault 399: the service asks for it a hundred times a second, not all the time; then the client is served."""
     with zkconcurrent.connect("memory:scarce"):
         pass
     tries: list[float] = []

@@ -618,7 +618,7 @@ def test_a_trace_of_a_single_attempt(
     spans: tuple[TracerProvider, InMemorySpanExporter],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 403: it takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
+    """Fault 373: it takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
     monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
     provider, exporter = spans
     collected(other := connect(), tracer_provider=provider)

@@ -171,21 +171,21 @@ def test_it_is_not_held(opened: Client) -> None:
 
 
 def test_a_class_that_makes_another_path(opened: Client) -> None:
-    """Fault 421. An object of a program's class is never made at another path, where it would exclude nobody."""
+    """Fault 383. An object of a program's class is never made at another path, where it would exclude nobody."""
     text = pickle.dumps(Elsewhere(opened, "/lock"))
     with pytest.raises(TypeError, match=r"cannot unpickle .*Elsewhere.* was at '/prod/lock'.* at '/prod/prod/lock'"):
         pickle.loads(text)
 
 
 def test_arguments_with_names_of_the_library(opened: Client) -> None:
-    """Fault 421. An argument of a program's class is what the program gave, and not what the library calls so."""
+    """Fault 383. An argument of a program's class is what the program gave, and not what the library calls so."""
     other = again(OfAKind(opened, "/lock", "nightly", 3))
     assert (other.kind, other.rule, other.path) == ("nightly", 3, "/lock")
     refused(NotKept(opened, "/lock", "nightly"), "'kind'")
 
 
 def test_a_latch_out_of_reach(zookeeper: Server, zk_path: str) -> None:
-    """Fault 422. To pickle an object asks no server, and so waits for none: here the client is stopped."""
+    """Fault 384. To pickle an object asks no server, and so waits for none: here the client is stopped."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=6") as client:
         latch = CountDownLatch(client, "/latch", 3)
     assert b"/latch" in pickle.dumps(latch)

@@ -52,7 +52,7 @@ def test_leaves_nothing(temporary: Path) -> None:
 
 
 def test_leaves_nothing_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 444: it keeps its data in its own folder, whatever characters the path has."""
+    """Fault 394: it keeps its data in its own folder, whatever characters the path has."""
     folder = tmp_path / "jürgen \N{ROCKET}"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

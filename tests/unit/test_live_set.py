@@ -53,7 +53,7 @@ class Equal(Member):
 
 
 def test_members_that_are_equal() -> None:
-    """Fault 423. Each member is one by itself, also if it can't be hashed."""
+    """Fault 385. Each member is one by itself, also if it can't be hashed."""
     members = LiveSet[Equal]()
     first, second, third = Equal(), Equal(), Equal()
     members.add(first)

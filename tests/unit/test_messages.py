@@ -138,7 +138,7 @@ def test_a_coroutine_function_in_place_of_a_function() -> None:
 
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 def test_a_coroutine_function_that_judges_or_changes_a_value(module: ModuleType) -> None:
-    """Fault 425: it is refused, also by tasks: its coroutine would count as true, and end the wait at once."""
+    """Fault 387: it is refused, also by tasks: its coroutine would count as true, and end the wait at once."""
 
     async def later(_: object) -> bool:
         return False

@@ -227,7 +227,7 @@ def test_a_registry_has_them_once() -> None:
 
 
 def test_a_process_has_them_once_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """Fault 408: all registries of a process write to one file, where two would overwrite each other's counts."""
+    """Fault 378: all registries of a process write to one file, where two would overwrite each other's counts."""
     program = """
 import prometheus_client
 import zkconcurrent.prometheus
@@ -279,7 +279,7 @@ def test_a_meter_provider_has_them_once() -> None:
 
 @pytest.mark.parametrize("first", ["{}", "given"])
 def test_the_programs_meter_provider_that_is_given(first: str) -> None:
-    """Fault 402: it is the same one, given or not, and whenever the program sets it up: no count doubles."""
+    """Fault 372: it is the same one, given or not, and whenever the program sets it up: no count doubles."""
     program = f"""
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider

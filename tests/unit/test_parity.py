@@ -83,7 +83,7 @@ def test_a_multilock_acquires_as_a_lock() -> None:
 
 @pytest.mark.parametrize("kind", [zkconcurrent.Event, zkconcurrent.Lock, aio.Lock])
 def test_the_constructors_of_a_programs_classes(kind: Any) -> None:
-    """Fault 423. As for any class, each constructor runs in the order of the classes: none is left out."""
+    """Fault 385. As for any class, each constructor runs in the order of the classes: none is left out."""
 
     class Plain(kind):  # type: ignore[misc]
         pass
@@ -100,7 +100,7 @@ def test_the_constructors_of_a_programs_classes(kind: Any) -> None:
 
 
 def test_a_lock_of_a_programs_class_that_counts_as_false() -> None:
-    """Fault 423. A condition has the lock that it was given, whatever `bool()` says of that."""
+    """Fault 385. A condition has the lock that it was given, whatever `bool()` says of that."""
 
     class Own(zkconcurrent.RLock):
         def __bool__(self) -> bool:
