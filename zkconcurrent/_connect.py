@@ -17,6 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ._arguments.limits import check_positive
+from ._engine.long_waits import LONG
 from ._engine.session import Session
 from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
@@ -149,6 +150,7 @@ class Client(KazooClient):  # type: ignore[misc]
         survive: the outage that a hold must survive, in seconds; None if the library chooses.
         margin: by how much a lease is shorter than the session timeout, as a fraction of that.
         max_request: the largest request, in bytes.
+        log_waits_after: how long a wait for a lock or permit lasts before the log tells of it, in seconds; None: never.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class Client(KazooClient):  # type: ignore[misc]
         survive: float | None = None,
         margin: float = MARGIN,
         max_request: int = MAX_REQUEST,
+        log_waits_after: float | None = LONG,
         kazoo_recipes: bool = False,
         **options: Any,
     ) -> None:
@@ -179,6 +182,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self.survive: float | None = survive
         self.margin: float = margin
         self.max_request: int = max_request
+        self.log_waits_after: float | None = log_waits_after
         self._pid = os.getpid()
         self._name: _Name | str = "its client was not opened by connect()"
         self._opens_at_use = False
@@ -311,20 +315,21 @@ def connect(
             `kazoo.security.ACL` for all nodes that the client creates.
         **options: `tick`; `survive`; `margin`, how much slower than the servers' clocks the local clock may run, as a
             fraction of the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must
-            be below the servers' `jute.maxbuffer`; `kazoo_recipes`, True to allow kazoo's own recipes, such as
-            `zk.Lock`, which exclude nothing that this library's primitives hold (False; `zk.DataWatch` and
-            `zk.ChildrenWatch` are always allowed); and the arguments of `kazoo.client.KazooClient`, such as `handler`,
-            `default_acl`, `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
+            be below the servers' `jute.maxbuffer`; `log_waits_after`, how many seconds a wait for a lock or permit
+            lasts before the log tells of it, and who holds (30; None for never); `kazoo_recipes`, True to allow kazoo's
+            own recipes, such as `zk.Lock`, which exclude nothing that this library's primitives hold (False;
+            `zk.DataWatch` and `zk.ChildrenWatch` are always allowed); and the arguments of `kazoo.client.KazooClient`,
+            such as `handler`, `default_acl`, `keyfile_password` or `sasl_options`. None may repeat an option of the
+            URL.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
 
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
-            URL. Or `acl` is creator without credentials.
-        TypeError: `timeout`, `start_timeout`, `tick`, `survive` or `margin` is not a number, `max_request` is not an
-            int, `kazoo_recipes` is not a bool, `auth_data` is no list of pairs, credentials are not a str, `logger` is
-            no logger, or `acl` is neither a word nor a list of ACLs.
+            URL. Or an argument is out of its range, or `acl` is creator without credentials.
+        TypeError: an argument is of another type, such as a text in the place of a number, or `connect` and kazoo have
+            none of that name.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -364,6 +369,10 @@ def prepare(
         raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
     if "max_request" in settings:
         check_positive("max_request", settings["max_request"])
+    if (after := settings.get("log_waits_after")) is not None:
+        check_seconds("log_waits_after", after)
+        if not after > 0:
+            raise ValueError(f"log_waits_after must be more than 0, or None for never: {after}")
     patience = settings.pop("start_timeout", PATIENCE)
     check_seconds("start_timeout", patience)
     chroot = settings.pop("chroot")

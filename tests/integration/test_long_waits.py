@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from zkconcurrent import (
     Condition,
@@ -29,6 +30,7 @@ from zkconcurrent import (
 from zkconcurrent._engine import local_handoff, long_waits
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +95,29 @@ def test_a_long_wait(
     for each in waiting:
         each.result(10)
     eventually(lambda: sum("after a wait of" in record.getMessage() for record in reports()) == 2)
+
+
+def test_as_long_as_connect_was_told(
+    zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+) -> None:
+    """`log_waits_after` says how long a wait lasts before the log tells of it; with None, it never does."""
+    first, never = f"{zk_path}/first", f"{zk_path}/never"
+    hosts = f"zk://{zookeeper.hosts}"
+    with (
+        zkconcurrent.connect(hosts, log_waits_after=2) as patient,
+        zkconcurrent.connect(hosts, log_waits_after=None) as silent,
+    ):
+        with Lock(zk, first), Lock(zk, never):
+            waiting = [
+                in_thread(lambda lock=lock: lock.acquire() and lock.release())
+                for lock in (Lock(silent, never), Lock(patient, first))
+            ]
+            eventually(reports)
+        for each in waiting:
+            each.result(10)
+        eventually(lambda: len(reports()) >= 2)
+    assert {vars(record)["zk_path"] for record in reports()} == {first}
+    assert vars(reports()[0])["zk_waited"] >= 2
 
 
 def test_reports_become_rare(

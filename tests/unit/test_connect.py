@@ -136,6 +136,8 @@ def test_what_is_no_number(option: str) -> None:
         ({"auth_data": "digest"}, TypeError, "auth_data must be a list of pairs"),
         ({"auth_data": [("digest", b"u:p")]}, TypeError, "credentials in auth_data must be a str, not bytes"),
         ({"logger": "kazoo"}, TypeError, "logger must be a logging.Logger, not str"),
+        ({"log_waits_after": "600"}, TypeError, "log_waits_after must be a number of seconds, not str"),
+        ({"log_waits_after": 0}, ValueError, "log_waits_after must be more than 0, or None for never: 0"),
         ({"timout": 4}, TypeError, r"no argument 'timout' \(did you mean 'timeout'\?\)"),
         ({"start_timout": 4}, TypeError, r"no argument 'start_timout' \(did you mean 'start_timeout'\?\)"),
         ({"xyz": 4}, TypeError, "connect\\(\\) has no argument 'xyz'$"),

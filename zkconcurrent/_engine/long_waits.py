@@ -1,8 +1,9 @@
 """Long waits for locks and permits: the log tells for which path a program waits, and who holds it.
 
 A program that seems to hang often waits for a lock. A queue in which a thread or task of this client has waited for
-`LONG` seconds is logged, again at doubled times, once an hour at most, and once more when the wait has ended. Nothing
-is sent before; a report takes a listing and a read, on a thread of its own. The logger is `zkconcurrent.waits`.
+`LONG` seconds, or as long as `connect` was told, is logged, again at doubled times, once an hour at most, and once more
+when the wait has ended. Nothing is sent before; a report takes a listing and a read, on a thread of its own. The logger
+is `zkconcurrent.waits`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,16 @@ class LongWaits:
         # By the clock of deadlines: before that, no report is due.
         self._look_at = -math.inf
 
+    @property
+    def _long(self) -> float:
+        """From how many seconds on a wait is long; infinite if none ever is."""
+        after: float | None = getattr(self._client.link.client, "log_waits_after", LONG)
+        return math.inf if after is None else after
+
     def ended(self, wait: LongWait, path: str, outcome: str) -> None:
         """Have the end of a wait that was reported logged, by the keeper's next turn: the caller has the lock now."""
         queue, _, since, _ = wait
-        if queue.queue_key in self._due and (waited := self._client.now() - since) >= LONG:
+        if queue.queue_key in self._due and (waited := self._client.now() - since) >= self._long:
             fields = {"zk_path": path, "zk_waited": waited}
             text = "%s after a wait of %.0f s [%s]"
             self._reports.append(partial(log.warning, text, outcome, waited, path, extra=fields))
@@ -76,20 +83,20 @@ class LongWaits:
 
     def _find(self, now: float) -> None:
         """Find the waits of which a report is due, and when to look again."""
-        first = now
+        first, least = now, self._long
         long: dict[Hashable, list[LongWait]] = {}
         for call in self._client.calls:
             wait: LongWait | None = call.long_wait
             if wait is None:
                 continue
-            if now - wait[2] >= LONG:
+            if now - wait[2] >= least:
                 long.setdefault(wait[0].queue_key, []).append(wait)
             else:
                 first = min(first, wait[2])
         # While there are long waits, those that end count, too. A crowd whose waits become long one by one is looked at
         # as seldom.
-        self._look_at = max(now + IDLE_BEAT, 0.0 if long else first + LONG)
-        self._due = {key: self._due.get(key, LONG) for key in long}
+        self._look_at = max(now + IDLE_BEAT, 0.0 if long else first + least)
+        self._due = {key: self._due.get(key, least) for key in long}
         enabled = log.isEnabledFor(logging.WARNING)
         for key, waits in long.items():
             waited = now - min(since for _, _, since, _ in waits)
