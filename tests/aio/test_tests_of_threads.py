@@ -60,6 +60,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_the_holders_node_was_deleted_and_another_holds": LATE,
         "test_the_holders_node_was_deleted_and_nobody_holds": LATE,
         "test_the_holders_node_was_deleted_and_the_server_is_busy": LATE,
+        "test_locks_of_a_programs_class_that_are_equal": "derives from the class of threads",
         "test_many_nodes_are_deleted_at_once": "is about the session, and takes long",
         "test_many_losses_on_a_busy_machine": "so does this",
         "test_an_exit_just_after_the_client_was_stopped": "is about the session",

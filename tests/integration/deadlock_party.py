@@ -56,9 +56,12 @@ class Warned(logging.Handler):
 
 
 def tell(outcome: str, began: float, error: DeadlockError | None = None) -> None:
-    """Say what came of the last step."""
+    """Say what came of the last step; of a victim, once the log has told of it, on a thread of its own."""
+    waited = time.monotonic() - began
+    while error is not None and not Warned.count and time.monotonic() < began + 30.0:
+        time.sleep(0.01)
     cycle = [] if error is None else [[edge.path, edge.pid, edge.hard] for edge in error.cycle]
-    said = {"outcome": outcome, "waited": time.monotonic() - began, "cycle": cycle, "warned": Warned.count}
+    said = {"outcome": outcome, "waited": waited, "cycle": cycle, "warned": Warned.count}
     say(json.dumps(said))
 
 

@@ -173,7 +173,7 @@ MUTANTS = [
     bug(
         "a task that ends keeps what only it may release",
         "_engine.holds:PathState.end_owner",
-        "self.session.dropped.append(LeftTickets([], held))",
+        "self.session.dropped.append(LeftTickets([], held, why))",
         "pass",
     ),
     bug(

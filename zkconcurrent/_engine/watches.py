@@ -43,6 +43,9 @@ class Watches:
         self._due: dict[str, bool] = {}
         self._looked_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()
+        # A server has replied to a removal. Before, each is sent alone: one that knows none may end the connection, and
+        # its reply would be lost with the requests behind it.
+        self._heard = False
 
     def begin_anew(self) -> None:
         """Forget all watches: they ended with the old connection."""
@@ -65,7 +68,7 @@ class Watches:
         self._unanswered.clear()
         self._sent_at = now
         for path in list(islice(self._due, MOST_LINGERING)):
-            if len(self._unanswered) >= TOGETHER:
+            if len(self._unanswered) >= (TOGETHER if self._heard else 1):
                 # The last reply wakes the keeper, which sends the next ones.
                 return
             self._remove(path, tree=self._due.pop(path))
@@ -97,6 +100,7 @@ class Watches:
             if isinstance(reply.error, RemovalWithdrawn):
                 self._leave(path, tree)
             self._unanswered.discard(reply)
+            self._heard = self._heard or reply.error is None
             if self._due and not self._unanswered:
                 self._client.wake_keeper()
 
