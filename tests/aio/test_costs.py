@@ -290,7 +290,7 @@ def test_cycles(connect: Connect, zk_path: str) -> None:
             await many(200)
             await cancels(100)
             await until(nothing_is_left)
-            # What is garbage now would make room for a leak.
+            # Garbage of these cycles would make room for a leak.
             gc.collect()
             owners, before = len(_living), tracemalloc.take_snapshot()
             await many(CYCLES)
