@@ -361,7 +361,9 @@ def test_a_party_of_a_barrier_that_was_destroyed_since(
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     late, first, second = (Barrier(each, zk_path, 2) for each in (client, zk, connect()))
     waiting = in_thread(late.wait, 60)
-    eventually(lambda: first.n_waiting == 1)
+    # A reply to its own client proves that this client has the one to the arrival, too: with that reply lost and its
+    # node gone, the party may not have arrived, and would come anew.
+    eventually(lambda: late.n_waiting == 1)
     session = client.client_id
     proxy.refuse()
     proxy.cut()
