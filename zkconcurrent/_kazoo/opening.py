@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from kazoo.protocol.serialization import Connect
 
 from .addresses import WHY_HUNG_UP, Addresses
 from .private_parts import Replaced
-from .sockets import FairHandler, is_open
+from .sockets import FairHandler, is_open, receive
 
 # The replies of one handshake. Those of all mechanisms take fewer than ten.
 MOST_SASL_REPLIES = 100
@@ -179,15 +178,7 @@ class Opening:
             # What TLS has decrypted does not show at the socket.
             if not getattr(sock, "pending", int)() and not handler.select([sock], [], [], min(left, _TURN))[0]:
                 continue
-            try:
-                more = sock.recv(length - len(got))
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                continue
-            except OSError as error:
-                raise kazoo_errors.ConnectionDropped(f"socket connection error: {error}") from None
-            if not more:
-                raise kazoo_errors.ConnectionDropped("socket connection broken")
-            got += more
+            got += receive(sock, length - len(got)) or b""
         return got
 
     def note_sasl_reply(self) -> None:

@@ -38,14 +38,17 @@ class SendLock:
         self.sending = False
         self.unsent = b""
 
-    def take(self) -> bool:
+    def take(self, tries: int = TURN_TRIES) -> bool:
         """Take the turn for kazoo's connection thread; return False if a caller keeps it.
+
+        Args:
+            tries: how often to wait for it.
 
         Raises:
             ConnectionDropped: it is unknown what the last caller sent.
         """
         # In many short waits: after a stop of the process, its callers go on before this gives up on them.
-        if not any(self.lock.acquire(True, TURN_TRY) for _ in range(TURN_TRIES)):
+        if not (self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))):
             return False
         if self.sending:
             self.lock.release()

@@ -7,10 +7,12 @@ import operator
 import os
 import select
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped
 from kazoo.handlers.utils import selector_select
 
 from .addresses import Addresses
@@ -84,6 +86,15 @@ class WakeupSocket:
         except BlockingIOError:
             self._owes_byte = True
 
+    def wake(self) -> bool:
+        """Send a byte; return False if that is too late, as the client is being closed."""
+        try:
+            self.send(b"\0")
+        except OSError as error:
+            raise_interrupt(error)
+            return False
+        return True
+
     def send_owed(self, more: bool) -> None:
         """Send an owed byte, in the place of the one just taken, if more requests wait."""
         if self._owes_byte:
@@ -110,6 +121,23 @@ def raise_interrupt(error: OSError) -> None:
     """Raise an error again that is no system call's: a signal handler raised it, such as an alarm's TimeoutError."""
     if error.errno is None:
         raise error
+
+
+def receive(sock: socket.socket, most: int) -> bytes | None:
+    """Return what has come on a socket, `most` bytes of it; None if nothing has come yet.
+
+    Raises:
+        ConnectionDropped: the connection broke.
+    """
+    try:
+        come = sock.recv(most)
+    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return None
+    except OSError as error:
+        raise ConnectionDropped(f"socket connection error: {error}") from None
+    if not come:
+        raise ConnectionDropped("socket connection broken")
+    return come
 
 
 def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:

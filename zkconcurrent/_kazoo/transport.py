@@ -46,7 +46,7 @@ import ssl
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from kazoo import exceptions as kazoo_errors
@@ -60,7 +60,7 @@ from .opening import Opening
 from .private_parts import Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
-from .sockets import Files, Poller, Ready, WakeupSocket, raise_interrupt, wait_for_files
+from .sockets import Files, Poller, Ready, WakeupSocket, raise_interrupt, receive, wait_for_files
 from .watches import withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -173,13 +173,9 @@ class Transport:
         It sends one request for each byte in its pipe. With one byte too few, kept back by an interrupt, each last
         request would wait for the next one. One byte too many does no harm.
         """
-        pipe, turn = self._connection._write_sock, self._turn
-        if (self._client._queue or (turn is not None and turn.unsent)) and pipe is not None:
-            try:
-                pipe.send(b"\0")
-            except OSError as error:
-                # The client is being closed, or the pipe is full.
-                raise_interrupt(error)
+        pipe, turn = self._wakeup_socket(), self._turn
+        if pipe is not None and (self._client._queue or (turn is not None and turn.unsent)):
+            pipe.wake()
 
     @property
     def renewable(self) -> bool:
@@ -213,8 +209,8 @@ class Transport:
         if not isinstance(self._connection, ConnectionHandler) or not self.renewable:
             return False
         self._renews = True
-        with contextlib.suppress(AttributeError):  # the client is being closed
-            self._connection._write_sock.send(b"\0")
+        if (pipe := self._wakeup_socket()) is not None:
+            pipe.wake()
         return True
 
     @property
@@ -244,10 +240,7 @@ class Transport:
             reply.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
             return
         self._client._queue.append((request, reply))
-        try:
-            pipe.send(b"\0")
-        except OSError as error:  # the client is being closed
-            raise_interrupt(error)
+        if not pipe.wake():
             reply.set_exception(kazoo_errors.ConnectionClosedError())
 
     def _wakeup_socket(self) -> WakeupSocket | None:
@@ -287,7 +280,7 @@ class Transport:
         series. The server tells the changes of a session apart by their numbers, including changes of the last
         connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
-        client, connection, turn = self._client, self._connection, self._turn
+        client, connection = self._client, self._connection
         refuse_of_other_sessions(client)
         request: Any = client._queue[0][0] if client._queue else None
         closes = request is CloseInstance
@@ -296,14 +289,8 @@ class Transport:
         if closes:
             # Other clients may acquire before the reply is here.
             self.on_close()
-        if turn is not None and not turn.take():
-            if not closes:
-                raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
-            # This is the last request of all, so it may go out beside that of the caller.
-            turn = None
-        try:
+        with self._in_turn(connect_timeout, closes=closes):
             self._renew_if_idle()
-            self._send_unsent(turn, connect_timeout)
             if withdraw_removals(client):
                 # kazoo's next turn looks at the new head of the queue anew: it may be the last request of all.
                 return
@@ -313,9 +300,6 @@ class Transport:
             pending = client._pending
             if pending and pending[-1][2] == AUTH_XID:
                 self._pending_auths.append(pending.pop())
-        finally:
-            if turn is not None:
-                turn.lock.release()
         pipe = connection._write_sock
         if isinstance(pipe, WakeupSocket):
             pipe.send_owed(bool(client._queue))
@@ -328,16 +312,31 @@ class Transport:
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping, unless callers have sent a request since the last one: any request does as well."""
-        turn = self._turn
-        if turn is not None:
+        if self._turn is not None:
             lately, self._sent_lately = self._sent_lately, False
             if lately and not self._connection._ro_mode:
                 return
-            if not turn.take():
-                raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
-        try:
-            self._send_unsent(turn, connect_timeout)
+        with self._in_turn(connect_timeout):
             self._kazoo.send_ping(connect_timeout)
+
+    @contextlib.contextmanager
+    def _in_turn(self, timeout: float, *, closes: bool = False) -> Iterator[None]:
+        """Have the block send in this thread's turn, behind the rest of a caller's request.
+
+        Args:
+            timeout: how long sending that may take, in seconds.
+            closes: the block sends the last request of all, which may go out beside that of a caller.
+        """
+        turn = self._turn
+        if turn is not None and not turn.take():
+            if not closes:
+                raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
+            turn = None
+        try:
+            if turn is not None and turn.unsent:
+                self._connection._write(turn.unsent, timeout)
+                turn.unsent = b""
+            yield
         finally:
             if turn is not None:
                 turn.lock.release()
@@ -352,12 +351,6 @@ class Transport:
             return
         self._turn, self._is_renewing = None, True
         raise kazoo_errors.ConnectionDropped("zkconcurrent reconnects once, to learn at once that the session lives")
-
-    def _send_unsent(self, turn: SendLock | None, timeout: float) -> None:
-        """Send the rest of a caller's request."""
-        if turn is not None and turn.unsent:
-            self._connection._write(turn.unsent, timeout)
-            turn.unsent = b""
 
     def _notify_pending(self, state: str) -> None:
         """Fail all requests: the connection is lost, or the session is over."""
@@ -482,25 +475,14 @@ class Transport:
             self._received_from = sock
             ahead.clear()
         while len(ahead) < length:
-            try:
-                more = sock.recv(READ_SIZE)
-            except BlockingIOError:
-                if not wait_for_files([sock], [], [], timeout)[0]:
-                    raise self._handler.timeout_exception("socket time-out during read") from None
-                continue
-            except OSError as error:
-                raise kazoo_errors.ConnectionDropped(f"socket connection error: {error}") from None
-            if not more:
-                raise kazoo_errors.ConnectionDropped("socket connection broken")
-            ahead += more
+            if (more := receive(sock, READ_SIZE)) is not None:
+                ahead += more
+            elif not wait_for_files([sock], [], [], timeout)[0]:
+                raise self._handler.timeout_exception("socket time-out during read")
         turn = self._turn
-        # If the lock is not free, a caller is sending just now.
-        if turn is not None and turn.sending and turn.lock.acquire(False):
-            try:
-                if turn.sending:
-                    raise kazoo_errors.ConnectionDropped("a request failed, or was interrupted, while it was sent")
-            finally:
-                turn.lock.release()
+        # If the turn is not free, a caller is sending just now.
+        if turn is not None and turn.sending and turn.take(0):
+            turn.lock.release()
         reply = bytes(ahead[:length])
         del ahead[:length]
         return reply
