@@ -676,5 +676,5 @@ def test_the_end_of_a_client(
     other.stop()
     assert second.exception(20) is not None
     first.result(20)
-    eventually(lambda: not Session.of(other).deadlocks._works)
+    eventually(lambda: not Session.of(other).deadlocks._helper.works)
     assert warnings() == []

@@ -294,7 +294,7 @@ def test_a_log_handler_that_does_harm(
     finally:
         go_on.set()
         long_waits.log.removeHandler(handler)
-    eventually(lambda: not lock._session.long_waits._telling)
+    eventually(lambda: not lock._session.long_waits._helper.works)
 
 
 def test_out_of_reach_and_cancelled(

@@ -24,7 +24,7 @@ from typing import Any
 
 from .._errors import DeadlockEdge, DeadlockError
 from .._kazoo import full_paths
-from .._kazoo.replies import Reply, failure
+from .._kazoo.replies import Reply, failure, node_of
 from .._protocol import deadlocks
 from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, Waiter
 from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
@@ -34,7 +34,7 @@ from .._runtime.identity import label
 from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Resumable, end_early
 from .client_state import ClientState
-from .keeper import Keeper
+from .keeper import Helper, Keeper
 
 log = logging.getLogger("zkconcurrent.deadlocks")
 
@@ -99,13 +99,12 @@ class Deadlocks:
 
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
         self._client = client
-        self._keeper = keeper
+        self._helper = Helper(keeper, "deadlocks", self._work)
         # A call keeps its check, so both go together.
         self._checks: LiveSet[WaitCheck] = LiveSet()
         self._look_at = math.inf
         # When the keeper takes its next turn, at the latest.
         self._turn_at = math.inf
-        self._works = False
         # When the last requests were sent.
         self._sent: deque[float] = deque(maxlen=MOST_A_SECOND)
         # Of each queue when it was listed, its names, and its last change: other waits of this process may use it.
@@ -129,14 +128,7 @@ class Deadlocks:
         For the keeper, with the session's lock held.
         """
         now = self._client.now()
-        pause = min(pause, self._look(now))
-        self._turn_at = now + pause
-        return pause
-
-    def _look(self, now: float) -> float:
-        if self._works:
-            return math.inf
-        if now >= self._look_at:
+        if now >= self._look_at and not self._helper.works:
             self._look_at = math.inf
             for check in self._checks:
                 if check.call is None:
@@ -144,30 +136,25 @@ class Deadlocks:
                 else:
                     self._look_at = min(self._look_at, check.due)
             if now >= self._look_at:
-                self._works = True
-                name = f"deadlocks {self._client.link.client.chroot or '/'}"
-                self._keeper.start_soon(partial(self._keeper.spawn, self._work, name))
-                return math.inf
-        return self._look_at - now
+                self._helper.start()
+        if not self._helper.works:
+            pause = min(pause, self._look_at - now)
+        self._turn_at = now + pause
+        return pause
 
     def _work(self) -> None:
-        try:
-            while (due := self._next()) is not None:
-                try:
-                    self._check(due)
-                except _GivenUp:
-                    pass
-                except Exception:
-                    # A log handler of the program may raise, again and again; the other searches are still to be made.
-                    with suppress(Exception):
-                        log.exception("a search for a deadlock has failed [%s]", due.ticket.path)
-                due.postpone(self._client.now())
-                # Otherwise a wait that is over would stay.
-                del due
-        finally:
-            self._works = False
-            self._look_at = -math.inf
-            self._client.wake_keeper()
+        while (due := self._next()) is not None:
+            try:
+                self._check(due)
+            except _GivenUp:
+                pass
+            except Exception:
+                # A log handler of the program may raise, again and again; the other searches are still to be made.
+                with suppress(Exception):
+                    log.exception("a search for a deadlock has failed [%s]", due.ticket.path)
+            due.postpone(self._client.now())
+            # Otherwise a wait that is over would stay.
+            del due
 
     def _next(self) -> WaitCheck | None:
         now = self._client.now()
@@ -341,5 +328,4 @@ def _node(result: Any) -> Node | None:
     """Return a node that was read; None if it is gone."""
     if isinstance(result, Exception):
         return None if isinstance(result, NoNode) else UNREADABLE
-    data, stat = result
-    return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner)
+    return node_of(result)

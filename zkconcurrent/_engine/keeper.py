@@ -11,7 +11,6 @@ merely because the machine is busy costs the threads that wait nothing.
 
 from __future__ import annotations
 
-import logging
 import math
 import weakref
 from collections import deque
@@ -20,9 +19,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._runtime.waiting import SleepEvent
-from .client_state import ClientState
-
-log = logging.getLogger("zkconcurrent")
+from .client_state import ClientState, log
 
 # The pause between two turns, if nothing is due before.
 IDLE_BEAT = 1.0  # seconds
@@ -38,6 +35,7 @@ class Keeper:
         stuck: the keeper cannot work: a suspended thread keeps the lock, with a signal handler on top of it, or the
             machine is busy.
         over: the keeper is to end, as in a forked child.
+        client: the session.
         thread: the number of its thread; 0 before it runs.
     """
 
@@ -52,10 +50,10 @@ class Keeper:
         self.stuck = False
         self.over = False
         self.thread = 0
-        self._client = client
+        self.client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
-        self._logs = False
+        self._logger = Helper(self, "log", client.log_warnings)
         # Its thread takes a turn, in which it runs no code of the program but finalizers.
         self._works = False
         # R4: the thread that takes this entry begins the keeper.
@@ -71,9 +69,9 @@ class Keeper:
         with suppress(IndexError):
             keep = self._to_begin.pop()
             try:
-                link = self._client.link
+                link = self.client.link
                 link.spawn(
-                    partial(keep, weakref.ref(self), self._client.keepers_sleep), f"keeper {link.client.chroot or '/'}"
+                    partial(keep, weakref.ref(self), self.client.keepers_sleep), f"keeper {link.client.chroot or '/'}"
                 )
             except BaseException:
                 self._to_begin.append(keep)
@@ -85,7 +83,7 @@ class Keeper:
         If no thread can be started, `start` adds to `to_start` what the keeper is to call at its next turn.
         """
         self.to_start.append(start)
-        self._client.wake_keeper()
+        self.client.wake_keeper()
 
     def spawn(self, run: Callable[[], object], name: str) -> None:
         """Run a function on a thread of its own, as `Link.spawn` does; if none starts now, when the keeper can.
@@ -94,26 +92,26 @@ class Keeper:
             RuntimeError: none can be started now.
         """
         try:
-            self._client.link.spawn(run, name)
+            self.client.link.spawn(run, name)
         except BaseException:
             self.to_start.append(partial(self.spawn, run, name))
             raise
 
     def works_here(self) -> bool:
         """Return whether the caller is a finalizer on the keeper's thread: no heartbeat is sent until it returns."""
-        return self._works and self.thread == self._client.identity()
+        return self._works and self.thread == self.client.identity()
 
     def stand_in(self) -> None:
         """Do the due work of a keeper that is stuck, if the calling thread has the lock."""
-        if self._client.lock.acquire(False):
+        if self.client.lock.acquire(False):
             try:
                 self._do_due_work()
             finally:
-                self._client.lock.release()
+                self.client.lock.release()
 
     def turn(self) -> float:
         """Do what is due; return the seconds until more is due. On the keeper's thread."""
-        client = self._client
+        client = self.client
         self.thread, self._works = client.identity(), True
         try:
             self._abandon_deserted_calls()
@@ -127,30 +125,20 @@ class Keeper:
                 pause = self._do_due_work()
             finally:
                 client.lock.release()
-            if client.unlogged and not self._logs:
-                self._logs = True
-                self.to_start.append(partial(self.spawn, self._log, f"log {client.link.client.chroot or '/'}"))
+            if client.unlogged:
+                self._logger.start()
             self._start_threads()
         finally:
             self._works = False
         return pause
-
-    def _log(self) -> None:
-        try:
-            self._client.log_warnings()
-        finally:
-            self._logs = False
-            if self._client.unlogged:
-                # It has come behind the last look.
-                self._client.wake_keeper()
 
     def _start_threads(self) -> None:
         """Start the threads that are to be started, until none can be. Without the lock; see `start_soon`.
 
         Not for long: on a busy machine a hundred threads take seconds, and without a heartbeat holds would be lost.
         """
-        until = self._client.now() + STARTS_FOR
-        while self.to_start and self._client.now() < until:
+        until = self.client.now() + STARTS_FOR
+        while self.to_start and self.client.now() < until:
             try:
                 self.to_start[0]()
             except RuntimeError:
@@ -161,17 +149,51 @@ class Keeper:
                 self.to_start.popleft()
         if self.to_start:
             # The heartbeat does not wait for the others: the keeper starts them later.
-            self._client.wake_keeper()
+            self.client.wake_keeper()
 
     def _abandon_deserted_calls(self) -> None:
         """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
-        now = self._client.now()
+        now = self.client.now()
         if now < self._loops_checked_at + IDLE_BEAT:
             return
         self._loops_checked_at = now
-        for call in self._client.calls:
+        for call in self.client.calls:
             if call.deserted is not None and call.deserted():
                 call.abandon_by_loop()
+
+
+class Helper:
+    """A thread of the library that works while there is work. The keeper starts it, and never more than one at a time.
+
+    Args:
+        keeper: the keeper.
+        name: the thread's.
+        work: does what is there to do, and returns when nothing is left.
+
+    Attributes:
+        works: the thread runs, or is about to be started.
+    """
+
+    def __init__(self, keeper: Keeper, name: str, work: Callable[[], None]) -> None:
+        self._keeper = keeper
+        self._name = name
+        self._work = work
+        self.works = False
+
+    def start(self) -> None:
+        """Have it started, unless it works. For the keeper."""
+        if not self.works:
+            self.works = True
+            chroot = self._keeper.client.link.client.chroot
+            self._keeper.start_soon(partial(self._keeper.spawn, self._run, f"{self._name} {chroot or '/'}"))
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self.works = False
+            # What has come behind its last look has it started again.
+            self._keeper.client.wake_keeper()
 
 
 def _keep(keeper_ref: weakref.ref[Keeper], wake: SleepEvent) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from .client_state import ClientState
-from .keeper import IDLE_BEAT, Keeper
+from .keeper import IDLE_BEAT, Helper, Keeper
 
 log = logging.getLogger("zkconcurrent.waits")
 
@@ -48,12 +48,11 @@ class LongWaits:
 
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
         self._client = client
-        self._keeper = keeper
+        self._helper = Helper(keeper, "waits", self._tell)
         # How long a wait in each queue will have lasted at its next report; only queues with a long wait are here.
         self._due: dict[Hashable, float] = {}
         # What one thread tells, so that a log handler that blocks costs no other; the oldest are dropped.
         self._reports: deque[Callable[[], None]] = deque(maxlen=4096)
-        self._telling = False
         # By the clock of deadlines: before that, no report is due.
         self._look_at = -math.inf
 
@@ -77,9 +76,8 @@ class LongWaits:
         if now >= self._look_at:
             self._find(now)
         # The end of a wait is told at once.
-        if self._reports and not self._telling:
-            self._telling = True
-            self._keeper.start_soon(partial(self._keeper.spawn, self._tell, "waits"))
+        if self._reports:
+            self._helper.start()
 
     def _find(self, now: float) -> None:
         """Find the waits of which a report is due, and when to look again."""
@@ -108,10 +106,7 @@ class LongWaits:
                     self._due[key] += min(self._due[key], SELDOM)
 
     def _tell(self) -> None:
-        try:
-            while self._reports:
-                # A log handler of the program may raise; the other reports are still to be made.
-                with suppress(Exception):
-                    self._reports.popleft()()
-        finally:
-            self._telling = False
+        while self._reports:
+            # A log handler of the program may raise; the other reports are still to be made.
+            with suppress(Exception):
+                self._reports.popleft()()

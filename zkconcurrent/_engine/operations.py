@@ -17,11 +17,11 @@ from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.lease import NEVER
 from .._protocol.ticket import Ticket
-from .._runtime.waiting import Steps
+from .._runtime.waiting import Steps, WakeUp
 from . import requests
 from .ensembles import admit
 from .patience import POLL_INTERVAL
-from .requests import Caller, Wake
+from .requests import Caller
 from .session import Session
 
 # A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
@@ -392,7 +392,7 @@ class Policy(NamedTuple):
     """
 
     steps: Callable[[Any, Any], Steps[object]] = _alone
-    send: Callable[[Any, Any, Wake | None, Watcher | None], Reply] = None  # type: ignore[assignment]
+    send: Callable[[Any, Any, WakeUp | None, Watcher | None], Reply] = None  # type: ignore[assignment]
     repeats: bool = False
     answers: Mapping[type[Exception], object] = {}
     result: Callable[[Any, Any], object] = requests.value

@@ -8,19 +8,17 @@ call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from .._errors import RefusedError
-from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
+from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, node_of
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.ticket import Ticket
-from .._runtime.waiting import Steps
+from .._runtime.waiting import Steps, WakeUp
 from .patience import Patience
 from .session import Session
 from .telling import Story
-
-Wake: TypeAlias = Callable[[], None]
 
 
 class Caller(Protocol):
@@ -39,7 +37,7 @@ class Caller(Protocol):
     session: Session
     path: str
     tickets: list[Ticket]
-    wake: Wake
+    wake: WakeUp
     patience: Patience
     refused: str | None
     story: Story | None
@@ -61,14 +59,14 @@ class Caller(Protocol):
 
 
 # The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
-def send_get(call: Caller, step: op.Get, wake: Wake | None, watcher: Watcher | None) -> Reply:
+def send_get(call: Caller, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """Read a node's data."""
     reply = Reply(wake)
     call.session.link.get(step.path, reply, watcher)
     return reply
 
 
-def send_children(call: Caller, step: op.Children, wake: Wake | None, watcher: Watcher | None) -> Reply:
+def send_children(call: Caller, step: op.Children, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """List a node's children."""
     reply = Reply(wake)
     if step.ticket is not None:
@@ -78,7 +76,7 @@ def send_children(call: Caller, step: op.Children, wake: Wake | None, watcher: W
     return reply
 
 
-def send_exists(call: Caller, step: op.Exists, wake: Wake | None, watcher: Watcher | None) -> Reply:
+def send_exists(call: Caller, step: op.Exists, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """Ask whether a node exists."""
     reply = Reply(wake)
     call.session.link.exists(step.path, reply, watcher)
@@ -92,7 +90,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
         send: sends the request; called with the link, the operation and the reply.
     """
 
-    def request(call: Caller, step: Any, wake: Wake | None, _: object) -> Reply:
+    def request(call: Caller, step: Any, wake: WakeUp | None, _: object) -> Reply:
         reply = Reply(wake)
         send(call.session.link, step, reply)
         return reply
@@ -100,7 +98,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
     return request
 
 
-def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake | None, _: object) -> Reply:
+def send_create(call: Caller, step: op.CreateEphemeral, wake: WakeUp | None, _: object) -> Reply:
     """Create a ticket's node; the reply is noted in the ticket."""
     session, ticket, before = call.session, step.ticket, step.ticket.sent
 
@@ -114,28 +112,24 @@ def send_create(call: Caller, step: op.CreateEphemeral, wake: Wake | None, _: ob
     return reply
 
 
-def send_multi(call: Caller, step: op.Multi, wake: Wake | None, _: object) -> Reply:
+def send_multi(call: Caller, step: op.Multi, wake: WakeUp | None, _: object) -> Reply:
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:
         patience.await_replies(patience.deadline + (session.reply_patience if session.link.connected else 0.0))
     operations: Sequence[Any] = step.operations
-    made: list[Ticket | None] = [part.ticket if type(part) is op.CreateEphemeral else None for part in operations]
-    ended: list[Ticket | None] = [part.ticket if type(part) is op.Delete else None for part in operations]
-    before = [ticket is not None and ticket.sent for ticket in made]
+    # Of each create, its place, its ticket, and whether an earlier create of the ticket was sent.
+    made = [(n, part.ticket, part.ticket.sent) for n, part in enumerate(operations) if type(part) is op.CreateEphemeral]
+    ended = [part.ticket for part in operations if type(part) is op.Delete and part.ticket is not None]
 
     def done(reply: HandledReply) -> None:
-        nodes = reply.value or [None] * len(operations)
-        for ticket, node, sent in zip(made, nodes, before, strict=True):
-            if ticket is not None:
-                session.note_create_reply(ticket, node, reply.error, sent)
-        for ticket in ended:
-            if ticket is not None and reply.error is None:
-                session.mark_deleted(ticket)
+        for n, ticket, before in made:
+            session.note_create_reply(ticket, reply.value and reply.value[n], reply.error, before)
+        for ticket in ended if reply.error is None else ():
+            session.mark_deleted(ticket)
 
-    for ticket in made:
-        if ticket is not None:
-            ticket.sent = True
+    for _, ticket, _ in made:
+        ticket.sent = True
     reply = HandledReply(done, wake, session.post)
     reply.session = step.ticket.session
     session.link.multi(operations, reply)
@@ -156,28 +150,14 @@ def true(*_: object) -> bool:
 
 
 def node(_step: object, replied: tuple[bytes | None, Any]) -> op.Node:
-    """Return a node from its data and kazoo's stat."""
-    data, stat = replied
-    # `cversion` counts the creates and the deletes of children.
-    created = (stat.cversion + stat.numChildren) // 2
-    times = stat.ctime / 1000.0, stat.mtime / 1000.0
-    return op.Node(
-        data or b"",
-        stat.czxid,
-        times[0],
-        stat.ephemeralOwner,
-        stat.version,
-        created,
-        times[1],
-        stat.mzxid,
-        stat.numChildren,
-    )
+    """Return the node that was read."""
+    return node_of(replied)
 
 
-def node_with_zxid(step: object, replied: tuple[Any, int]) -> tuple[op.Node | None, int]:
+def node_with_zxid(_step: object, replied: tuple[Any, int]) -> tuple[op.Node | None, int]:
     """Return a node, or None if there is none, and the zxid as of which this is so."""
     found, zxid = replied
-    return None if found is None else node(step, found), zxid
+    return None if found is None else node_of(found), zxid
 
 
 # -- what a failure means, where that depends on more than its error -------------------------------------------------

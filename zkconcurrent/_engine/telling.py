@@ -41,7 +41,7 @@ from .._runtime.interrupts import insist
 from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .client_state import ClientState, log
-from .keeper import Keeper
+from .keeper import Helper, Keeper
 from .loss_cause import cause_of, was_lost, words
 
 if TYPE_CHECKING:
@@ -429,7 +429,7 @@ class Teller:
         self._keeper = keeper
         self.untold: deque[Story] = deque()
         self.wary: LiveSet[Any] = LiveSet()
-        self._works = False
+        self._helper = Helper(keeper, "events", self._work)
 
     def begin(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
         """Return the story of an acquire; None if nobody listens to it."""
@@ -485,20 +485,13 @@ class Teller:
                 if ticket.story is not None and ticket.state is State.HELD and ticket.story.suspect is not suspect:
                     self.untold.append(ticket.story)
                     ticket.story.doubt(suspect)
-        if not self._works and self._due():
-            self._works = True
-            name = f"events {self.client.link.client.chroot or '/'}"
-            self._keeper.start_soon(partial(self._keeper.spawn, self._work, name))
+        if self._due():
+            self._helper.start()
 
     def _work(self) -> None:
-        try:
-            while due := self._due():
-                for story in due:
-                    self._finish(story, patient=True)
-        finally:
-            self._works = False
-            if self._due():
-                self.client.wake_keeper()
+        while due := self._due():
+            for story in due:
+                self._finish(story, patient=True)
 
     def _due(self) -> list[Story]:
         """Return what is to be told on no call's thread, and now."""

@@ -14,7 +14,7 @@ from .transport import TooLarge
 
 log = logging.getLogger("zkconcurrent")
 
-__all__ = ["NOT_THE_CAUSE", "NO_REPLY", "HandledReply", "Reply", "failure", "kazoo_errors", "no_wakeup"]
+__all__ = ["NOT_THE_CAUSE", "NO_REPLY", "HandledReply", "Reply", "failure", "kazoo_errors", "no_wakeup", "node_of"]
 
 
 def no_wakeup() -> None:
@@ -106,6 +106,25 @@ class HandledReply(Reply):
         finally:
             if self.wake is not None:
                 self.wake()
+
+
+def node_of(read: tuple[bytes | None, Any]) -> op.Node:
+    """Return a node from its data and kazoo's stat."""
+    data, stat = read
+    # `cversion` counts the creates and the deletes of children.
+    created = (stat.cversion + stat.numChildren) // 2
+    times = stat.ctime / 1000.0, stat.mtime / 1000.0
+    return op.Node(
+        data or b"",
+        stat.czxid,
+        times[0],
+        stat.ephemeralOwner,
+        stat.version,
+        created,
+        times[1],
+        stat.mzxid,
+        stat.numChildren,
+    )
 
 
 def failure(error: Exception, path: str) -> Exception:
