@@ -81,7 +81,7 @@ class ClientState:
 
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
-        self.time = self.link.leases.clock = clock
+        self.time = self.link.transport.opening.clock = clock
 
     @property
     def longest_reply(self) -> float:

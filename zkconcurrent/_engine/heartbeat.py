@@ -247,7 +247,10 @@ class Heartbeat:
             # The next beat reads it.
             ticket.watched = False
         elif reply.error is None and reply.value[0] == REVOKED:
-            self._note_revocation(ticket, reply.value[1].version)
+            version = reply.value[1].version
+            # A new connection reads the same request to let go again.
+            if ticket.state is State.HELD and ticket.asked_at != version and self._asked(ticket):
+                ticket.asked_at = version
 
     def own_changed(self, ticket: Ticket, *, deleted: bool) -> None:
         """Take an event of a ticket's own node; with the session's lock held."""
@@ -263,11 +266,6 @@ class Heartbeat:
         """Note that a ticket's node is gone: if that is a hold, and not released, a proof shows what is missing."""
         if ticket.state is State.HELD:
             self.hurry()
-
-    def _note_revocation(self, ticket: Ticket, version: int) -> None:
-        """Pass a request to let go on to the holder; a new connection reads it again, which is not another one."""
-        if ticket.state is State.HELD and ticket.asked_at != version and self._asked(ticket):
-            ticket.asked_at = version
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
         """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""

@@ -239,11 +239,6 @@ class PathState:
         """Where the path is, for comparisons with other clients of this process."""
         return self.session.link.full(self.path), self.session.link.servers
 
-    def _location_of(self, folder: str) -> Location:
-        """Return where a folder of the path is."""
-        full, servers = self.location
-        return full + folder[len(self.path) :], servers
-
     def leave_receipts(self) -> None:
         """Leave this path's receipts, if no call uses them, to be deleted: the client is about to end."""
 
@@ -310,10 +305,11 @@ class PathState:
                 if before.owner == owner and before.ticket.state is State.LOST:
                     raise lost_error(before)
             self._drop_unsettled(role)
+            full, servers = self.location
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
                 ticket.observer, ticket.owner = self._observer, owner
-                hold.location = self._location_of(ticket.path)
+                hold.location = full + ticket.path[len(self.path) :], servers
                 self.holds[role][ticket.prefix] = hold
                 holds_of(owner)[ticket.prefix] = hold
             self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))

@@ -112,13 +112,14 @@ class Listener:
         if (own := client.registry.note_event(node, link.connection, deleted=deleted)) is not None:
             client.post(partial(self.own_changed, own, deleted=deleted))
         if client.registry.trees:
-            client.post(partial(client.registry.note_change_below, node))
+            client.post(partial(client.registry.note_change_in, node.rpartition("/")[0], node))
 
     def _on_data_watch(self, path: str) -> None:
-        """Note a watch on the data of a node, which may have replaced the watch of a tree."""
+        """Note a watch on the data of a node: a server before ZooKeeper 3.9 then ends the watch of its tree."""
         client = self._client
         if client.registry.trees:
-            client.post(partial(client.registry.note_data_watch, client.link.client.unchroot(path)))
+            tree = client.link.client.unchroot(path)
+            client.post(partial(client.registry.note_change_in, tree, tree))
 
     def _on_kazoo_node(self, path: str) -> None:
         """Warn, once for each path, that a lock or semaphore of kazoo's is used at the path of one of ours."""

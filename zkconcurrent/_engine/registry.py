@@ -247,18 +247,11 @@ class Registry:
         ticket = self.tickets.get(node.rpartition("/")[2][:PREFIX_LENGTH])
         return None if ticket is None or ticket.node != node else ticket
 
-    def note_change_below(self, node: str) -> None:
-        """Note a change of a node whose parent's tree is watched."""
-        tree = node.rpartition("/")[0]
+    def note_change_in(self, tree: str, node: str) -> None:
+        """Note a change of a node in a watched tree; that of the tree's own node is that its watch was replaced."""
         if (changes := self.trees.get(tree)) is not None:
             changes.append(node)
             self.note_change(tree)
-
-    def note_data_watch(self, node: str) -> None:
-        """Note that the data of a node are watched: a server before ZooKeeper 3.9 then ends the watch of its tree."""
-        if (changes := self.trees.get(node)) is not None:
-            changes.append(node)
-            self.note_change(node)
 
     def hand_over(self, ticket: Ticket) -> None:
         """Let this client's next waiter go on: the holder's single delete was sent, in the session of both.

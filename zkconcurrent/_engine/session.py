@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
@@ -492,13 +493,11 @@ class Session(ClientState):
             for ticket in sorted(self.registry.tickets.values(), key=lambda ticket: ticket.state is State.HELD):
                 self.discard(ticket)
 
-        def wait(until: float) -> None:
-            # This polls: the wake of a delete may belong to a thread that is releasing at this moment.
-            while (self.keeper.to_start or (self._deletes and self.link.connected)) and self.now() < until:
-                self.run_posted()
-                self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
+        def left() -> object:
+            deletes = self.registry.deletes or self.spares.leaving
+            return self.keeper.to_start or (deletes and self.link.connected)
 
-        return wait
+        return partial(self._wait_while, left)
 
     def delete_receipts(self) -> None:
         """Delete the receipts that no call uses, as the client is about to be stopped; wait for that for a moment.
@@ -511,20 +510,18 @@ class Session(ClientState):
         self.sweep()
         with self.lock:
             self._delete_receipts()
-        until = self.now() + STOP_PATIENCE
-        while self.spares.leaving and link.connected and self.now() < until:
+        self._wait_while(lambda: self.spares.leaving and link.connected, self.now() + STOP_PATIENCE)
+
+    def _wait_while(self, left: Callable[[], object], until: float) -> None:
+        # This polls: the wake of a delete may belong to a thread that is releasing at this moment.
+        while left() and self.now() < until:
             self.run_posted()
-            link.handler.sleep_func(EXIT_POLL_INTERVAL)
+            self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
     def _delete_receipts(self) -> None:
         for state in self.directory.states():
             state.leave_receipts()
         self.spares.delete_all(self.clock())
-
-    @property
-    def _deletes(self) -> bool:
-        """Whether a node of this client is being deleted."""
-        return bool(self.registry.deletes or self.spares.leaving)
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""

@@ -9,10 +9,6 @@ may be days old. Here:
 * The attempts at all addresses together take no longer than the session timeout.
 * The names are resolved again when a connection ends, and while no address replies. A resolver that does not reply
   keeps no client from its last addresses.
-
-kazoo resolves all names once, and goes through their addresses; after a lost connection it goes on with the rest of
-that list. This module gives it a list that changes between the names and between the families of addresses, and that
-follows the resolver: so a machine without power costs one attempt, however many addresses its name has.
 """
 
 from __future__ import annotations

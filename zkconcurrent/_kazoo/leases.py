@@ -5,8 +5,6 @@ kazoo's connection thread writes here. It notes what a reply proves before any o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kazoo.client import KazooClient
 
 from .._protocol.lease import MARGIN, NEVER, Lease
@@ -24,16 +22,6 @@ class Leases:
         self._opening = opening
         # By session.
         self._leases: dict[int, Lease] = {}
-        self.clock = boot_clock
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of leases, and of the handshakes that begin them."""
-        return self._clock
-
-    @clock.setter
-    def clock(self, clock: Callable[[], float]) -> None:
-        self._clock = self._opening.clock = clock
 
     def opened(self, session: int) -> Lease | None:
         """Begin a connection that was just made, on kazoo's connection thread; return its session's lease.
@@ -53,8 +41,8 @@ class Leases:
         if not timeout:
             return None
         lease = self._new_lease(session)
-        since = connected_since(self._client._connection._connection_routine) if self.clock is boot_clock else NEVER
-        lease.opened(since, timeout)
+        routine = self._client._connection._connection_routine
+        lease.opened(connected_since(routine) if self._opening.clock is boot_clock else NEVER, timeout)
         # R4: kazoo's thread may have made the lease first.
         return self._leases.setdefault(session, lease)
 
@@ -73,23 +61,23 @@ class Leases:
     def as_write(self, reply: Reply) -> Reply:
         """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""
         reply.on_success = self.note_write
-        reply.sent = self._clock()
+        reply.sent = self._opening.clock()
         return reply
 
     def as_sync(self, reply: Reply) -> Reply:
         """Return the reply, whose success helps later writes: the request, which is sent now, goes by the leader."""
         reply.on_success = self._note_sync
-        reply.sent = self._clock()
+        reply.sent = self._opening.clock()
         return reply
 
     def note_write(self, reply: Reply) -> None:
         """Note the success of a write."""
         if (lease := self._leases.get(self._client._session_id)) is not None:
-            lease.answered(reply.sent, self._clock(), write=True)
+            lease.answered(reply.sent, self._opening.clock(), write=True)
 
     def _note_sync(self, reply: Reply) -> None:
         if (lease := self._leases.get(self._client._session_id)) is not None:
-            lease.answered(reply.sent, self._clock(), write=False)
+            lease.answered(reply.sent, self._opening.clock(), write=False)
 
     def _new_lease(self, session: int) -> Lease:
         client = self._client

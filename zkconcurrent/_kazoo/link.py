@@ -366,7 +366,7 @@ class Link:
 
     def _transact(self, parts: list[object], reply: HandledReply) -> None:
         """Send a multi, whose reply counts as a success even if its parts failed."""
-        reply.sent = self.leases.clock()
+        reply.sent = self.transport.opening.clock()
         made = any(type(part) is CreateContainer for part in parts)
         self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
 
@@ -450,14 +450,12 @@ class Link:
     def watch_tree(self, path: str, reply: Reply) -> None:
         """Have the transport's `on_raw_event` called for each change at or below a path; the reply has `connection`."""
 
-        def on_reply(done: HandledReply) -> None:
-            if done.error is None:
-                # On the connection thread, this is the connection that has answered.
-                reply.set(self.connection)
-            else:
-                reply.set_exception(done.error)
+        def done(reply: Reply) -> None:
+            # On the connection thread, this is the connection that has answered.
+            reply.value = self.connection
 
-        self.transport.send(AddWatch(self.full(path)), HandledReply(on_reply))
+        reply.on_success = done
+        self.transport.send(AddWatch(self.full(path)), reply)
 
     @property
     def can_remove_watches(self) -> bool | None:

@@ -16,6 +16,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Connect
 
+from .._runtime.clock import boot_clock
 from .addresses import WHY_HUNG_UP, Addresses
 from .private_parts import Replaced
 from .sockets import FairHandler, is_open, receive
@@ -40,7 +41,7 @@ class Opening:
     """How the connections of one client are opened.
 
     Attributes:
-        clock: the clock of handshakes.
+        clock: the clock of leases, and of the handshakes that begin them.
         handshake: the last handshake; None if it was over before this was made.
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
@@ -53,7 +54,7 @@ class Opening:
         self._kazoo = Replaced()
         # Whether the servers have ever accepted the client's credentials for SASL.
         self._proven = False
-        self.clock: Callable[[], float] = lambda: 0.0
+        self.clock: Callable[[], float] = boot_clock
         self.handshake: Handshake | None = None
         self.addresses = Addresses(client)
         self.refusal: Exception | None = None

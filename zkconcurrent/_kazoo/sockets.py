@@ -150,12 +150,7 @@ def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float
     if decrypted := [file for file in readers if getattr(file, "pending", int)()]:
         return decrypted, [], []
     to_read, to_write = list(map(_FILENO, readers)), list(map(_FILENO, writers))
-    if _may_poll([*to_read, *to_write]):
-        poll = select.poll()
-        for number in to_read:
-            poll.register(number, select.POLLIN)
-        for number in to_write:
-            poll.register(number, select.POLLOUT)
+    if (poll := _poll_of(to_read, to_write)) is not None:
         events = dict(poll.poll(None if timeout is None else max(timeout, 0.0) * 1000))
         if any(event & select.POLLNVAL for event in events.values()):
             raise _closed()
@@ -164,9 +159,17 @@ def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float
     return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
 
 
-def _may_poll(numbers: Sequence[int]) -> bool:
-    """Return whether one poll object can wait for the files of these numbers."""
-    return hasattr(select, "poll") and min(numbers, default=0) >= 0 and len(set(numbers)) == len(numbers)
+def _poll_of(to_read: Sequence[int], to_write: Sequence[int] = ()) -> select.poll | None:
+    """Return a poll object that waits for the files of these numbers; None if one such object can't."""
+    numbers = [*to_read, *to_write]
+    if not hasattr(select, "poll") or min(numbers, default=0) < 0 or len(set(numbers)) < len(numbers):
+        return None
+    poll = select.poll()
+    for number in to_read:
+        poll.register(number, select.POLLIN)
+    for number in to_write:
+        poll.register(number, select.POLLOUT)
+    return poll
 
 
 class Poller:
@@ -183,7 +186,9 @@ class Poller:
         # A socket that was closed has another number.
         numbers = list(map(_FILENO, readers))
         if readers != self._files or numbers != self._numbers:
-            self._learn(list(readers), numbers)
+            plain = readers and all(type(file) is socket.socket for file in readers)
+            self._files, self._numbers = list(readers), numbers
+            self._poll = _poll_of(numbers) if plain else None
         if self._poll is None or writers or timeout is None:
             return wait_for_files(readers, writers, others, timeout)
         readable = []
@@ -192,11 +197,3 @@ class Poller:
                 raise _closed()
             readable.append(readers[numbers.index(number)])
         return readable, [], []
-
-    def _learn(self, files: list[HasFileno], numbers: list[int]) -> None:
-        self._files, self._numbers, self._poll = files, numbers, None
-        if files and all(type(file) is socket.socket for file in files) and _may_poll(numbers):
-            poll = select.poll()
-            for number in numbers:
-                poll.register(number, select.POLLIN)
-            self._poll = poll

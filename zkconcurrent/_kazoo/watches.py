@@ -23,24 +23,32 @@ _OF_CHILDREN = (GetChildren.type, GetChildren2.type)
 _OF_DATA = (Exists.type, GetData.type)
 
 
-class AddWatch:
+class _WatchRequest:
+    """A request that names a path and a kind of watch, and whose reply says no more than that it was done."""
+
+    def __init__(self, path: str, kind: int) -> None:
+        self.path = path
+        self.kind = kind
+
+    def serialize(self) -> bytearray:
+        """Return the request's bytes."""
+        return bytearray(write_string(self.path) + int_struct.pack(self.kind))
+
+    @classmethod
+    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
+        """Read the reply."""
+
+
+class AddWatch(_WatchRequest):
     """The request to watch a path and all nodes below it until the connection ends."""
 
     type = 106
 
     def __init__(self, path: str) -> None:
-        self.path = path
-
-    def serialize(self) -> bytearray:
-        """Return the request's bytes."""
-        return bytearray(write_string(self.path) + int_struct.pack(PERSISTENT_RECURSIVE))
-
-    @classmethod
-    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
-        """Read the reply, which says no more than that it was done."""
+        super().__init__(path, PERSISTENT_RECURSIVE)
 
 
-class RemoveWatches:
+class RemoveWatches(_WatchRequest):
     """The request to remove this client's watch of one kind on a path.
 
     Attributes:
@@ -52,17 +60,8 @@ class RemoveWatches:
     type = 18
 
     def __init__(self, path: str, kind: int, ours: Watcher | None) -> None:
-        self.path = path
-        self.kind = kind
+        super().__init__(path, kind)
         self.ours = ours
-
-    def serialize(self) -> bytearray:
-        """Return the request's bytes."""
-        return bytearray(write_string(self.path) + int_struct.pack(self.kind))
-
-    @classmethod
-    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
-        """Read the reply, which says no more than that it was done."""
 
 
 class RemovalWithdrawn(Exception):

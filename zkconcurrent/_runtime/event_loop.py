@@ -57,9 +57,9 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    # No loop runs if asyncio was never imported.
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else getattr(asyncio, "_get_running_loop", _nothing)()
+    # No loop runs if asyncio was never imported, or is being imported just now.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return None if running is None else running()
 
 
 def _in_cell() -> bool:
@@ -68,11 +68,6 @@ def _in_cell() -> bool:
     while frame is not None and not frame.f_code.co_flags & _AWAITS:
         frame = frame.f_back
     return frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "ipykernel")
-
-
-# This stands in for `_get_running_loop` while asyncio is being imported.
-def _nothing() -> None:
-    return None
 
 
 def warn(text: str) -> None:

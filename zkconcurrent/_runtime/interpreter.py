@@ -21,12 +21,8 @@ def check_interpreter() -> None:
 
 def _can_start_daemon_threads() -> bool:
     try:
-        _thread.start_new_thread(_nothing, ())
+        _thread.start_new_thread(lambda: None, ())
     except RuntimeError as error:
         # Other failures are raised later, when a thread is needed.
         return "isolated" not in str(error)
     return True
-
-
-def _nothing() -> None:
-    pass
