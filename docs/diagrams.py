@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from zkconcurrent._protocol.rules import MUTEX, READ, Rule, blockers, holders, line_up
+from zkconcurrent._protocol.rules import MUTEX, READ, Rule, blocker, holders, line_up
 
 FOLDER = Path(__file__).parent / "explanation" / "diagrams"
 
@@ -82,9 +82,10 @@ def draw(scene: Scene) -> str:
         says = "holds" if name in hold else "waits"
         parts.append(_box(x[name], top, _label(name), says, _HELD if name in hold else _WAITS))
     for name in line:
-        for ahead in blockers(name, line, scene.rule):
+        ahead = blocker(name, line, scene.rule)
+        if ahead is not None:
             parts.append(_arc(x[name], x[ahead], top))
-        if permits and not blockers(name, line, scene.rule):
+        elif permits:
             parts.append(_arc(x[name], _MARGIN + (out - 1) * (_BOX + _GAP), top))
     width = max([*x.values(), left]) + _BOX + _MARGIN
     height = top + _HEIGHT + _MARGIN

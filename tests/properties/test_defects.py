@@ -14,7 +14,7 @@ from zkconcurrent import Dict
 from zkconcurrent._engine.session import Session
 from zkconcurrent._protocol import operations
 from zkconcurrent._protocol.operations import Recipe, SetNode
-from zkconcurrent._protocol.rules import Rule, blockers
+from zkconcurrent._protocol.rules import Rule, blocker
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes import event, lock, semaphore
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes
@@ -62,9 +62,9 @@ def keeps(kept: State) -> Any:
     return discard_others
 
 
-def behind_writers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
+def behind_writers(me: str, queue: Sequence[str], rule: Rule) -> str | None:
     """Readers wait for no writer."""
-    return blockers(me, queue, rule) if rule.exclusive else []
+    return blocker(me, queue, rule) if rule.exclusive else None
 
 
 def stand_once(candidacy: Candidacy, leader_lock: Any) -> None:
@@ -80,8 +80,8 @@ def take_nothing_away(mirror_: Any, key: str, node: Any, zxid: int) -> None:
 
 
 DEFECTS = [
-    Defect("a lock is granted always", lock, "blockers", lambda *_: [], [locks.LockMachine, others.ElectionMachine]),
-    Defect("readers pass writers", lock, "blockers", behind_writers, [locks.ReadWriteLockMachine]),
+    Defect("a lock is granted always", lock, "blocker", lambda *_: None, [locks.LockMachine, others.ElectionMachine]),
+    Defect("readers pass writers", lock, "blocker", behind_writers, [locks.ReadWriteLockMachine]),
     Defect("a release is lost", Session, "discard", keeps(State.HELD), [locks.RLockMachine, locks.SemaphoreMachine]),
     Defect(
         "a waiter's node stays", Session, "discard", keeps(State.QUEUED), [locks.LockMachine, locks.TaskRLockMachine]

@@ -131,8 +131,8 @@ MUTANTS = [
     bug(
         "consumers do not queue: none is woken but the one that watches",
         "_recipes.lock:come_first",
-        "while ahead := blockers(ticket.name, names, MUTEX):",
-        "while ahead := [name for name in blockers(ticket.name, names, MUTEX) if False]:",
+        "while ahead := blocker(ticket.name, names, MUTEX):",
+        "while ahead := blocker(ticket.name, names, MUTEX) and None:",
     ),
 ]
 

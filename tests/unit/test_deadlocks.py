@@ -14,6 +14,7 @@ from tests.helpers.deadlock_model import Options, Program
 from zkconcurrent._protocol import deadlocks
 from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Place, SearchResult, Waiter, search
 from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.rules import Rule, behind, holders
 from zkconcurrent._protocol.ticket import is_marked, unique
 from zkconcurrent._protocol.told import Told
 
@@ -53,7 +54,11 @@ def test_no_deadlock_is_missed_or_imagined(kind: str) -> None:
 
 def no_soft_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those behind a waiter are not looked at."""
-    monkeypatch.setattr(deadlocks._Queue, "behind_waiter", lambda *_: [])
+
+    def behind_holder(name: str, line: Sequence[str], rule: Rule) -> list[str]:
+        return behind(name, line, rule) if name in holders(line, rule) else []
+
+    monkeypatch.setattr(deadlocks, "behind", behind_holder)
 
 
 def oldest(monkeypatch: pytest.MonkeyPatch) -> None:

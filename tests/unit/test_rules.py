@@ -22,10 +22,11 @@ from zkconcurrent._protocol.rules import (
     READ,
     WRITE,
     Rule,
-    blockers,
+    blocker,
     check_queue,
     check_sequence,
     holders,
+    in_the_way,
     line_up,
     nearest,
 )
@@ -76,21 +77,21 @@ def exclude(rule: Rule, one: str, other: str) -> bool:
 def test_no_two_hold_that_exclude_each_other(case: Case) -> None:
     """Of any two in a queue that exclude each other, one at least is blocked."""
     rule, queue = case
-    for one, other in itertools.combinations([me for me in queue if not blockers(me, queue, rule)], 2):
+    for one, other in itertools.combinations([me for me in queue if blocker(me, queue, rule) is None], 2):
         assert not exclude(rule, one, other)
 
 
 @given(mutexes)
 def test_exactly_one_holds_a_mutex(queue: list[str]) -> None:
     """In any queue, exactly one contender is blocked by nobody: no two hold, and nobody is forgotten."""
-    assert len([me for me in queue if not blockers(me, queue, MUTEX)]) == 1
+    assert len([me for me in queue if blocker(me, queue, MUTEX) is None]) == 1
 
 
 @given(queues)
 def test_the_first_in_line_holds(case: Case) -> None:
     """The first in the line holds: nobody is forgotten."""
     rule, queue = case
-    assert blockers(line_up(queue, rule)[0], queue, rule) == []
+    assert blocker(line_up(queue, rule)[0], queue, rule) is None
 
 
 @given(queues)
@@ -99,7 +100,7 @@ def test_nobody_waits_for_who_came_later(case: Case) -> None:
     rule, queue = case
     line = line_up(queue, rule)
     for me in queue:
-        for ahead in blockers(me, queue, rule):
+        if (ahead := blocker(me, queue, rule)) is not None:
             assert line.index(ahead) < line.index(me)
             assert exclude(rule, me, ahead)
 
@@ -109,7 +110,7 @@ def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
     """A waiter for a mutex watches the one directly before it: a release wakes one."""
     line = line_up(queue, MUTEX)
     for ahead, me in itertools.pairwise(line):
-        assert blockers(me, queue, MUTEX) == [ahead]
+        assert blocker(me, queue, MUTEX) == ahead
 
 
 @given(queues)
@@ -119,7 +120,7 @@ def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
     line = line_up(queue, rule)
     for me in queue:
         nearest = next((name for name in line[: line.index(me)][::-1] if exclude(rule, me, name)), None)
-        assert blockers(me, queue, rule) == ([] if nearest is None else [nearest])
+        assert blocker(me, queue, rule) == nearest
 
 
 @given(queues, st.data())
@@ -127,22 +128,22 @@ def test_whoever_watches_is_rightly_blocked(case: Case, data: st.DataObject) -> 
     """While the watched node exists, I am blocked, though others come and go."""
     rule, queue = case
     me = data.draw(st.sampled_from(queue))
-    watched = blockers(me, queue, rule)
-    if not watched:
+    watched = blocker(me, queue, rule)
+    if watched is None:
         return
-    others = [name for name in queue if name not in (me, watched[0])]
+    others = [name for name in queue if name not in (me, watched)]
     kept = data.draw(st.sets(st.sampled_from(others))) if others else set()
-    left = [name for name in queue if name in kept or name in (me, watched[0])]
-    assert blockers(me, left, rule)
+    left = [name for name in queue if name in kept or name in (me, watched)]
+    assert blocker(me, left, rule)
 
 
 @given(queues)
 def test_a_newcomer_waits_for_all_in_its_way(case: Case) -> None:
-    """Somebody who would come last is blocked by any child, a reader by any writer; the last of the line first."""
+    """Somebody who would come last is blocked by any child, a reader by any writer."""
     rule, queue = case
-    in_the_way = [name for name in line_up(queue, rule) if rule != READ or "__WRIT__" in name]
-    assert blockers(None, queue, rule) == in_the_way[::-1]
-    assert blockers(None, [], rule) == []
+    excluding = [name for name in line_up(queue, rule) if rule != READ or "__WRIT__" in name]
+    assert in_the_way(None, queue, rule) == excluding
+    assert in_the_way(None, [], rule) == []
 
 
 @given(queues)
@@ -152,7 +153,7 @@ def test_holders_are_blocked_by_nobody(case: Case) -> None:
     line, found = line_up(queue, rule), holders(queue, rule)
     assert found == line[: len(found)]
     assert found
-    assert not any(blockers(name, queue, rule) for name in found)
+    assert not any(blocker(name, queue, rule) for name in found)
     if rule == MUTEX:
         assert len(found) == 1
         assert rule.is_ours(found[0])
@@ -160,9 +161,9 @@ def test_holders_are_blocked_by_nobody(case: Case) -> None:
 
 @given(queues)
 def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
-    """`nearest` tells, in the order of turns, what `blockers` tells of each contender."""
+    """`nearest` tells, in the order of turns, what `blocker` tells of each contender."""
     rule, queue = case
-    one_by_one = {name: next(iter(blockers(name, queue, rule)), None) for name in line_up(queue, rule)}
+    one_by_one = {name: blocker(name, queue, rule) for name in line_up(queue, rule)}
     found = nearest(queue, rule)
     assert (found, list(found)) == (one_by_one, list(one_by_one))
 
@@ -196,10 +197,10 @@ def test_a_downgrade_stands_in_for_its_writer() -> None:
     others = ["_c_3-__WRIT__0000000005", "_c_4-__READ__0000000006"]
     for both in ([writer, reader], [reader, writer]):
         assert sorted(holders([*both, *others], WRITE)) == sorted(both)
-        assert blockers(others[0], [*both, *others], WRITE)[0] in both
+        assert blocker(others[0], [*both, *others], WRITE) in both
     assert holders([reader, *others], WRITE) == [reader]
-    assert blockers(others[0], [reader, *others], WRITE) == [reader]
-    assert blockers(others[1], [reader, *others], READ) == [others[0]]
+    assert blocker(others[0], [reader, *others], WRITE) == reader
+    assert blocker(others[1], [reader, *others], READ) == others[0]
 
 
 def test_curators_order() -> None:

@@ -34,7 +34,7 @@ from typing import NamedTuple, TypeAlias
 from .._errors import DeadlockEdge, ForeignNodeError
 from .operations import Node
 from .permits import count, number_in
-from .rules import LATCH, MUTEX, PERMIT, READ, Rule, check_queue, holders, in_the_way, line_up, role_of
+from .rules import LATCH, MUTEX, PERMIT, READ, Rule, behind, check_queue, holders, in_the_way, line_up, role_of
 from .ticket import is_marked, unique
 from .told import Told
 
@@ -125,16 +125,6 @@ class _Queue:
         self.line = line_up([*names], rule)
         self.by_unique = {unique(name): name for name in self.line}
 
-    def behind(self, name: str) -> list[str]:
-        """Return the nodes that wait for one, whatever else they wait for."""
-        key, alone = self.rule.key, self.rule.alone
-        mine, excludes = key(name), alone in name
-        return [each for each in self.line if (excludes or alone in each) and key(each) > mine]
-
-    def behind_waiter(self, name: str) -> list[str]:
-        """Return the nodes that wait for a waiting one, and not surely also for what that one waits for."""
-        return self.behind(name) if self.rule.alone else []
-
 
 class SearchView:
     """All that was read. Several searches may share what was listed once.
@@ -224,25 +214,6 @@ def queue_of(path: str, names: Listing) -> _Queue | None:
     return _Queue(names, rule)
 
 
-class _Found(NamedTuple):
-    """What can be told from a view.
-
-    Attributes:
-        chain: of each edge the waiting node, the node that it waits for, and whether that one holds; from mine on, to
-            one of my owner's holds. Empty if no such chain is known.
-        idle: the queues for my owner's holds, if nobody waits there.
-        strange: strangers wait for what was followed, or others of whom that is not known.
-        paths: the queues, and
-        nodes: the nodes, that have yet to be read.
-    """
-
-    chain: Sequence[tuple[Place, Place, bool]]
-    idle: Sequence[str]
-    strange: bool
-    paths: Sequence[str]
-    nodes: Sequence[Place]
-
-
 def left_out(me: Waiter, node: Node, told: Told) -> bool:
     """Return whether a waiter, rather than `me`, finds the deadlocks of which its owner's holds are a part.
 
@@ -260,7 +231,8 @@ class _Walk:
         free: waiters that can go on, whatever the others do.
 
     Attributes:
-        chain: see `_Found`.
+        chain: of each edge the waiting node, the node that it waits for, and whether that one holds; from mine on, to
+            one of my owner's holds. Empty if no such chain is known.
         idle: nobody waits for a hold of my owner.
         mine: the queues for the holds of my owner.
         strange: strangers wait for what was followed, or others of whom that is not known.
@@ -330,8 +302,9 @@ class _Walk:
         if mine:
             self.mine[path] = None
         if queue.rule is not PERMIT:
-            all_behind = place in self._held or place.path in self._semaphores
-            names = queue.behind(place.name) if all_behind else queue.behind_waiter(place.name)
+            # In a queue in which all exclude each other, those behind a waiter also wait for what that one waits for.
+            waits_in_mutex = not (queue.rule.alone or place in self._held or place.path in self._semaphores)
+            names = [] if waits_in_mutex else behind(place.name, queue.line, queue.rule)
             return [Place(path, name) for name in names]
         if not self._list(path) or not (waiting := self._queue(path).line):
             return ()
@@ -365,7 +338,9 @@ class _Walk:
                     continue
                 if self._is_stranger(each, *found):
                     self._awaits[each] = place
-                    self._chain_through(each, self._strangers[found[0].session])
+                    hold = self._strangers[found[0].session]
+                    self._held[hold] = each
+                    self.chain = self._chain_from(hold)
                     return
                 if not left_out(me, *found):
                     told = found[1]
@@ -379,11 +354,6 @@ class _Walk:
 
     def _is_stranger(self, place: Place, node: Node, told: Told) -> bool:
         return is_strange(node, told) and place not in self._strangers.values() and node.session in self._strangers
-
-    def _chain_through(self, waiter: Place, hold: Place) -> None:
-        """Note the chain from my node to a stranger's hold, and on from its waiting node."""
-        self._held[hold] = waiter
-        self.chain = self._chain_from(hold)
 
     def _chain_from(self, last: Place) -> list[tuple[Place, Place, bool]]:
         """Return the edges from my node to one of my owner's holds, of which the first goes to `last`."""
@@ -426,7 +396,7 @@ class _Walk:
         return max(1, 0 if found is None else found[1].permits)
 
 
-def _search(me: Waiter, view: SearchView) -> _Found:
+def _search(me: Waiter, view: SearchView) -> _Walk:
     """Find who waits, directly or not, for the holds of my owner, as far as the view tells."""
     free: set[Place] = set()
     while (walk := _Walk(me, view, free)).free and walk.is_complete():
@@ -434,8 +404,9 @@ def _search(me: Waiter, view: SearchView) -> _Found:
         if me.place in free:
             walk.chain = []
             break
-    idle = [*walk.mine] if walk.idle else []
-    return _Found(walk.chain if walk.is_complete() else [], idle, walk.strange, [*walk.paths], [*walk.nodes])
+    if not walk.is_complete():
+        walk.chain = []
+    return walk
 
 
 def _is_path(path: str) -> bool:
@@ -465,8 +436,8 @@ def _searched(me: Waiter, view: SearchView) -> Generator[Ask, Answer, SearchResu
     """Search, and add to the view what that takes."""
     while True:
         found = _search(me, view)
-        paths = found.paths[:MOST_AT_ONCE]
-        ask = Ask(paths, found.nodes[: MOST_AT_ONCE - len(paths)])
+        paths = [*found.paths][:MOST_AT_ONCE]
+        ask = Ask(paths, [*found.nodes][: MOST_AT_ONCE - len(paths)])
         wanted = len(ask.paths) + len(ask.nodes)
         if found.chain or not wanted:
             break
@@ -480,7 +451,7 @@ def _searched(me: Waiter, view: SearchView) -> Generator[Ask, Answer, SearchResu
         again = Ask([*listed, *(path for path in view.added if path not in listed)], again=True)
         view.add(again, (yield again))
         cycle = yield from _confirm(me, view)
-    idle = tuple(found.idle)
+    idle = tuple(found.mine) if found.idle else ()
     return SearchResult(
         cycle, idle, view.unfollowed, True, view.requests, bool(cycle) and not view.loosely, found.strange
     )

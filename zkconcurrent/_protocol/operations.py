@@ -351,59 +351,53 @@ class Wait(NamedTuple):
     left: Callable[[], float] | None = None
 
 
-class _OfTicket(NamedTuple):
-    """An operation on a ticket alone."""
-
-    ticket: Ticket
-
-
-class Grant(_OfTicket):
+class Grant(NamedTuple):
     """Make the ticket a hold; return whether it is one.
 
     False if its lease must be proved first, by `ProveLease`, or if its way is no longer clear: then list again.
     """
 
-    __slots__ = ()
+    ticket: Ticket
 
 
-class ProveLease(_OfTicket):
+class ProveLease(NamedTuple):
     """Wait until the ticket's session is proved alive."""
 
-    __slots__ = ()
+    ticket: Ticket
 
 
-class SuspendHold(_OfTicket):
+class SuspendHold(NamedTuple):
     """Stop counting on a hold, as its release is about to be sent; return whether it was held. `Grant` undoes this."""
 
-    __slots__ = ()
+    ticket: Ticket
 
 
-class MarkDeleted(_OfTicket):
+class MarkDeleted(NamedTuple):
     """Record that the ticket has no node on the server, and will have none."""
 
-    __slots__ = ()
+    ticket: Ticket
 
 
-class MarkMissing(_OfTicket):
+class MarkMissing(NamedTuple):
     """Record that a hold's node does not exist: if it is still held, the hold is lost."""
 
-    __slots__ = ()
+    ticket: Ticket
 
 
-class DetachTicket(_OfTicket):
+class DetachTicket(NamedTuple):
     """Leave the ticket, and its node, to the primitive, however the call ends."""
 
-    __slots__ = ()
+    ticket: Ticket
 
 
-class Discard(_OfTicket):
+class Discard(NamedTuple):
     """Delete the node that the ticket has, or may have, on the server; in the background if need be. Never fails."""
 
-    __slots__ = ()
+    ticket: Ticket
 
 
 Part: TypeAlias = CreateEphemeral | Create | Container | Delete | SetNode | Check
-Request: TypeAlias = (
+Operation: TypeAlias = (
     CreateEphemeral
     | CreatePersistent
     | CreateTogether
@@ -417,9 +411,6 @@ Request: TypeAlias = (
     | Exists
     | GetWithZxid
     | WatchRecursive
-)
-Operation: TypeAlias = (
-    Request
     | CheckChroot
     | NewTicket
     | WaitGone

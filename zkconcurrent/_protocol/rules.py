@@ -127,16 +127,14 @@ def line_up(queue: Sequence[str], rule: Rule) -> list[str]:
     return sorted(queue, key=rule.key)
 
 
-def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
-    """Return the nodes that `me` must wait for, the nearest first; if there are none, `me` holds.
+def blocker(me: str, queue: Sequence[str], rule: Rule) -> str | None:
+    """Return the node that `me` must wait for, the nearest ahead that excludes it; if there is none, `me` holds.
 
     Args:
-        me: a name in `queue`, or None for a contender that would come last.
+        me: a name in `queue`.
         queue: the names of all children, in any order.
         rule: how the queue decides.
     """
-    if me is None:
-        return [name for name in line_up(queue, rule)[::-1] if rule.exclusive or rule.alone in name]
     # Not sorted: one pass over n names finds the nearest ahead. The listing's order breaks ties, as in a stable sort.
     key = rule.key
     mine = key(me)
@@ -152,11 +150,11 @@ def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
             in_the_way = its == mine and i < at and alone and rule.alone in name
         if in_the_way and (nearest is None or its >= nearest_key):
             nearest, nearest_key = name, its
-    return [] if nearest is None else [nearest]
+    return nearest
 
 
 def in_the_way(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
-    """Return all nodes ahead of `me` that exclude it, whichever of them it waits for first."""
+    """Return all nodes ahead of `me` that exclude it; None stands for a contender that would come last."""
     line = line_up(queue, rule)
     ahead = line if me is None else line[: line.index(me)]
     alone = rule.exclusive if me is None else rule.alone in me
@@ -165,14 +163,14 @@ def in_the_way(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
 
 def behind(me: str, queue: Sequence[str], rule: Rule) -> list[str]:
     """Return the nodes behind `me` that it excludes, in the order of their turns."""
-    line, mine, alone = line_up(queue, rule), rule.key(me), rule.alone in me
-    return [name for name in line if rule.key(name) > mine and (alone or rule.alone in name)]
+    mine, alone = rule.key(me), rule.alone in me
+    return line_up([name for name in queue if (alone or rule.alone in name) and rule.key(name) > mine], rule)
 
 
 def nearest(queue: Sequence[str], rule: Rule) -> dict[str, str | None]:
-    """Return, in the order of turns, the node that each contender waits for: the first of its `blockers`, or None.
+    """Return, in the order of turns, the node that each contender waits for: its `blocker`.
 
-    One pass finds them all: to ask `blockers` for each of n contenders takes n passes.
+    One pass finds them all: to ask for the `blocker` of each of n contenders takes n passes.
     """
     found: dict[str, str | None] = {}
     last = last_alone = last_key = None
@@ -181,7 +179,7 @@ def nearest(queue: Sequence[str], rule: Rule) -> dict[str, str | None]:
         key, alone = rule.key(name), rule.alone in name
         if key == last_key:
             # Only a downgrade's two nodes share a number.
-            found[name] = next(iter(blockers(name, line, rule)), None)
+            found[name] = blocker(name, line, rule)
         else:
             found[name] = last if alone else last_alone
         last, last_key, last_alone = name, key, name if alone else last_alone

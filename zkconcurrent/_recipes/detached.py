@@ -22,7 +22,7 @@ from typing import NamedTuple
 from .._errors import RefusedError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.rules import MUTEX, blockers, in_the_way
+from .._protocol.rules import MUTEX, blocker, in_the_way
 from .._protocol.ticket import HOLDS, Ticket
 from .lock import Look, check, join, list_queue
 
@@ -146,7 +146,8 @@ def acquire(
         looked = look is None
         try:
             names = yield from join(ticket, MUTEX, queued)
-            while ahead := blockers(ticket.name, names, MUTEX):
+            assert ticket.name is not None
+            while ahead := blocker(ticket.name, names, MUTEX):
                 held = (yield from adopt(path, names, owner, unique, data, mine))[0]
                 if held is not None or not wait:
                     yield op.Discard(ticket)
@@ -155,7 +156,7 @@ def acquire(
                     look(ticket, in_the_way(ticket.name, names, MUTEX))
                     looked = True
                 names = ()  # as in `lock.acquire`
-                found = yield op.WaitGone(ticket, ahead[0], (listing,))
+                found = yield op.WaitGone(ticket, ahead, (listing,))
                 (names,) = found or [(yield listing)]
                 del found
                 check(ticket, names, MUTEX)

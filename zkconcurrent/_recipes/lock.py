@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.rules import MUTEX, Rule, blockers, check_queue, holders, in_the_way, line_up
+from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import Ticket
 from .._protocol.way import Way
 from .nodes import FirstLook, missing
@@ -60,8 +60,8 @@ def acquire(
             names = yield from join(ticket, rule, data, first=first)
             assert ticket.name is not None
             while True:
-                ahead = blockers(ticket.name, names, rule)
-                if not ahead:
+                ahead = blocker(ticket.name, names, rule)
+                if ahead is None:
                     # The first in the queue holds.
                     if (yield op.Grant(ticket)):
                         return ticket
@@ -74,7 +74,7 @@ def acquire(
                     way = Way.of(ticket.name, names, rule, ticket.session, ticket.listed_on)
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
-                    read = yield op.WaitGone(ticket, ahead[0], (listing,), way=way)
+                    read = yield op.WaitGone(ticket, ahead, (listing,), way=way)
                     # The way is clear; or a thread of this process was first in the queue, and has handed it over.
                     our_turn = read is op.CLEAR or (read is None and rule.hands_over)
                     if our_turn and (yield op.Grant(ticket)):
@@ -97,14 +97,15 @@ def try_acquire(
     """Acquire without waiting; None if another contender is in the way. `look` is called with those, and no ticket."""
     _, names = yield op.Sync(path), op.Children(path)
     check_queue(path, names, rule)
-    if blockers(None, names, rule):
+    if ahead := in_the_way(None, names, rule):
         if look is not None:
-            look(None, in_the_way(None, names, rule))
+            look(None, ahead)
         return None
     ticket: Ticket = yield op.NewTicket(path)
     try:
         names = yield from join(ticket, rule, data, first=first)
-        while not blockers(ticket.name, names, rule):
+        assert ticket.name is not None
+        while blocker(ticket.name, names, rule) is None:
             if (yield op.Grant(ticket)):
                 return ticket
             yield op.ProveLease(ticket)
@@ -183,9 +184,10 @@ def come_first(ticket: Ticket, data: bytes, lay_out: Callable[[], Recipe[None]])
     """
     listing = op.Children(ticket.path, ticket)
     names = yield from join(ticket, MUTEX, data, lay_out)
-    while ahead := blockers(ticket.name, names, MUTEX):
+    assert ticket.name is not None
+    while ahead := blocker(ticket.name, names, MUTEX):
         names = ()  # as in `acquire`
-        seen = yield op.WaitGone(ticket, ahead[0], (listing,))
+        seen = yield op.WaitGone(ticket, ahead, (listing,))
         (names,) = seen or [(yield listing)]
         del seen
         if ticket.name not in names:

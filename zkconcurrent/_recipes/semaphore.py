@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.permits import count, number_in
-from .._protocol.rules import MUTEX, PERMIT, blockers, check_queue, line_up
+from .._protocol.rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
 from .._protocol.ticket import HOLDS, State, Ticket
 from .lock import Look, find
 from .nodes import FirstLook, foreign_data, lay_out
@@ -125,7 +125,7 @@ def acquire(
         sight = yield from look(at, None, op.Sync(at.path))
         if sight.size < permits:
             too_few(sight.size)
-        if not (yield from is_room(at, line_up(sight.queue, MUTEX), sight.free, permits)):
+        if not (yield from is_room(at, in_the_way(None, sight.queue, MUTEX), sight.free, permits)):
             return None
     said = json.dumps({**json.loads(queued or data), "permits": permits, "try": not wait}).encode()
     asks, first = near_deadline or not wait, wait
@@ -139,21 +139,21 @@ def acquire(
                 too_few(sight.size)
             first = False
             while True:
-                if ticket.name not in sight.queue:
+                if ticket.name is None or ticket.name not in sight.queue:
                     raise op.NodeGone
-                ahead = blockers(ticket.name, sight.queue, MUTEX)
+                ahead = blocker(ticket.name, sight.queue, MUTEX)
                 if asks:
-                    asks = yield from is_room(at, before(ticket, sight.queue), sight.free, permits)
+                    asks = yield from is_room(at, in_the_way(ticket.name, sight.queue, MUTEX), sight.free, permits)
                     if not (asks or wait):
                         yield op.Discard(ticket)
                         return None
                 seen = None
                 if not told and waits is not None and (ahead or sight.free < permits):
-                    waits(ticket, ahead)
+                    waits(ticket, [ahead] if ahead else [])
                     told = True
                 if ahead:
                     del sight  # as in `lock.acquire`
-                    seen = yield op.WaitGone(ticket, ahead[0], reads(at, ticket), asks)
+                    seen = yield op.WaitGone(ticket, ahead, reads(at, ticket), asks)
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
@@ -288,12 +288,6 @@ def read(at: Layout, node: op.Node) -> tuple[int, bool]:
     if found is None:
         raise foreign_data(at.path, node.data, f"that of {at.permits!r} is a Semaphore's value")
     return found
-
-
-def before(ticket: Ticket, queue: Sequence[str]) -> Sequence[str]:
-    """Return the names of the contenders ahead of the ticket, in their order."""
-    line = line_up(queue, MUTEX)
-    return line[: line.index(ticket.name or "")]
 
 
 def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:

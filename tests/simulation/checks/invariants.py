@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.world.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._engine.holds import all_holds
-from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, blockers
+from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, blocker
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._runtime.identity import ended
 
@@ -201,9 +201,9 @@ class Checks:
         """Look at one who waits."""
         awaited = ticket.awaits[0].rpartition("/")[2]
         rule = RULES[role_of(ticket)]
-        ahead = blockers(name, names, rule)
+        ahead = blocker(name, names, rule)
         # Of a writer and its own reader, which have one number, either will do.
-        if awaited not in names or [rule.key(name) for name in ahead] != [rule.key(awaited)]:
+        if awaited not in names or ahead is None or rule.key(ahead) != rule.key(awaited):
             raise Violation(f"{ticket} waits for {awaited}; ahead is {ahead}: {names}")
         if not wire.watches(self.chroot + ticket.awaits[0]):
             raise Violation(f"{ticket} waits for {awaited} without a watch")

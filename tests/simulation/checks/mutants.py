@@ -188,7 +188,7 @@ MUTANTS = [
     ),
     bug(
         "the first in the queue is watched, not the nearest ahead",
-        "_protocol.rules:blockers",
+        "_protocol.rules:blocker",
         "its >= nearest_key",
         "its < nearest_key",
     ),

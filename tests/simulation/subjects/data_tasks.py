@@ -38,7 +38,7 @@ from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.patience import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._memory import changes
-from zkconcurrent._protocol.rules import MUTEX, blockers
+from zkconcurrent._protocol.rules import MUTEX, blocker
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.queue.order import unframe
 from zkconcurrent._threads.base.queue_base import Empty, Full
@@ -131,7 +131,7 @@ class DataChecks(TaskChecks):
                 raise Violation(f"{player.name} waits for a term, and there is {hold.ticket}")
 
     def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
-        if blockers(name, names, MUTEX):
+        if blocker(name, names, MUTEX):
             super()._waits(wire, ticket, name, names)
         elif ticket.path == f"{QUEUE}/producers" and len(self._there) < MAXSIZE:
             raise Violation(f"{ticket} waits for a place, and there are {len(self._there)} items")

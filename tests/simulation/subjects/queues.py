@@ -20,7 +20,7 @@ from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._memory import changes
 from zkconcurrent._memory.watches import CHILDREN_WATCH
-from zkconcurrent._protocol.rules import MUTEX, blockers
+from zkconcurrent._protocol.rules import MUTEX, blocker
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.queue.order import delayed_prefix, due, frame, milliseconds, number, unframe
 from zkconcurrent._threads.base.queue_base import Empty, Full
@@ -234,7 +234,7 @@ class QueueChecks(CallChecks):
         raise NotImplementedError
 
     def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
-        if blockers(name, names, MUTEX):
+        if blocker(name, names, MUTEX):
             super()._waits(wire, ticket, name, names)
             return
         self.step()

@@ -20,7 +20,7 @@ from zkconcurrent._errors import LockLostError
 from zkconcurrent._memory.watches import CHILDREN_WATCH
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.permits import count
-from zkconcurrent._protocol.rules import MUTEX, PERMIT, blockers
+from zkconcurrent._protocol.rules import MUTEX, PERMIT, blocker
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.semaphore import Layout, read
@@ -196,7 +196,7 @@ class PermitChecks(Checks):
 
     def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
         leader = self.ensemble.leader
-        if ticket.path != LOCKS or blockers(name, names, MUTEX):
+        if ticket.path != LOCKS or blocker(name, names, MUTEX):
             super()._waits(wire, ticket, name, names)
             return
         wants = json.loads(leader.nodes[CHROOT + ticket.node].data)["permits"]

@@ -16,7 +16,7 @@ from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._memory import changes
-from zkconcurrent._protocol.rules import MUTEX, blockers
+from zkconcurrent._protocol.rules import MUTEX, blocker
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._threads.atomic import AtomicLong
 from zkconcurrent._threads.shared_value import SharedValue
@@ -121,7 +121,7 @@ class ValueChecks(CallChecks):
         return self._now.bit_count() >= self.wanted.get(worker, 99)
 
     def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
-        if blockers(name, names, MUTEX):
+        if blocker(name, names, MUTEX):
             super()._waits(wire, ticket, name, names)
         else:
             raise Violation(f"{ticket} waits, and it is the first")

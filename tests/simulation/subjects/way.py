@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.simulation.world.world import Violation
-from zkconcurrent._protocol.rules import LATCH, MUTEX, READ, WRITE, Rule, blockers
+from zkconcurrent._protocol.rules import LATCH, MUTEX, READ, WRITE, Rule, blocker
 from zkconcurrent._protocol.way import Way
 
 MINE = "_c_00000000-0000-0000-0000-000000000001-"
@@ -248,13 +248,13 @@ class History:
             self.over = True
             return
         assert self.me is not None
-        ahead = blockers(self.me, names, self.rule)
-        if not ahead:
+        ahead = blocker(self.me, names, self.rule)
+        if ahead is None:
             self.happened["granted by a look"] += 1
             self.rests_on = message.state
             self.grant()
             return
-        self.ahead = ahead[0]
+        self.ahead = ahead
         self.way = Way.of(self.me, names, self.rule, SESSION, self.connection)
         reads = [self.ahead] if self.way is None else [self.me, self.ahead]
         self.unsent = reads if self.own_first else reads[::-1]

@@ -12,7 +12,7 @@ from functools import partial
 from ..._errors import SequenceExhaustedError
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
-from ..._protocol.rules import MUTEX, blockers
+from ..._protocol.rules import MUTEX, blocker
 from ..._protocol.ticket import Ticket
 from ..lock import join
 from ..receipts import write
@@ -106,7 +106,7 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
                 yield from check_open(view, node)
                 if ticket.name is None or ticket.name not in queue:
                     raise op.NodeGone
-                ahead = blockers(ticket.name, queue, MUTEX)
+                ahead = blocker(ticket.name, queue, MUTEX)
                 position = sum(MUTEX.key(name) < MUTEX.key(ticket.name) for name in queue)
                 there = yield from size(at, inside, at.maxsize - position)
                 if not wait and there + position >= at.maxsize:
@@ -114,7 +114,7 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
                     return False
                 if ahead:
                     queue = inside = ()  # as in `lock.acquire`
-                    seen = yield op.WaitGone(ticket, ahead[0], reads, not wait)
+                    seen = yield op.WaitGone(ticket, ahead, reads, not wait)
                     queue, inside, node = seen or (yield reads)
                     del seen
                 elif there < at.maxsize:
