@@ -89,7 +89,7 @@ MUTANTS = [
     bug(
         "a writer in doubt is used again",
         f"{WRITE}:MapWrite.end",
-        "if self.doubt:",
+        "if self.doubt and self.receipt is not None:",
         "if False:",
     ),
     bug(

@@ -130,9 +130,9 @@ MUTANTS = [
     ),
     bug(
         "values: a settled batch counts as applied",
-        "_recipes.value:settle",
-        "batch.sent = None",
-        "batch.sent, batch.applied = None, True",
+        "_recipes.receipts:settle",
+        "pending_write.sent = None",
+        "pending_write.sent, pending_write.applied = None, True",
     ),
 ]
 

@@ -34,7 +34,7 @@ from zkconcurrent._recipes.queue.order import (
     member_count,
     milliseconds,
     number,
-    unfinished,
+    unfinished_by_session,
     unframe,
 )
 from zkconcurrent._recipes.queue.state import Layout, QueueView
@@ -193,7 +193,7 @@ def test_unfinished_items() -> None:
     assert json.loads(node(1, 3).data) == {"host": "a", "unfinished": 3}
     assert member_count(node(1, -2)) == -2
     assert member_count(Node(b"x", 0, 0.0, 1)) == 0
-    assert unfinished([node(1, 3), node(1, -2), node(2, -1), node(3, 2), None]) == 3
+    assert unfinished_by_session([node(1, 3), node(1, -2), node(2, -1), node(3, 2), None]) == {1: 1, 2: 0, 3: 2}
 
 
 @pytest.mark.parametrize("order", [FIFO, LIFO], ids=lambda order: order.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from .changes import ADMIN, CHANGED, CHILD, CREATED, DELETED, READ, Code, Refused
@@ -219,9 +220,6 @@ class Connection:
 
     # -- reads ---------------------------------------------------------------------------------------------------
 
-    def _ping(self, _reader: Reader) -> bytes:
-        return b""
-
     def _sync(self, reader: Reader) -> bytes:
         return pack_string(reader.string())
 
@@ -246,9 +244,6 @@ class Connection:
         if watches:
             self._service.watches.add(self, path, CHILDREN_WATCH)
         return pack_strings(node.children) + (pack_stat(node.stat()) if with_stat else b"")
-
-    def _get_children2(self, reader: Reader) -> bytes:
-        return self._get_children(reader, with_stat=True)
 
     def _count_descendants(self, reader: Reader) -> bytes:
         path, nodes = reader.path(), self._tree.nodes
@@ -314,9 +309,6 @@ class Connection:
                 watches.add(self, path, ANY_WATCH, mode)
         return b""
 
-    def _set_watches2(self, reader: Reader) -> bytes:
-        return self._set_watches(reader, with_persistent=True)
-
     def _watch_again(self, path: str, kind: int, missed: int) -> None:
         if missed:
             self.notify(missed, path)
@@ -329,8 +321,8 @@ class Connection:
         6: _get_acl,
         8: _get_children,
         9: _sync,
-        _PING: _ping,
-        12: _get_children2,
+        _PING: lambda *_: b"",
+        12: partial(_get_children, with_stat=True),
         14: _multi,
         16: _reconfigure,
         17: _check_watches,
@@ -338,7 +330,7 @@ class Connection:
         101: _set_watches,
         103: _get_ephemerals,
         104: _count_descendants,
-        105: _set_watches2,
+        105: partial(_set_watches, with_persistent=True),
         106: _add_watch,
         107: _who_am_i,
         _CLOSE: _close,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from . import changes
 from .fields import INT, LONG, Malformed, Reader, pack_stat, pack_string
@@ -17,10 +18,6 @@ _END = _PART.pack(-1, True, -1)
 
 def _read_create(reader: Reader, *, container: bool = False) -> changes.Create:
     return changes.Create(reader.path(), reader.buffer(), reader.acl(), reader.number(), container)
-
-
-def _read_container(reader: Reader) -> changes.Create:
-    return _read_create(reader, container=True)
 
 
 def _read_delete(reader: Reader) -> changes.Delete:
@@ -57,7 +54,7 @@ WRITES: dict[
     _SET_DATA: (_read_set_data, _answer_written),
     7: (_read_set_acl, _answer_written),
     _CREATE2: (_read_create, _answer_made),
-    _CONTAINER: (_read_container, _answer_made),
+    _CONTAINER: (partial(_read_create, container=True), _answer_made),
     _TTL: (_read_create, _answer_made),  # refused by its flags
 }
 

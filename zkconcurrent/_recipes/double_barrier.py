@@ -73,6 +73,10 @@ class BarrierSnapshot(NamedTuple):
         return cls(node.data, node.version, tuple(name for name in names if name != READY), READY in names)
 
 
+# After these failures of a decision, look again: the barrier has changed meanwhile, or the outcome is unknown.
+_UNDECIDED = (op.NoNode, op.BadVersion, op.ConnectionLost)
+
+
 def tree(path: str) -> Tree:
     """Return what `destroy` removes: `ready`, if parties that died have left it."""
     return Tree(path, "DoubleBarrier", lambda _: None, {path: READY.__eq__}, (path,))
@@ -139,9 +143,10 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
         return sight
 
 
-def _look(ticket: Ticket) -> Recipe[BarrierSnapshot]:
+def _look(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:
     path = ticket.path
-    return BarrierSnapshot.of(ticket, *(yield op.Get(path, ticket), op.Children(path, ticket)))
+    *_, node, names = yield *before, op.Get(path, ticket), op.Children(path, ticket)
+    return BarrierSnapshot.of(ticket, node, names)
 
 
 def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
@@ -177,8 +182,7 @@ def _close_if_left_open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[Barrie
                     yield op.Multi(ticket, (op.Check(inside[0]), *close, op.Create(ready, b"")))
                     return sight
                 yield op.Multi(ticket, close)
-            except (op.NoNode, op.BadVersion, op.ConnectionLost):
-                # The barrier has changed meanwhile, or the outcome is unknown: look again.
+            except _UNDECIDED:
                 pass
             except op.NotEmpty:
                 raise _crowded(path) from None
@@ -199,14 +203,11 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
             sight = yield from _close_if_left_open(ticket, (yield from _look(ticket)))
             if sight.open:
                 return True
-            try:
+            with suppress(*_UNDECIDED):
                 yield op.Multi(
                     ticket, (op.SetNode(ticket.path, sight.data, sight.version), op.Delete(ticket.node, ticket))
                 )
                 return False
-            except (op.NoNode, op.BadVersion, op.ConnectionLost):
-                # The barrier has changed meanwhile, or the outcome is unknown: look again.
-                pass
     except (op.Requeue, op.DeadlinePassed):
         pass
     yield op.Discard(ticket)
@@ -224,8 +225,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
         Requeue: the party's session is over, or its node was deleted, so it counts as having left.
     """
     path = ticket.path
-    _, node, names = yield op.Sync(path, ticket), op.Get(path, ticket), op.Children(path, ticket)
-    sight = BarrierSnapshot.of(ticket, node, names)
+    sight = yield from _look(ticket, op.Sync(path, ticket))
     try:
         while True:
             others = set(sight.parties) - {ticket.name}
@@ -245,8 +245,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
                 try:
                     yield op.Multi(ticket, (*duty, op.Delete(ticket.node, ticket)))
                     break
-                except (op.NoNode, op.BadVersion, op.ConnectionLost):
-                    # The barrier has changed meanwhile, or the outcome is unknown: look again.
+                except _UNDECIDED:
                     pass
                 except op.NotEmpty:
                     raise _crowded(path) from None

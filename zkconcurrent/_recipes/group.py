@@ -191,13 +191,9 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
             else:
                 (*_, (_, made)), member.beside = yield create, op.Children(member.path)
             return made.czxid, ticket.session, True
-        except op.NoNode:
-            # The group was never used, or it was reaped while idle.
-            lacking, _ = yield from missing([op.Container(member.path)])
-            continue
-        except op.NodeExists as exists:
-            if (exists.part or 0) < len(lacking):
-                # Another client has just made a node above.
+        except (op.NoNode, op.NodeExists) as failed:
+            # The group was never used, or it was reaped while idle; or another client has just made a node above.
+            if isinstance(failed, op.NoNode) or (failed.part or 0) < len(lacking):
                 lacking, _ = yield from missing([op.Container(member.path)])
                 continue
         except op.ConnectionLost:

@@ -355,6 +355,15 @@ def burn(receipt: Receipt) -> Recipe[bool]:
     return False
 
 
+def settle(pending_write: PendingWrite) -> Recipe[bool]:
+    """Return whether the `multi` in doubt was applied; if it was not, it never will be. Errors as `moved`."""
+    receipt = pending_write.receipt
+    while pending_write.sent is not None and receipt is not None:
+        if (yield from moved(pending_write, receipt)) is None and (yield from burn(receipt)):
+            pending_write.sent = None
+    return pending_write.applied
+
+
 def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
     """Return a receipt, whose member is of the present session as far as is known."""
     view = pending_write.view

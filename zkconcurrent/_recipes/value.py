@@ -31,7 +31,7 @@ from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .lock import come_first
 from .nodes import foreign_child, foreign_data, kind_of, lay_out_marked, missing, watch_until
-from .receipts import PendingWrite, ReceiptPool, burn, moved, ready, write
+from .receipts import PendingWrite, ReceiptPool, ready, write
 
 R = TypeVar("R")
 PATIENCE = 3  # conflicts
@@ -315,19 +315,6 @@ def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
                     return True
         except op.Requeue:
             yield op.Discard(ticket)
-
-
-def settle(batch: ValueBatch) -> Recipe[bool]:
-    """Find out whether a batch was applied whose call has ended before its time; if it was not, it never will be.
-
-    Raises:
-        OutcomeLost: the receipt is gone.
-    """
-    receipt = batch.receipt
-    while batch.sent is not None and receipt is not None:
-        if (yield from moved(batch, receipt)) is None and (yield from burn(receipt)):
-            batch.sent = None
-    return True
 
 
 def make(at: Layout) -> Recipe[None]:

@@ -59,11 +59,9 @@ class MapWrite(PendingWrite):
         """
         self.view.end(self)
         useless = None
-        receipt, self.receipt = self.receipt, None
-        if receipt is not None:
-            if self.doubt:
-                useless, receipt.member = receipt.member, None
-            self.view.idle.append(receipt)
+        if self.doubt and self.receipt is not None:
+            useless, self.receipt.member = self.receipt.member, None
+        self.put_down()
         return useless
 
 

@@ -14,7 +14,8 @@ from contextlib import suppress
 from ..._errors import ForeignNodeError, LossCause
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
-from ..receipts import burn, moved, write
+from ..receipts import settle as settle_write
+from ..receipts import write
 from .order import frame
 from .put import put_when_first
 from .state import ClaimLost, ItemCall, QueueClosed
@@ -73,7 +74,6 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
         OutcomeLost: the receipt is gone, so it is unknown whether the change was applied.
     """
     while item_call.left:
-        receipt = item_call.receipt
         try:
             if item_call.purpose == "acknowledge":
                 with suppress(ClaimLost):
@@ -82,25 +82,19 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
                 yield from give_back(item_call, doubt=item_call.sent is not None)
             elif item_call.purpose == "restore":
                 yield from restore(item_call)
-            elif item_call.sent and receipt is not None:
-                if (yield from moved(item_call, receipt)) is None and (yield from burn(receipt)):
-                    item_call.sent = None
+            elif item_call.sent:
+                yield from settle_write(item_call)
             elif item_call.purpose == "get":
                 item_call.purpose, item_call.applied = "restore", False
             else:
-                yield from _find_claim(item_call)
+                taken = item_call.taken
+                assert taken is not None
+                if not taken.session:
+                    yield from identified(item_call, taken)
                 item_call.purpose, item_call.applied = "give back", False
         except op.Requeue:
             continue
     return True
-
-
-def _find_claim(item_call: ItemCall) -> Recipe[None]:
-    """Find the claim that was made for a call that did not see it."""
-    taken = item_call.taken
-    assert taken is not None
-    if not taken.session:
-        yield from identified(item_call, taken)
 
 
 def restore(item_call: ItemCall) -> Recipe[None]:
@@ -112,13 +106,8 @@ def restore(item_call: ItemCall) -> Recipe[None]:
     assert taken is not None
     item, data = f"{at.items}/{taken.name}", frame(taken.payloads[:1], taken.base - taken.version)
     count = -1 if item_call.counts else 0
-    receipt = item_call.receipt
-    while item_call.sent and receipt is not None:
-        landed = yield from moved(item_call, receipt)
-        if landed:
-            return
-        if landed is None and (yield from burn(receipt)):
-            item_call.sent = None
+    if (yield from settle_write(item_call)):
+        return
     if len(taken.payloads) > 1:
         # If this fails, a consumer has also taken what was behind the item in its node. Then the item gets a node of
         # its own.

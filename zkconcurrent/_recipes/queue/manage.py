@@ -14,7 +14,7 @@ from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..nodes import get_all
 from ..receipts import ready, write
-from .order import Header, is_item, items, number, unfinished, unframe
+from .order import Header, is_item, items, number, unfinished_by_session, unframe
 from .state import ItemCall, QueueView, look
 
 
@@ -48,7 +48,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
                 paths = [f"{at.members}/{name}" for name in members]
                 nodes: Sequence[op.Node | None]
                 *nodes, above_then = yield *(op.Get(path, ticket) for path in paths), parent
-                if not names and not unfinished(nodes):
+                if not names and not any(unfinished_by_session(nodes).values()):
                     if _came_to(above) == _came_to(above_then):
                         yield op.Discard(ticket)
                         return True
@@ -75,12 +75,8 @@ def _came_to(above: op.Node | None) -> tuple[int, int] | None:
 
 def _counting(paths: Sequence[str], nodes: Sequence[op.Node | None]) -> list[str]:
     """Return the nodes of the sessions that have unfinished items."""
-    counts: dict[int, list[op.Node]] = {}
-    for node in nodes:
-        if node is not None:
-            counts.setdefault(node.session, []).append(node)
-    busy = {session for session, its in counts.items() if unfinished(its)}
-    return [path for path, node in zip(paths, nodes, strict=True) if node is not None and node.session in busy]
+    busy = unfinished_by_session(nodes)
+    return [path for path, node in zip(paths, nodes, strict=True) if node is not None and busy[node.session]]
 
 
 def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:

@@ -256,7 +256,7 @@ def unframe(path: str, data: bytes) -> tuple[list[bytes], int]:
         ) from None
 
 
-def unfinished(members: Sequence[op.Node | None]) -> int:
+def unfinished_by_session(members: Sequence[op.Node | None]) -> dict[int, int]:
     """Return how many items were taken and are not done, by what the consumers' nodes say.
 
     A client has several nodes, and an item that is counted at one may be done at another; a session's nodes count
@@ -266,7 +266,7 @@ def unfinished(members: Sequence[op.Node | None]) -> int:
     for node in members:
         if node is not None:
             counts[node.session] = counts.get(node.session, 0) + member_count(node)
-    return sum(max(0, count) for count in counts.values())
+    return {session: max(0, count) for session, count in counts.items()}
 
 
 def member_count(node: op.Node) -> int:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from ..._errors import LossCause
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
-from ..._protocol.rules import FOLDERS
 from ..._protocol.ticket import Ticket
 from ..destroy import Tree
 from ..nodes import lay_out_marked
@@ -85,11 +84,6 @@ class Layout(NamedTuple):
     def dead(self) -> str:
         """The parent of the items that were given back too often."""
         return f"{self.path}/dead"
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """All children of the path; the members' folder is last, as it is not empty while a client uses the queue."""
-        return tuple(f"{self.path}/{name}" for name in FOLDERS["Queue"])
 
     @property
     def header(self) -> Header:

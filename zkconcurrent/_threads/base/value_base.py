@@ -29,8 +29,8 @@ from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users
-from ..._recipes.receipts import OutcomeLost, destroy
-from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply, settle
+from ..._recipes.receipts import OutcomeLost, destroy, settle
+from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply
 from ..._runtime.interrupts import check_not_interrupted
 from ..._runtime.waiting import Steps
 from .node_data import node_data
