@@ -707,7 +707,7 @@ def test_a_lost_write_is_told(bench: Bench, path: str, applied: bool) -> None:
 
 
 def test_a_multi_says_which_part_failed(bench: Bench, path: str) -> None:
-    """The failure has the number of the first operation that can't be done; that of a single request has none."""
+    """The failure has the number of the first operation that can't be done."""
 
     def recipe() -> Steps:
         yield EnsureContainer(path)
@@ -716,9 +716,6 @@ def test_a_multi_says_which_part_failed(bench: Bench, path: str) -> None:
             with pytest.raises(NoNode) as failed:
                 yield Multi(ticket, parts)
             assert failed.value.part == part
-        with pytest.raises(NoNode) as failed:
-            yield CreatePersistent(f"{path}/x/y", b"")
-        assert failed.value.part is None
         yield Discard(ticket)
         return "done"
 

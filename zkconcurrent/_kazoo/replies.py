@@ -132,7 +132,7 @@ def failure(error: Exception, path: str) -> Exception:
     for kind, failure_of in _FAILURES:
         if isinstance(error, kind):
             failed = failure_of()
-            failed.part = getattr(error, "part", None)
+            failed.part = getattr(error, "part", 0)
             return failed
     if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
         return op.SessionExpired()

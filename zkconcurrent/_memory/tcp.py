@@ -214,7 +214,6 @@ class TcpServer:
     def _close(self, connection: Connection, client: socket.socket) -> None:
         del self._sockets[connection]
         self._words.received += connection.received
-        self._words.sent += connection.sent
         self._selector.unregister(client)
         client.close()
 

@@ -54,7 +54,6 @@ class Connection:
         session: its number, 0 before there is one.
         timeout: of the session, in milliseconds, as negotiated.
         received: how many frames came.
-        sent: how many frames were sent.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Connection:
     ) -> None:
         self.output = bytearray()
         self.ended = False
-        self.session = self.timeout = self.received = self.sent = 0
+        self.session = self.timeout = self.received = 0
         self.address = address
         self._service = service
         self._tree = service.tree
@@ -108,7 +107,6 @@ class Connection:
         self._on_output(self)
 
     def _send(self, frame: bytes) -> None:
-        self.sent += 1
         self.output += INT.pack(len(frame)) + frame
         self._on_output(self)
 

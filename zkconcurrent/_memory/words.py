@@ -34,7 +34,7 @@ class Words:
         self._connections = connections
         self._settings = settings
         self._drop_all = drop
-        self.received = self.sent = 0  # by connections that are closed
+        self.received = 0  # by connections that are closed
 
     def answer(self, word: str) -> str | None:
         """Return the reply to a word; None if it is none."""
@@ -57,23 +57,18 @@ class Words:
         return _lines(f"{name}={value}" for name, value in self._settings.items())
 
     def _srvr(self) -> str:
-        return f"Zookeeper version: {_VERSION}\n" + _lines(
-            f"{name}: {value}"
-            for name, value in {
-                "Latency min/avg/max": "0/0.0/0",
-                "Received": self._count_received(),
-                "Sent": self._count_sent(),
-                "Connections": len(self._connections),
-                "Outstanding": 0,
-                "Zxid": hex(self._service.tree.zxid),
-                "Mode": "standalone",
-                "Node count": len(self._service.tree.nodes),
-            }.items()
-        )
+        tree = self._service.tree
+        figures = {
+            "Zookeeper version": _VERSION,
+            "Zxid": hex(tree.zxid),
+            "Mode": "standalone",
+            "Node count": len(tree.nodes),
+        }
+        return _lines(f"{name}: {value}" for name, value in figures.items())
 
     def _cons(self) -> str:
         clients = (
-            f" /{each.address}[1](queued=0,recved={each.received},sent={each.sent}"
+            f" /{each.address}[1](queued=0,recved={each.received}"
             + (f",sid={hex(each.session)},to={each.timeout}," if each.session else "")
             + ")"
             for each in self._connections
@@ -91,8 +86,7 @@ class Words:
             "outstanding_requests": 0,
             "znode_count": len(tree.nodes),
             "global_sessions": len(tree.sessions),
-            "packets_sent": self._count_sent(),
-            "packets_received": self._count_received(),
+            "packets_received": self.received + sum(each.received for each in self._connections),
             "watch_count": watches.data.size + watches.children.size,
             "open_file_descriptor_count": len(self._connections) + 3,
             "digest_mismatches_count": 0,
@@ -110,12 +104,6 @@ class Words:
             f"{path}\n" + _lines(f"\t{hex(each.session)}" for each in watching)[:-1]
             for path, watching in watchers.items()
         )
-
-    def _count_received(self) -> int:
-        return self.received + sum(each.received for each in self._connections)
-
-    def _count_sent(self) -> int:
-        return self.sent + sum(each.sent for each in self._connections)
 
 
 def _lines(lines: Iterable[str]) -> str:

@@ -21,10 +21,10 @@ class Failure(Exception):
     """An operation that did not succeed.
 
     Attributes:
-        part: of a failed `Multi`, which of its operations did not succeed, counted from 0; None for any other.
+        part: of a failed `Multi`, which of its operations did not succeed, counted from 0.
     """
 
-    part: int | None = None
+    part = 0
 
 
 class NoNode(Failure):
@@ -137,11 +137,6 @@ class CreateEphemeral(NamedTuple):
         """The node's path, without the number that the server adds."""
         return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
 
-    @property
-    def ephemeral(self) -> bool:
-        """True, as of a `Create`."""
-        return True
-
 
 class Create(NamedTuple):
     """Create a node that belongs to no ticket; only in a `Multi`.
@@ -220,7 +215,9 @@ class Multi(NamedTuple):
 
 def makes_ephemerals(operations: Sequence[Part]) -> bool:
     """Return whether any operation of a `Multi` makes an ephemeral node."""
-    return any(getattr(each, "ephemeral", False) for each in operations)
+    return any(
+        isinstance(each, CreateEphemeral) or (isinstance(each, Create) and each.ephemeral) for each in operations
+    )
 
 
 class Names(list[str]):

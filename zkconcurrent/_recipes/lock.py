@@ -111,11 +111,10 @@ def try_acquire(
             yield op.ProveLease(ticket)
             names = yield op.Children(path, ticket)
             check(ticket, names, rule)
-        yield op.Discard(ticket)
-        return None
     except op.Requeue:
-        yield op.Discard(ticket)
-        return None
+        pass
+    yield op.Discard(ticket)
+    return None
 
 
 def join(

@@ -150,10 +150,9 @@ class ReceiptPool:
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that all clients share."""
 
-    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[bool]:
-        """Make the node of a member; False if the path is not ours any more. Errors as `create`."""
+    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[None]:
+        """Make the node of a member; errors as `create`, and `NoNode` if the path is not ours any more."""
         yield from create(ticket, "member-", member_data(label, receipt.unfinished - receipt.before))
-        return True
 
     def forget(self) -> None:
         """Forget all that was seen of the primitive: it was destroyed, or may have been, as a receipt is gone."""
@@ -289,7 +288,7 @@ def write(
         except op.Failure as failed:
             if not doubt:
                 pending_write.sent = None
-            part = (failed.part or 0) - len(mine)
+            part = failed.part - len(mine)
             if part < 0:
                 # Our member is gone: its session is over, or an operator has deleted it.
                 yield op.Discard(member)
@@ -381,15 +380,12 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
         ticket: Ticket = yield op.NewTicket(view.members or view.folder)
         receipt.begin(ticket.session)
         try:
-            ours = not view.members or (yield from view.enter(ticket, receipt, pending_write.label))
-        except op.Requeue:
+            if view.members:
+                yield from view.enter(ticket, receipt, pending_write.label)
+        except (op.NoNode, op.Requeue) as failed:
             yield op.Discard(ticket)
-            continue
-        except op.NoNode:
-            ours = False
-        if not ours:
-            yield op.Discard(ticket)
-            yield from view.lay_out()
+            if isinstance(failed, op.NoNode):
+                yield from view.lay_out()
             continue
         if view.ephemeral:
             receipt.path, receipt.version = ticket.node, 0

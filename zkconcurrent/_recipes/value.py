@@ -288,7 +288,7 @@ def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool
     try:
         yield from write(batch, (*leaving, op.SetNode(batch.at.path, data, seen.version)))
     except (op.NoNode, op.BadVersion) as failed:
-        if (failed.part or 0) < len(leaving):
+        if failed.part < len(leaving):
             raise op.NodeGone from None
         return False
     receipt.seen = Seen(data, op.next_version(seen.version), seen.age + 1)

@@ -178,13 +178,14 @@ class Mirror(ReceiptPool):
             self.at.check(node)
         return bool(node.data)
 
-    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[bool]:  # noqa: ARG002
+    def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[None]:  # noqa: ARG002
         """Make the node of a writer. From then on, no client destroys the map.
 
         Another may have before, and have made something else.
         """
         (above,) = yield from create(ticket, "writer-", label, op.Get(self.at.path))
-        return above is not None and above.data == self.at.header
+        if above is None or above.data != self.at.header:
+            raise op.NoNode
 
     def begin(self, call: object) -> None:
         """Note that a call begins: each state that it brings is no older than the states known now."""

@@ -127,7 +127,7 @@ def drain(view: QueueView) -> Recipe[None]:
             # A consumer was faster, or the outcome is unknown: look again.
             pass
         except op.NotEmpty as failed:
-            raise ForeignNodeError(parts[failed.part or 0].path, "an item's node has children; delete them") from None
+            raise ForeignNodeError(parts[failed.part].path, "an item's node has children; delete them") from None
         except op.NoNode:
             # A consumer was faster, or an operator has deleted the parent of the claims.
             yield from view.lay_out()

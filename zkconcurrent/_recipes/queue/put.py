@@ -73,7 +73,7 @@ def add(item_call: ItemCall, item: op.Create, *leaving: op.Delete, count: int = 
             view.version = None
         elif failed.part == 1 + len(leaving):
             yield from view.lay_out()
-        elif (failed.part or 0) > 1 + len(leaving):
+        elif failed.part > 1 + len(leaving):
             # Our receipt is gone, and perhaps the queue.
             pass
         else:

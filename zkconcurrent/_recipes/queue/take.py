@@ -185,18 +185,17 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
         except (op.NoNode, op.BadVersion) as failed:
             item_call.purpose = wanted
             view.meet_rivals()
-            part = failed.part or 0
-            if part == 0:
+            if failed.part == 0:
                 yield from view.lay_out()
-            elif part == len(parts):
+            elif failed.part == len(parts):
                 # Our receipt is gone, and perhaps the queue.
                 return None
             elif type(failed) is op.BadVersion:
                 # Since it was read, the item was claimed and given back, or one of its name was buried.
                 yield op.Sync(item)
-            elif isinstance(parts[part], op.Create):
+            elif isinstance(parts[failed.part], op.Create):
                 yield op.CreatePersistent(at.dead, b"")
-            elif parts[part] in leaving:
+            elif parts[failed.part] in leaving:
                 raise op.NodeGone from None
             else:
                 # The item is gone.
