@@ -98,8 +98,9 @@ MUTANTS = [
     bug(
         "a publication whose answer was lost is given up",
         PUBLISH,
-        "pass\n    except op.Requeue:",
-        "return\n    except op.Requeue:",
+        "with suppress(op.Requeue):",
+        "with suppress(op.Requeue, op.ConnectionLost):",
+        (PUBLISH, "with suppress(op.ConnectionLost):", "with suppress():"),
     ),
     bug(
         "a publication that another version refuses is given up",

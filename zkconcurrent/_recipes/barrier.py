@@ -115,7 +115,7 @@ def withdraw(party: Party) -> Recipe[None]:
     breaks the barrier, as any missing party does.
     """
     view, ticket = party.view, party.ticket
-    try:
+    with suppress(op.Requeue):
         if ticket.name is None:
             yield from find(ticket)
         while True:
@@ -141,8 +141,6 @@ def withdraw(party: Party) -> Recipe[None]:
                 )
                 yield op.MarkDeleted(ticket)
                 break
-    except op.Requeue:
-        pass
     yield op.Discard(ticket)
 
 

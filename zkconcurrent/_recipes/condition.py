@@ -25,6 +25,8 @@ at the same instant, one gets the error that it is not locked.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from .._errors import ForeignNodeError, RefusedError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
@@ -106,11 +108,9 @@ def lost(held: Ticket, ticket: Ticket) -> Recipe[None]:
 
 def keep(held: Ticket) -> Recipe[None]:
     """Make the suspended hold a hold again, unless its session is over."""
-    try:
+    with suppress(op.Requeue):
         while not (yield op.Grant(held)):
             yield op.ProveLease(held)
-    except op.Requeue:
-        return
 
 
 def outwait(ticket: Ticket) -> Recipe[bool]:

@@ -195,7 +195,7 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
 
     If that is unknown at the deadline, the node is deleted, and others may count the party as one that has left.
     """
-    try:
+    with suppress(op.Requeue, op.DeadlinePassed):
         if ticket.sent and ticket.name is None:
             # No reply to the create has come yet, so the node may exist.
             yield from find(ticket)
@@ -208,8 +208,6 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
                     ticket, (op.SetNode(ticket.path, sight.data, sight.version), op.Delete(ticket.node, ticket))
                 )
                 return False
-    except (op.Requeue, op.DeadlinePassed):
-        pass
     yield op.Discard(ticket)
     return False
 
@@ -267,14 +265,12 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
         if not wait:
             return False
         ticket: Ticket = yield op.NewTicket(path)
-        try:
+        with suppress(op.Requeue, op.NoNode):
             names = yield op.Children(path, ticket)
             while others := set(others).intersection(names):
                 names = yield from _outwait(ticket, min(others), lists=shared)
                 if shared and READY not in names and set(others).intersection(names):
                     yield from _open_again(ticket, others)
-        except (op.Requeue, op.NoNode):
-            pass
         yield op.Discard(ticket)
     return True
 

@@ -9,6 +9,7 @@ lost reply is settled by another read, and an attempt that is applied late fails
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeAlias
 
 from .._protocol import operations as op
@@ -86,7 +87,8 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
 
     Every attempt names the version that was read, so none that is applied late overwrites a newer write.
     """
-    try:
+    # Then the session is over, or the leader has resigned.
+    with suppress(op.Requeue):
         while True:
             _, node = yield op.Sync(ticket.path, ticket), op.Get(ticket.node, ticket)
             if node is None:
@@ -94,12 +96,7 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
                 return
             if node.data == data:
                 return
-            try:
+            # If it is unknown whether the data was written, look.
+            with suppress(op.ConnectionLost):
                 if (yield op.SetNode(ticket.node, data, node.version)):
                     return
-            except op.ConnectionLost:
-                # It is unknown whether the data was written: look.
-                pass
-    except op.Requeue:
-        # The session is over, or the leader has resigned.
-        pass

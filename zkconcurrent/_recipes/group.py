@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from .._errors import ForeignNodeError, LossCause
 from .._protocol import operations as op
@@ -111,7 +112,7 @@ def _join(member: Member) -> Recipe[bool]:
     """
     while member.wanted:
         ticket: Ticket = yield op.NewTicket(member.path)
-        try:
+        with suppress(op.Requeue):
             while member.wanted:
                 czxid, session, ours = yield from _create(member, ticket)
                 if ours:
@@ -136,8 +137,6 @@ def _join(member: Member) -> Recipe[bool]:
                 (there,) = yield op.Watch(ticket, (op.Get(member.node, ticket),))
                 if there is not None:
                     yield op.Wait(ticket, left)
-        except op.Requeue:
-            pass
         yield op.Discard(ticket)
     return False
 

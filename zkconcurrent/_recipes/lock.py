@@ -17,6 +17,7 @@ may hold at once, by the rule of `_protocol/way.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from .._protocol import operations as op
@@ -102,7 +103,7 @@ def try_acquire(
             look(None, ahead)
         return None
     ticket: Ticket = yield op.NewTicket(path)
-    try:
+    with suppress(op.Requeue):
         names = yield from join(ticket, rule, data, first=first)
         assert ticket.name is not None
         while blocker(ticket.name, names, rule) is None:
@@ -111,8 +112,6 @@ def try_acquire(
             yield op.ProveLease(ticket)
             names = yield op.Children(path, ticket)
             check(ticket, names, rule)
-    except op.Requeue:
-        pass
     yield op.Discard(ticket)
     return None
 

@@ -345,12 +345,10 @@ def burn(receipt: Receipt) -> Recipe[bool]:
 
     The data tells this write from that of the `multi`, if its own reply is lost.
     """
-    try:
+    with suppress(op.ConnectionLost):
         if (yield op.SetNode(receipt.path, BURNT, receipt.version)):
             receipt.version = op.next_version(receipt.version)
             return True
-    except op.ConnectionLost:
-        pass
     return False
 
 

@@ -74,7 +74,7 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
         OutcomeLost: the receipt is gone, so it is unknown whether the change was applied.
     """
     while item_call.left:
-        try:
+        with suppress(op.Requeue):
             if item_call.purpose == "acknowledge":
                 with suppress(ClaimLost):
                     yield from acknowledge(item_call, doubt=item_call.sent is not None)
@@ -92,8 +92,6 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
                 if not taken.session:
                     yield from identified(item_call, taken)
                 item_call.purpose, item_call.applied = "give back", False
-        except op.Requeue:
-            continue
     return True
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ..._arguments.limits import most_together
 from ..._errors import ForeignNodeError
@@ -92,11 +93,9 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
         header.check(at.path, at.header)
         if header.state in (state, "immediate"):
             break
-        try:
+        with suppress(op.ConnectionLost):
             if (yield op.SetNode(at.path, header._replace(state=state).data, node.version)):
                 break
-        except op.ConnectionLost:
-            continue
     view.version = None
     if immediate:
         yield from drain(view)
