@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
-from .._protocol.ticket import Ticket
+from .._protocol.ticket import HOLDS, Ticket
 from .._protocol.way import Way
 from .nodes import FirstLook, missing
 
@@ -37,8 +37,6 @@ def acquire(
     data: bytes,
     first: FirstLook | None = None,
     look: Look | None = None,
-    *,
-    marked: bool = False,
 ) -> Recipe[Ticket]:
     """Join the queue under `path` and wait for our turn.
 
@@ -49,12 +47,11 @@ def acquire(
         first: the look at the path of the primitive to which the queue belongs, if that lies above it.
         look: called once each node of ours has queued behind others, with the ticket, and the nodes ahead that exclude
             it; it may refuse to wait.
-        marked: the data tell of its owner's holds.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
-        ticket: Ticket = yield op.NewTicket(path, marked)
+        ticket: Ticket = yield op.NewTicket(path, HOLDS in data)
         listing = op.Children(path, ticket)
         looked = look is None
         try:

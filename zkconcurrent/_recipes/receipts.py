@@ -231,16 +231,15 @@ class PendingWrite:
 
 
 def write(
-    pending_write: PendingWrite, parts: tuple[op.Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
+    pending_write: PendingWrite, parts: tuple[op.Part, ...], *, count: int = 0, session: int = 0
 ) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
     Args:
-        pending_write: what the call has under way.
+        pending_write: what the call has under way; if a `multi` is in doubt, it is of the same operations.
         parts: the operations.
         count: what to add to the number of unfinished items.
         session: the session in which it must be applied; 0 for any.
-        doubt: the same was sent before.
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
@@ -250,6 +249,7 @@ def write(
     """
     # The error is kept in a list, as a variable and the error's traceback would keep each other alive.
     why: list[Exception] = []
+    doubt = pending_write.sent is not None
     while True:
         receipt = yield from ready(pending_write)
         member = receipt.member

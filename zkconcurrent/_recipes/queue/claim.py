@@ -22,7 +22,7 @@ from .state import ClaimLost, ItemCall, QueueClosed
 from .take import identified, remove
 
 
-def acknowledge(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
+def acknowledge(item_call: ItemCall) -> Recipe[None]:
     """End a claim, and take its item out of the queue.
 
     Raises:
@@ -33,7 +33,7 @@ def acknowledge(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
     assert taken is not None
     parts = op.Delete(f"{at.claims}/{taken.name}"), remove(at, taken)
     try:
-        yield from write(item_call, parts, session=taken.session or -1, doubt=doubt)
+        yield from write(item_call, parts, session=taken.session or -1)
     except (op.SessionExpired, op.NoNode, op.BadVersion) as failed:
         if failed.part:
             # The item is gone, or was written, and the claim is ours: no other client would end the claim.
@@ -50,14 +50,12 @@ def acknowledge(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
         item_call.view.come_back_to(taken.name)
 
 
-def give_back(item_call: ItemCall, *, doubt: bool = False) -> Recipe[None]:
+def give_back(item_call: ItemCall) -> Recipe[None]:
     """End a claim; the item is free again, in its place. A claim that is over is no error."""
     view, taken = item_call.view, item_call.taken
     assert taken is not None
     try:
-        yield from write(
-            item_call, (op.Delete(f"{view.at.claims}/{taken.name}"),), session=taken.session or -1, doubt=doubt
-        )
+        yield from write(item_call, (op.Delete(f"{view.at.claims}/{taken.name}"),), session=taken.session or -1)
     except (op.SessionExpired, op.NoNode):
         item_call.over = True
         return
@@ -77,9 +75,9 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
         with suppress(op.Requeue):
             if item_call.purpose == "acknowledge":
                 with suppress(ClaimLost):
-                    yield from acknowledge(item_call, doubt=item_call.sent is not None)
+                    yield from acknowledge(item_call)
             elif item_call.purpose == "give back":
-                yield from give_back(item_call, doubt=item_call.sent is not None)
+                yield from give_back(item_call)
             elif item_call.purpose == "restore":
                 yield from restore(item_call)
             elif item_call.sent:

@@ -27,7 +27,7 @@ def done(item_call: ItemCall) -> Recipe[None]:
     """
     receipt, sent = (yield from ready(item_call)), item_call.sent
     session = receipt.session if sent is None else sent.session
-    yield from write(item_call, (), count=-1, session=session, doubt=sent is not None)
+    yield from write(item_call, (), count=-1, session=session)
 
 
 def wait_until_done(view: QueueView) -> Recipe[bool]:
