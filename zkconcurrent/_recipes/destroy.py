@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import has_data
 from .._protocol.ticket import Ticket
+from .._protocol.told import Told
 from .nodes import foreign_child
 
 NAMED = 5
@@ -43,12 +43,11 @@ def named(found: Users) -> str:
 
 
 def _name(path: str, node: op.Node) -> str:
-    try:
-        said = json.loads(node.data)
-        return f"thread {said['thread']!r} of process {said['pid']} on host {said['host']!r} ({path})"
-    except op.MALFORMED:
+    told = Told.by_data(node.data)
+    if told.pid is None:
         # Another program has made the node, such as one on Curator.
         return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
+    return f"thread {told.thread!r} of process {told.pid} on host {told.host!r} ({path})"
 
 
 class Tree(NamedTuple):

@@ -22,9 +22,9 @@ from typing import NamedTuple
 from .._errors import RefusedError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .._protocol.rules import MUTEX, blocker, in_the_way
+from .._protocol.rules import MUTEX, blocker, check_queue, in_the_way
 from .._protocol.ticket import HOLDS, Ticket
-from .lock import Look, check, join, list_queue
+from .lock import Look, join, list_queue, wait_behind
 
 
 class Detached(NamedTuple):
@@ -142,7 +142,6 @@ def acquire(
         return None
     while True:
         ticket: Ticket = yield op.NewTicket(path, HOLDS in queued, detached=True)
-        listing = op.Children(path, ticket)
         looked = look is None
         try:
             names = yield from join(ticket, MUTEX, queued)
@@ -156,10 +155,8 @@ def acquire(
                     look(ticket, in_the_way(ticket.name, names, MUTEX))
                     looked = True
                 names = ()  # as in `lock.acquire`
-                found = yield op.WaitGone(ticket, ahead, (listing,))
-                (names,) = found or [(yield listing)]
-                del found
-                check(ticket, names, MUTEX)
+                names = yield from wait_behind(ticket, ahead)
+                check_queue(path, names, MUTEX)
             return (yield from detach(ticket, owner, unique, data))
         except op.Requeue:
             yield op.Discard(ticket)

@@ -177,16 +177,25 @@ def come_first(ticket: Ticket, data: bytes, lay_out: Callable[[], Recipe[None]])
         Requeue: the ticket's node was not created, or is gone.
         ForeignNodeError: another kind of primitive uses the path.
     """
-    listing = op.Children(ticket.path, ticket)
     names = yield from join(ticket, MUTEX, data, lay_out)
     assert ticket.name is not None
     while ahead := blocker(ticket.name, names, MUTEX):
         names = ()  # as in `acquire`
-        seen = yield op.WaitGone(ticket, ahead, (listing,))
-        (names,) = seen or [(yield listing)]
-        del seen
-        if ticket.name not in names:
-            raise op.NodeGone
+        names = yield from wait_behind(ticket, ahead)
+
+
+def wait_behind(ticket: Ticket, ahead: str) -> Recipe[Sequence[str]]:
+    """Wait until the node ahead is gone, or may be; return a listing.
+
+    Raises:
+        Requeue: the ticket's node is gone.
+    """
+    listing = op.Children(ticket.path, ticket)
+    seen = yield op.WaitGone(ticket, ahead, (listing,))
+    names: Sequence[str] = seen[0] if seen else (yield listing)
+    if ticket.name not in names:
+        raise op.NodeGone
+    return names
 
 
 def create(ticket: Ticket, role: str, data: bytes, *reads: op.Operation) -> Recipe[Sequence[Any]]:
