@@ -31,6 +31,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError, ZkConcurrentError
@@ -38,7 +39,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .destroy import Tree
-from .lock import find
+from .lock import create, find
 from .nodes import foreign_child, foreign_data, missing
 
 ROLE = "party-"
@@ -121,26 +122,15 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
 def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     """Create the party's node; a listing behind that has all that came before."""
     path = ticket.path
-    own = op.CreateEphemeral(ticket, ROLE, data)
-    create: op.CreateEphemeral | op.Multi = own
-    while True:
-        try:
-            _, node, names = yield create, op.Get(path, ticket), op.Children(path, ticket)
-        except (op.NoNode, op.NodeExists):
-            # The barrier was never used, or it was reaped while idle; or another client has just made the missing
-            # nodes.
-            create = op.Multi(ticket, (*(yield from missing([op.Container(path)]))[0], own))
-            continue
-        except op.ConnectionLost:
-            yield from find(ticket)
-            node, names = yield op.Get(path, ticket), op.Children(path, ticket)
-        sight = BarrierSnapshot.of(ticket, node, names)
-        for name in names:
-            if name != READY and not _PARTY.match(name):
-                raise foreign_child(path, name, "double barrier")
-        if sight.data:
-            raise foreign_data(path, sight.data, "that of a DoubleBarrier has none")
-        return sight
+    reads = op.Get(path, ticket), op.Children(path, ticket)
+    node, names = yield from create(ticket, ROLE, data, *reads, find_missing=partial(missing, op.Container(path)))
+    sight = BarrierSnapshot.of(ticket, node, names)
+    for name in names:
+        if name != READY and not _PARTY.match(name):
+            raise foreign_child(path, name, "double barrier")
+    if sight.data:
+        raise foreign_data(path, sight.data, "that of a DoubleBarrier has none")
+    return sight
 
 
 def _look(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:

@@ -193,7 +193,7 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
         except (op.NoNode, op.NodeExists) as failed:
             # The group was never used, or it was reaped while idle; or another client has just made a node above.
             if isinstance(failed, op.NoNode) or failed.part < len(lacking):
-                lacking, _ = yield from missing([op.Container(member.path)])
+                lacking = yield from missing(op.Container(member.path))
                 continue
         except op.ConnectionLost:
             told, doubt = False, True

@@ -25,7 +25,7 @@ from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import HOLDS, Ticket
 from .._protocol.way import Way
-from .nodes import FirstLook, missing
+from .nodes import FirstLook, Lacking, missing
 
 Look: TypeAlias = Callable[["Ticket | None", Sequence[str]], None]
 """Looks at what an acquire would wait for: see `acquire`."""
@@ -149,10 +149,9 @@ def join(
             # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
             if lay_out is not None:
                 yield from lay_out()
-            elif first is not None:
-                create = op.Multi(ticket, (*(yield from first.missing(op.Container(path))), own))
             else:
-                create = op.Multi(ticket, (*(yield from missing([op.Container(path)]))[0], own))
+                find_missing = missing if first is None else first.missing
+                create = op.Multi(ticket, (*(yield from find_missing(op.Container(path))), own))
         except op.ConnectionLost:
             names = yield from find(ticket)
             break
@@ -198,14 +197,31 @@ def wait_behind(ticket: Ticket, ahead: str) -> Recipe[Sequence[str]]:
     return names
 
 
-def create(ticket: Ticket, role: str, data: bytes, *reads: op.Operation) -> Recipe[Sequence[Any]]:
-    """Create the ticket's node, or find it if the reply is lost; return what was read behind it. Errors as `find`."""
-    try:
-        _, *seen = yield op.CreateEphemeral(ticket, role, data), *reads
-    except op.ConnectionLost:
-        yield from find(ticket)
-        seen = [*(yield reads)] if reads else []
-    return seen  # type: ignore[no-any-return]
+def create(
+    ticket: Ticket,
+    role: str,
+    data: bytes,
+    *reads: op.Operation,
+    find_missing: Callable[[], Recipe[Lacking]] | None = None,
+) -> Recipe[Sequence[Any]]:
+    """Create the ticket's node, or find it if the reply is lost; return what was read behind it. Errors as `find`.
+
+    With `find_missing`, what that returns is created together with the node, if anything above the node is missing.
+    """
+    own = op.CreateEphemeral(ticket, role, data)
+    create: op.CreateEphemeral | op.Multi = own
+    while True:
+        try:
+            _, *seen = yield create, *reads
+            return seen  # type: ignore[no-any-return]
+        except (op.NoNode, op.NodeExists):
+            # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
+            if find_missing is None:
+                raise
+            create = op.Multi(ticket, (*(yield from find_missing()), own))
+        except op.ConnectionLost:
+            yield from find(ticket)
+            return [*(yield reads)] if reads else []
 
 
 def find(ticket: Ticket) -> Recipe[Sequence[str]]:

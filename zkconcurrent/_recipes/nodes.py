@@ -26,9 +26,7 @@ Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
 """What creates the missing nodes, in this order."""
 
 
-def missing(
-    parts: Sequence[op.Container | op.Create], *reads: op.Get | op.Children
-) -> Recipe[tuple[Lacking, list[Any]]]:
+def missing(*parts: op.Container | op.Create) -> Recipe[Lacking]:
     """Return what creates those of some nodes that are missing, and the containers above them; the highest first.
 
     The caller creates all of these in one request, with a child of the lowest container. A server removes an empty
@@ -37,8 +35,14 @@ def missing(
 
     Args:
         parts: the nodes, each after the nodes above it.
-        reads: what to read besides, behind the same `sync`; the second result.
     """
+    return (yield from missing_beside(parts))[0]
+
+
+def missing_beside(
+    parts: Sequence[op.Container | op.Create], *reads: op.Get | op.Children
+) -> Recipe[tuple[Lacking, list[Any]]]:
+    """Return what `missing` does, and what was read besides, behind the same `sync`."""
     wanted: dict[str, op.Container | op.Create] = {}
     for part in parts:
         for above in ancestors(part.path):
@@ -130,7 +134,7 @@ class FirstLook:
 
         A refused primitive thus leaves no nodes. The look behind their creation is still to come.
         """
-        lacking, listed = yield from missing(parts, op.Children(self.path))
+        lacking, listed = yield from missing_beside(parts, op.Children(self.path))
         self.take(listed)
         self.done = False
         return lacking
@@ -146,7 +150,8 @@ def lay_out(*parts: op.Container | op.Create, first: FirstLook | None = None) ->
     Returns:
         Whether this has created the missing ones for certain. Otherwise another kind may have created the node.
     """
-    while lacking := (yield from missing(parts))[0] if first is None else (yield from first.missing(*parts)):
+    find_missing = missing if first is None else first.missing
+    while lacking := (yield from find_missing(*parts)):
         # A missing parent was just reaped: look again.
         with suppress(op.NoNode):
             if made := (yield op.CreateTogether(lacking)):
@@ -177,7 +182,7 @@ def lay_out_marked(
     path, claimed = top.path, False
     try:
         while True:
-            lacking, (node, names) = yield from missing((top, *parts), op.Get(path), op.Children(path))
+            lacking, (node, names) = yield from missing_beside((top, *parts), op.Get(path), op.Children(path))
             marked = node is None or is_marked(node)
             if node is not None and look is not None:
                 yield from look(node, names)

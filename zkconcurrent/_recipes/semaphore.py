@@ -45,7 +45,7 @@ from .._protocol.operations import Recipe
 from .._protocol.permits import count, number_in
 from .._protocol.rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
 from .._protocol.ticket import HOLDS, State, Ticket
-from .lock import Look, find
+from .lock import Look, create
 from .nodes import FirstLook, foreign_data, lay_out
 
 
@@ -178,21 +178,12 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
     Raises:
         Requeue: the ticket's node was not created, or is gone.
     """
-    own = op.CreateEphemeral(ticket, MUTEX.role, data)
-    create: op.CreateEphemeral | op.Multi = own
-    while True:
-        try:
-            sight = yield from look(at, ticket, create)
-            break
-        except (op.NoNode, op.NodeExists):
-            # The semaphore was never used, or it was reaped while idle; or another client has just made the missing
-            # nodes.
-            create = op.Multi(ticket, (*(yield from at.first.missing(*shared(at))), own))
-        except op.ConnectionLost:
-            yield from find(ticket)
-            sight = yield from look(at, ticket)
-            break
+    all_reads = *reads(at, ticket), *at.first.reads()
+    seen = yield from create(ticket, MUTEX.role, data, *all_reads, find_missing=lambda: at.first.missing(*shared(at)))
     ticket.check_sequence(MUTEX)
+    sight = yield from look(at, ticket, seen=seen)
+    if not at.first.done:
+        yield from at.first.look()
     return sight
 
 
@@ -203,14 +194,14 @@ def reads(at: Layout, ticket: Ticket | None) -> tuple[op.Children | op.Get, ...]
 
 
 def look(
-    at: Layout, ticket: Ticket | None, *before: op.Operation, seen: Sequence[Any] | None = None
+    at: Layout, ticket: Ticket | None, *before: op.Sync, seen: Sequence[Any] | None = None
 ) -> Recipe[SemaphoreSnapshot]:
-    """Read a whole semaphore, behind other operations, if any.
+    """Read a whole semaphore, behind a `sync`, if given.
 
     Args:
         at: the semaphore.
         ticket: our ticket, if there is one.
-        before: operations to send before the reads.
+        before: the `sync`.
         seen: the results of the reads, if they were sent already.
 
     Raises:
@@ -218,11 +209,10 @@ def look(
         ValueError: the semaphore has another value; or there is none, and we have no value.
     """
     while True:
-        if seen is None and not at.first.done:
-            results = yield (*before, *reads(at, ticket), *at.first.reads())
-            seen = results[len(before) : -1]
-            at.first.take(results[-1:])
-        *_, queue, leases, node, added = seen or (yield (*before, *reads(at, ticket)))
+        if seen is None:
+            seen = (yield (*before, *reads(at, ticket), *at.first.reads()))[len(before) :]
+        queue, leases, node, added, *listed = seen
+        at.first.take(listed)
         there = size(at, node, added)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases, PERMIT)

@@ -320,7 +320,7 @@ def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
 def make(at: Layout) -> Recipe[None]:
     """Make the value, with the parent of its receipts, unless a node is there, which may be another kind's."""
     value, receipts, _ = parts(at)
-    lacking, _ = yield from missing((value, receipts))
+    lacking = yield from missing(value, receipts)
     if value in lacking:
         # A missing parent was just reaped: the caller looks again.
         with suppress(op.NoNode):

@@ -161,8 +161,8 @@ MUTANTS = [
     bug(
         "a container and its first child are made in two requests",
         "_recipes.lock:join",
-        "create = op.Multi(ticket, (*(yield from missing([op.Container(path)]))[0], own))",
-        "for each in (yield from missing([op.Container(path)]))[0]:\n"
+        "create = op.Multi(ticket, (*(yield from find_missing(op.Container(path))), own))",
+        "for each in (yield from find_missing(op.Container(path))):\n"
         "                    yield op.EnsureContainer(each.path)",
     ),
     # Waiting.
