@@ -45,8 +45,8 @@ MUTANTS = [
     bug(
         "values: a write names no version",
         ATTEMPT,
-        "op.SetNode(batch.at.path, data, seen.version)",
-        "op.SetNode(batch.at.path, data, -1)",
+        "op.SetNode(batch.view.at.path, data, seen.version)",
+        "op.SetNode(batch.view.at.path, data, -1)",
     ),
     bug(
         "values: a refused write is remembered",

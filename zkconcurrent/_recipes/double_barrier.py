@@ -31,7 +31,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError, ZkConcurrentError
@@ -123,7 +122,7 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     """Create the party's node; a listing behind that has all that came before."""
     path = ticket.path
     reads = op.Get(path, ticket), op.Children(path, ticket)
-    node, names = yield from create(ticket, ROLE, data, *reads, find_missing=partial(missing, op.Container(path)))
+    node, names = yield from create(ticket, ROLE, data, *reads, find_missing=missing)
     sight = BarrierSnapshot.of(ticket, node, names)
     for name in names:
         if name != READY and not _PARTY.match(name):

@@ -30,6 +30,9 @@ from .nodes import FirstLook, Lacking, missing
 Look: TypeAlias = Callable[["Ticket | None", Sequence[str]], None]
 """Looks at what an acquire would wait for: see `acquire`."""
 
+FindMissing: TypeAlias = Callable[[op.Container], Recipe["Lacking | None"]]
+"""Finds, or makes, a queue that is missing: see `create`."""
+
 
 def acquire(
     path: str,
@@ -114,11 +117,7 @@ def try_acquire(
 
 
 def join(
-    ticket: Ticket,
-    rule: Rule,
-    data: bytes,
-    lay_out: Callable[[], Recipe[None]] | None = None,
-    first: FirstLook | None = None,
+    ticket: Ticket, rule: Rule, data: bytes, find_missing: FindMissing = missing, first: FirstLook | None = None
 ) -> Recipe[Sequence[str]]:
     """Create the ticket's node at the tail of its queue; return a listing that has it.
 
@@ -126,35 +125,18 @@ def join(
         ticket: the ticket.
         rule: the queue's rule.
         data: the content of the node.
-        lay_out: makes the queue, if it is missing; if not given, it and the missing nodes above it are made as
-            containers, together with the node.
+        find_missing: as for `create`.
         first: as for `acquire`.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
         ForeignNodeError: another kind of primitive uses the path.
     """
-    path = ticket.path
-    own = op.CreateEphemeral(ticket, rule.role, data)
-    create: op.CreateEphemeral | op.Multi = own
-    looked: Sequence[Sequence[str]] = ()
-    while True:
-        try:
-            if first is None or first.done:
-                _, names = yield create, op.Children(path, ticket)
-            else:
-                _, names, *looked = yield create, op.Children(path, ticket), *first.reads()
-            break
-        except (op.NoNode, op.NodeExists):
-            # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
-            if lay_out is not None:
-                yield from lay_out()
-            else:
-                find_missing = missing if first is None else first.missing
-                create = op.Multi(ticket, (*(yield from find_missing(op.Container(path))), own))
-        except op.ConnectionLost:
-            names = yield from find(ticket)
-            break
+    looks: Sequence[op.Children] = ()
+    if first is not None:
+        looks, find_missing = first.reads(), first.missing
+    listing = op.Children(ticket.path, ticket)
+    names, *looked = yield from create(ticket, rule.role, data, listing, *looks, find_missing=find_missing)
     ticket.check_sequence(rule)
     check(ticket, names, rule)
     if first is not None:
@@ -164,19 +146,19 @@ def join(
     return names  # type: ignore[no-any-return]
 
 
-def come_first(ticket: Ticket, data: bytes, lay_out: Callable[[], Recipe[None]]) -> Recipe[None]:
+def come_first(ticket: Ticket, data: bytes, find_missing: FindMissing) -> Recipe[None]:
     """Join a queue in which the first has a turn, but no hold; wait until no contender is ahead.
 
     Args:
         ticket: the ticket.
         data: the content of its node.
-        lay_out: makes the queue, if it is missing.
+        find_missing: as for `create`.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
         ForeignNodeError: another kind of primitive uses the path.
     """
-    names = yield from join(ticket, MUTEX, data, lay_out)
+    names = yield from join(ticket, MUTEX, data, find_missing)
     assert ticket.name is not None
     while ahead := blocker(ticket.name, names, MUTEX):
         names = ()  # as in `acquire`
@@ -202,11 +184,17 @@ def create(
     role: str,
     data: bytes,
     *reads: op.Operation,
-    find_missing: Callable[[], Recipe[Lacking]] | None = None,
+    find_missing: FindMissing | None = None,
 ) -> Recipe[Sequence[Any]]:
     """Create the ticket's node, or find it if the reply is lost; return what was read behind it. Errors as `find`.
 
-    With `find_missing`, what that returns is created together with the node, if anything above the node is missing.
+    Args:
+        ticket: the ticket.
+        role: the node's role.
+        data: its content.
+        reads: what to read, behind the create.
+        find_missing: called with the queue, if that is missing: makes it, with what is missing above, or returns what
+            creates all that, together with the node; None raises `NoNode`.
     """
     own = op.CreateEphemeral(ticket, role, data)
     create: op.CreateEphemeral | op.Multi = own
@@ -218,7 +206,8 @@ def create(
             # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
             if find_missing is None:
                 raise
-            create = op.Multi(ticket, (*(yield from find_missing()), own))
+            lacking = yield from find_missing(op.Container(ticket.path))
+            create = op.Multi(ticket, (*lacking, own)) if lacking else own
         except op.ConnectionLost:
             yield from find(ticket)
             return [*(yield reads)] if reads else []

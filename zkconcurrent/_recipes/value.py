@@ -116,7 +116,7 @@ class ValueView(ReceiptPool):
         at = self.at
         return Tree(at.path, at.kind, at.check, {at.receipts: bool}, (at.queue,))
 
-    def lay_out(self) -> Recipe[None]:
+    def lay_out(self, *_queue: op.Container) -> Recipe[None]:
         """Make the nodes that every client shares.
 
         Raises:
@@ -181,11 +181,11 @@ class ValueBatch(PendingWrite):
         queues: the batch may wait in the queue; otherwise it competes until it is applied.
     """
 
+    view: ValueView
     decides_anew = True
 
     def __init__(self, register: ValueView, label: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
         super().__init__(register, label)
-        self.at = register.at
         self.queues = queues
         self.changes = changes
         self.leader = changes[0]
@@ -239,7 +239,7 @@ def apply(batch: ValueBatch) -> Recipe[bool]:
         OutcomeLost: the receipt was removed, so it is unknown whether the batch was applied.
         ForeignNodeError: the path belongs to something else.
     """
-    at, conflicts = batch.at, 0
+    at, conflicts = batch.view.at, 0
     while True:
         receipt = yield from ready(batch)
         looked = receipt.seen is None or receipt.seen.age >= LOOK_AFTER
@@ -286,7 +286,7 @@ def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool
     batch.unchanged = None
     receipt.seen = None  # until the outcome is known
     try:
-        yield from write(batch, (*leaving, op.SetNode(batch.at.path, data, seen.version)))
+        yield from write(batch, (*leaving, op.SetNode(batch.view.at.path, data, seen.version)))
     except (op.NoNode, op.BadVersion) as failed:
         if failed.part < len(leaving):
             raise op.NodeGone from None
@@ -297,7 +297,7 @@ def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool
 
 def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
     """Apply a batch once its client is first in the queue: then only clients that have not seen the queue compete."""
-    at = batch.at
+    at = batch.view.at
     while True:
         ticket: Ticket = yield op.NewTicket(at.queue)
         try:

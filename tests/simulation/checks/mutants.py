@@ -160,10 +160,9 @@ MUTANTS = [
     ),
     bug(
         "a container and its first child are made in two requests",
-        "_recipes.lock:join",
-        "create = op.Multi(ticket, (*(yield from find_missing(op.Container(path))), own))",
-        "for each in (yield from find_missing(op.Container(path))):\n"
-        "                    yield op.EnsureContainer(each.path)",
+        "_recipes.lock:create",
+        "create = op.Multi(ticket, (*lacking, own)) if lacking else own",
+        "for each in lacking or ():\n                yield op.EnsureContainer(each.path)",
     ),
     # Waiting.
     bug(

@@ -7,7 +7,6 @@ creates items, so a later listing of the items can only show too many.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from ..._errors import SequenceExhaustedError
 from ..._protocol import operations as op
@@ -100,7 +99,7 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
         ticket: Ticket = yield op.NewTicket(at.producers)
         reads = op.Children(at.producers, ticket), sizing(at, ticket), op.Get(at.path, ticket)
         try:
-            yield from join(ticket, MUTEX, item_call.label, partial(view.lay_out, at.producers))
+            yield from join(ticket, MUTEX, item_call.label, view.lay_out)
             queue, inside, node = yield reads
             while True:
                 yield from check_open(view, node)
@@ -126,7 +125,8 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
                     listed, node = yield op.Watch(ticket, (op.Children(at.items, ticket), op.Get(at.path, ticket)))
                     there = len(items(at.path, listed, at.order))
                     queue = inside = listed = ()
-                    if there >= at.maxsize and is_open(at, node):
+                    if there >= at.maxsize:
+                        yield from check_open(view, node)
                         yield op.Wait(ticket)
                     queue, inside, node = yield reads
         except op.Requeue:
@@ -148,12 +148,6 @@ def size(at: Layout, seen: op.Node | Sequence[str] | None, most: int) -> Recipe[
         return seen.children
     names: Sequence[str] = (yield op.Children(at.items)) if isinstance(seen, op.Node) else seen or ()
     return len(items(at.path, names, at.order))
-
-
-def is_open(at: Layout, node: op.Node | None) -> bool:
-    """Return whether the queue's node, as read, is that of an open queue."""
-    header = None if node is None else Header.of(at.path, node)
-    return header is None or header.state == "open"
 
 
 def check_open(view: QueueView, node: op.Node | None) -> Recipe[None]:

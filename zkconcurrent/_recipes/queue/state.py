@@ -155,7 +155,7 @@ class QueueView(ReceiptPool):
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
 
-    def lay_out(self, *also: str) -> Recipe[None]:
+    def lay_out(self, *also: op.Container) -> Recipe[None]:
         """Make the nodes that all clients share and, if it is named, the queue of the consumers or producers that wait.
 
         Raises:
@@ -164,7 +164,7 @@ class QueueView(ReceiptPool):
         """
         at = self.at
         parts: list[op.Container | op.Create] = [op.Create(at.items, b""), op.Create(at.claims, b"")]
-        parts += map(op.Container, (at.members, at.receipts, *also))
+        parts += op.Container(at.members), op.Container(at.receipts), *also
         yield from lay_out_marked("Queue", op.Create(at.path, at.header.data), parts, self._is_queue)
         self.laid_out = True
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -81,7 +80,7 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
         listing = op.Children(at.consumers, ticket)
         try:
             names, sight = [], _NOTHING_SEEN  # as in `lock.acquire`
-            yield from come_first(ticket, item_call.label, partial(view.lay_out, at.consumers))
+            yield from come_first(ticket, item_call.label, view.lay_out)
             sight = yield from look(view, ticket)
             while not sight.over:
                 if not (names := takeable(view, sight)):
