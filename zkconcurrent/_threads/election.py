@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from .._engine.ensembles import token_of
 from .._engine.holds import Hold
 from .._engine.telling import is_async
 from .._errors import LockLostError
@@ -56,12 +57,12 @@ class Candidate(NamedTuple):
         return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid)
 
 
-@public
-class Term:
-    """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
+class BaseTerm:
+    """What the terms of threads and of tasks share."""
 
     def __init__(self, seat: LeaderLock, hold: Hold) -> None:
         self._leader_lock = seat
+        self._core = seat._lock_core
         self._hold = hold
 
     @property
@@ -73,7 +74,31 @@ class Term:
             RuntimeError: the term has ended.
             ClientError: the process was forked; the term belongs to its parent.
         """
-        return self._leader_lock.token(self._hold)
+        return token_of(self._core.session, self._core.check_term(self._hold).ticket)
+
+    def remaining(self) -> float:
+        """Return for how many seconds the term surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""
+        return self._core.left(self._hold)
+
+    def guard(self, transaction: TransactionT) -> TransactionT:
+        """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
+
+        Raises:
+            LockLostError: the term was lost.
+            RuntimeError: the term has ended.
+            ValueError: the transaction's client has another chroot, so it can't see the leader's node.
+        """
+        return self._leader_lock._guard(transaction, lambda: self._core.check_term(self._hold))
+
+    def __repr__(self) -> str:
+        hold = self._hold
+        state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
+        return f"<{kind_of(self)} at {id(self):#x}: {state} token={hold.ticket.token} node={hold.ticket.node!r}>"
+
+
+@public
+class Term(BaseTerm):
+    """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
     @property
     def lost(self) -> threading.Event:
@@ -82,11 +107,11 @@ class Term:
         Raises:
             ClientError: the process was forked; the term belongs to its parent.
         """
-        return self._leader_lock.event_of(self._hold)
-
-    def remaining(self) -> float:
-        """Return for how many seconds the term surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""
-        return self._leader_lock.left(self._hold)
+        session = self._core.session
+        session.check_not_forked(self._core.path)
+        session.check_lease()
+        with session.lock:
+            return self._hold.loss.event
 
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
@@ -101,21 +126,7 @@ class Term:
             RefusedError: the data are larger than the client's `max_request` allows.
             ClientError: the client can't be used here.
         """
-        check_data(data)
         return self._leader_lock.publish(self._hold, data)
-
-    def guard(self, transaction: TransactionT) -> TransactionT:
-        """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
-
-        Raises:
-            LockLostError: the term was lost.
-            RuntimeError: the term has ended.
-            ValueError: the transaction's client has another chroot, so it can't see the leader's node.
-        """
-        return self._leader_lock.guard_term(transaction, self._hold)
-
-    def __repr__(self) -> str:
-        return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
 
 
 class Leading:
@@ -129,17 +140,17 @@ class Leading:
     def __enter__(self) -> Term:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
-        seat = self._leader_lock
-        before = seat.mine()
+        seat, core = self._leader_lock, self._leader_lock._lock_core
+        before = core.mine()
         try:
             if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
                 raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s")
-            hold = self._hold = seat.mine()
+            hold = self._hold = core.mine()
             assert hold is not None
             return Term(seat, hold)
         except BaseException:
             # If an interrupt struck after the grant, the block does not run, and the term must end.
-            insist(lambda: self._drop(seat.mine(), before))
+            insist(lambda: self._drop(core.mine(), before))
             raise
 
     def __exit__(
@@ -147,7 +158,7 @@ class Leading:
     ) -> None:
         try:
             assert self._hold is not None
-            if not self._leader_lock.forked:  # the term is the parent's
+            if not self._leader_lock._session.forked:  # the term is the parent's
                 self._leader_lock.end_term(self._hold)
         except LockLostError:
             if reports_loss(kind):
@@ -159,7 +170,7 @@ class Leading:
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            self._leader_lock.drop(hold)
+            self._leader_lock._lock_core.drop(hold)
 
 
 class Election(PickledByPath):
@@ -256,7 +267,7 @@ class Election(PickledByPath):
             ValueError: the function is not callable.
             TypeError: it is a coroutine function, whose body would run after the term.
         """
-        check_callable(func)
+        check_leader(func)
         if is_async(func):
             raise TypeError(
                 "func must not be a coroutine function: the term would end before it runs; use aio.Election"
@@ -369,23 +380,7 @@ def candidate_id(id: object) -> str:  # noqa: A002
     return id
 
 
-def term_state(hold: Hold) -> str:
-    """Return the part of a term's repr that describes its state."""
-    state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
-    return f"{state} token={hold.ticket.token} node={hold.ticket.node!r}"
-
-
-def check_data(data: object) -> None:
-    """Refuse data that a node can't have.
-
-    Raises:
-        TypeError: the data are not bytes.
-    """
-    if not isinstance(data, bytes):
-        raise TypeError(f"data must be bytes, not {type(data).__name__}")
-
-
-def check_callable(func: object) -> None:
+def check_leader(func: object) -> None:
     """Refuse an object that can't be called, as kazoo's `Election.run` does.
 
     Raises:

@@ -6,14 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
-from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import public
 from .._threads.base.candidacy import LeaderLock
-from .._threads.base.lock_base import TransactionT
 from .._threads.base.primitive import kind_of
-from .._threads.election import Candidate, candidate_id, check_callable, check_data, term_state
+from .._threads.election import BaseTerm, Candidate, candidate_id, check_leader
 from ._losses import Holding, Lost
 from ._tasks import of_tasks
 from ._twin import LockBase, PrimitiveTwin, awaited, forwarded, resolve
@@ -26,42 +24,21 @@ _Core = of_tasks(LeaderLock)
 
 
 @public
-class Term:
+class Term(BaseTerm):
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
-
-    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
-        self._seat = seat
-        self._hold = hold
-
-    @property
-    def token(self) -> int:
-        """The fencing token; see `zkconcurrent.Term.token`."""
-        return self._seat.token(self._hold)
 
     @property
     def lost(self) -> Lost:
         """The loss of the term, or its end by `withdraw()`: read it or await it."""
-        core = self._seat._lock_core
+        core = self._core
         core.session.check_not_forked(core.path)
         return Lost([(core.session, lambda: self._hold.loss)])
 
-    def remaining(self) -> float:
-        """Return for how many seconds the term surely lasts; 0 if it is over. Sends nothing."""
-        return self._seat.left(self._hold)
-
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
-        check_data(data)
         # The calls of a task's seat are pending.
-        seat: Any = self._seat
+        seat: Any = self._leader_lock
         await seat.publish(self._hold, data)
-
-    def guard(self, transaction: TransactionT) -> TransactionT:
-        """Make a kazoo `TransactionRequest` commit only while this term lasts; see `zkconcurrent.Term.guard`."""
-        return self._seat.guard_term(transaction, self._hold)
-
-    def __repr__(self) -> str:
-        return f"<{kind_of(self)} at {id(self):#x}: {term_state(self._hold)}>"
 
 
 class Leading:
@@ -78,7 +55,7 @@ class Leading:
             await self._holding.__aenter__()
         except TimeoutError:
             raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s") from None
-        hold = seat.mine()
+        hold = seat._lock_core.mine()
         assert hold is not None
         return Term(seat, hold)
 
@@ -151,7 +128,7 @@ class Election(PrimitiveTwin):
         Raises:
             ValueError: the function is not callable.
         """
-        check_callable(func)
+        check_leader(func)
         async with self.lead():
             return await func(*args, **kwargs)
 

@@ -17,14 +17,12 @@ other threads may work for it, and the next candidate may lead as soon as the de
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn, TypeVar
 
 from ..._engine.driver import Call
-from ..._engine.ensembles import token_of
 from ..._engine.holds import Hold, PathState
 from ..._engine.loss_cause import cause_of, why_lost
 from ..._engine.patience import POLL_INTERVAL
@@ -38,7 +36,7 @@ from ..._recipes.election import Leader, follow, look, publish
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._runtime.live_set import LiveSet
 from ..._runtime.waiting import SleepEvent, Steps, wait
-from .lock_base import LockBase, TransactionT
+from .lock_base import LockBase
 from .lock_core import LockCore
 
 T = TypeVar("T")
@@ -347,6 +345,8 @@ class LeaderLock(LockBase):
 
     def publish(self, hold: Hold, data: bytes) -> None:
         """Replace the data of a term's node; see `Term.publish`."""
+        if not isinstance(data, bytes):
+            raise TypeError(f"data must be bytes, not {type(data).__name__}")
         if self._layout == "latch":
             # Seen with Curator 5.4.0: a LeaderLatch's watch on the leader's node fires once, and the latch goes on only
             # if the event is that of a delete.
@@ -360,39 +360,6 @@ class LeaderLock(LockBase):
         call = Call(self._session, self._path)
         call.why_end = partial(core.why_over, hold)
         return self._await(call, core.publish(call, hold, data))
-
-    @property
-    def forked(self) -> bool:
-        """Whether the terms are those of a parent process."""
-        return self._session.forked
-
-    def mine(self) -> Hold | None:
-        """Return the caller's hold, if there is one."""
-        return self._lock_core.mine()
-
-    def drop(self, hold: Hold) -> None:
-        """End a term whose block was interrupted; never waits."""
-        self._lock_core.drop(hold)
-
-    def token(self, hold: Hold) -> int:
-        """Return the token of a term; see `Term.token`."""
-        return token_of(self._session, self._lock_core.check_term(hold).ticket)
-
-    def left(self, hold: Hold) -> float:
-        """Return for how many seconds a term surely lasts; see `Term.remaining`."""
-        return self._lock_core.left(hold)
-
-    def event_of(self, hold: Hold) -> threading.Event:
-        """Return the event of a term's loss; see `Term.lost`."""
-        session = self._session
-        session.check_not_forked(self._path)
-        session.check_lease()
-        with session.lock:
-            return hold.loss.event
-
-    def guard_term(self, transaction: TransactionT, hold: Hold) -> TransactionT:
-        """Make a transaction commit only while a term lasts; see `Term.guard`."""
-        return self._guard(transaction, lambda: self._lock_core.check_term(hold))
 
     # -- the candidates, as all clients see them -----------------------------------------------------------------
 
