@@ -28,8 +28,8 @@ from ._kazoo.link import KazooClient
 from ._namespace import Namespace
 from ._runtime.identity import identity
 from ._runtime.public import public
-from ._threads.base.lock_base import PlainLock
 from ._threads.base.primitive import kind_of, opens_by_name
+from ._threads.base.revocable import RevocableLock
 from ._threads.rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
@@ -291,7 +291,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     def __init__(self, where: Where | LockLike, path: str | None = None, *, wait_release: bool = True) -> None:
         super().__init__(where, path)
         self._wait_release = wait_release
-        if not (wait_release or path is not None or isinstance(where, PlainLock)):
+        if not (wait_release or path is not None or isinstance(where, RevocableLock)):
             raise TypeError(f"the release of a {kind_of(where)} always waits: leave out wait_release")
 
     def __reduce__(self) -> tuple[object, ...]:

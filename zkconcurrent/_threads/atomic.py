@@ -8,8 +8,7 @@ from collections.abc import Callable
 from .._arguments.paths import check_path
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, look
-from .._runtime.waiting import call_user
-from .base.primitive import kind_of
+from .base.primitive import check_callable, kind_of
 from .base.value_base import BaseValue
 
 
@@ -117,12 +116,8 @@ class AtomicLong(BaseValue):
             RuntimeError: `func` changes this number by another call.
             Exception: as `set`, and what `func` raises.
         """
-
-        def decide(data: bytes, _: int) -> tuple[bytes, int]:
-            new = operator.index(call_user(func, _number(data)))
-            return self._bytes(new), new
-
-        return self._updating(decide, func)
+        check_callable("func", func)
+        return self._update(lambda number: operator.index(func(number)), _number, self._bytes)
 
     def _bytes(self, value: int) -> bytes:
         number = operator.index(value)

@@ -232,7 +232,7 @@ class Barrier(Primitive):
         view = self._view
 
         def destroyed(using: Users) -> None:
-            self._check_unused(using)
+            self._destroyed(using)
             view.note(BarrierContent(view.parties))
 
         return self._run(destroy(view.tree), destroyed)

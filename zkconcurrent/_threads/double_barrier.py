@@ -325,7 +325,7 @@ class DoubleBarrier(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-        return self._run(destroy(tree(self._path)), self._check_unused)
+        return self._run(destroy(tree(self._path)), self._destroyed)
 
     def __repr__(self) -> str:
         inside = len(self._path_state.inside)

@@ -92,7 +92,7 @@ class Event(Primitive):
             ForeignNodeError: the node at the path is not an event's, or has children; nothing is deleted.
         """
         tree = Tree(self._path, "Event", partial(Flag.of, self._path))
-        return self._run(destroy(tree), lambda _: self._path_state.note(Flag()))
+        return self._run(destroy(tree), self._destroyed)
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

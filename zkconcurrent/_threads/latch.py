@@ -98,7 +98,7 @@ class CountDownLatch(Primitive):
                 Of more than 1,000 counts, some may be gone.
         """
         tree = Tree(self._path, "CountDownLatch", partial(read, self._path), {self._path: CHILD.fullmatch})
-        return self._run(destroy(tree), lambda _: self._path_state.note(None))
+        return self._run(destroy(tree), self._destroyed)
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

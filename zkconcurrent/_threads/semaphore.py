@@ -77,15 +77,8 @@ class PermitCore(LockCore):
 
     # -- to acquire ----------------------------------------------------------------------------------------------
 
-    def take(
-        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
-    ) -> Steps[bool]:
-        """Take permits for `owner`, in this call; return whether it did."""
-        return self.attempt(call, wait, owner, self._take(call, permits, wait, near_deadline, deadline, owner))
-
-    def _take(
-        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
-    ) -> Steps[bool]:
+    def take(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
+        """Take permits for `owner`, in this call; return whether it did. See `attempt`."""
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
@@ -104,7 +97,7 @@ class PermitCore(LockCore):
             data,
             queued=queued,
             wait=wait,
-            near_deadline=near_deadline,
+            near_deadline=deadline is not None and deadline - self.session.now() < self.session.reply_patience,
             too_few=too_few,
             waits=look,
         )
@@ -304,12 +297,11 @@ class Semaphore(LockBase):
             )
         deadline = self._until(timeout if blocking else 0)
         wait = blocking and (timeout is None or timeout > 0)
-        near_deadline = timeout is not None and timeout < self._session.reply_patience
-        core = self._lock_core
+        core, owner = self._lock_core, self._identity()
         if (hold := core.mine()) is not None:
             core.check(hold)
         call = core.call(cancellable=wait)
-        return self._await(call, core.take(call, permits, wait, near_deadline, deadline, self._identity()))
+        return self._await(call, core.attempt(call, wait, owner, core.take(call, permits, wait, deadline, owner)))
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -393,19 +385,11 @@ class Semaphore(LockBase):
                 had been added more than 1,000 times, some of the added permits may be gone.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-
-        def done(using: Users) -> None:
-            self._check_unused(using)
-            self._path_state.note(None)
-
         at = self._lock_core.layout
         tree = Tree(at.permits, "Semaphore", partial(read, at), {at.permits: ADDED.fullmatch}, (at.locks, at.leases))
-        return self._run(destroy(tree), done)
+        return self._run(destroy(tree), self._destroyed)
 
     # -- the extras ----------------------------------------------------------------------------------------------
-
-    def _levels_held(self) -> int:
-        return self.hold_count()
 
     def hold_count(self) -> int:
         """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""

@@ -13,8 +13,8 @@ from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, Seen, read, wait_until
 from .._runtime.public import public
 from .._runtime.waiting import Steps, call_user
-from .base.primitive import kind_of
-from .base.value_base import BaseValue, check_callable
+from .base.primitive import check_callable, kind_of
+from .base.value_base import BaseValue
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -150,12 +150,8 @@ class SharedValue(BaseValue, Generic[T]):
             RuntimeError: `func` changes this value by another call.
             Exception: as `set`, and what `func` raises.
         """
-
-        def decide(data: bytes, _: int) -> tuple[bytes, T]:
-            new = call_user(func, self._decoded(data))
-            return self._encode(new), new
-
-        return self._updating(decide, func)
+        check_callable("func", func)
+        return self._update(func, self._decoded, self._encode)
 
     def wait_for(self, predicate: Callable[[T], R], timeout: float | None = None) -> R | Literal[False]:
         """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for` does.

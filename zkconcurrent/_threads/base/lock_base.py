@@ -253,10 +253,6 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
-    def _levels_held(self) -> int:
-        hold = self._lock_core.holds.get(self._identity())
-        return 0 if hold is None else hold.depth
-
     def hold_count(self) -> int:
         """Return how many levels of the lock the caller holds: the acquires that it has not released.
 
@@ -337,31 +333,6 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         state = "unlocked" if hold is None else "locked"
         kind = kind_of(self)
         return f"<{state} {kind} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"
-
-
-class PlainLock(LockBase):
-    """The methods of `Lock` and `RLock`: a release may wait for nothing."""
-
-    @abstractmethod
-    def release(self, *, wait: bool = True) -> None:
-        """Release the lock; with `wait` False, do not wait until it is free."""
-
-    def hold(self, timeout: float | None = None, *, blocking: bool = True, wait_release: bool = True) -> Holding:
-        """Return a `with` block that holds the lock, and runs only if the lock is acquired in time.
-
-        The block may be entered again, also by several threads. It ends as a `with lock` block does.
-
-        Args:
-            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
-            blocking: whether to wait. If False, the block makes one attempt.
-            wait_release: whether the end of the block waits until the lock is free; see `release`.
-
-        Raises:
-            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
-                of `acquire`.
-            LockLostError: the hold was lost. The end of the block raises this.
-        """
-        return Holding(self, timeout, blocking, **({} if wait_release else {"wait": False}))
 
 
 def core_of(lock: LockBase) -> LockCore:

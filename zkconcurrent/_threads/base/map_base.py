@@ -263,7 +263,7 @@ class MapBase(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-        return self._run(write.destroy(self._mirror), self._check_unused)
+        return self._run(write.destroy(self._mirror), self._destroyed)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

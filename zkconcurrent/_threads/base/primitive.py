@@ -264,8 +264,8 @@ class Primitive(PickledByPath, BlockingCalls):
 
         return self._run(recipe, looked, deadline, late=False)
 
-    def _check_unused(self, using: Users) -> None:
-        """Refuse a `destroy` that has found users.
+    def _destroyed(self, using: Users) -> None:
+        """Refuse a `destroy` that has found users; otherwise forget what was last seen.
 
         Raises:
             RuntimeError: there are any; the error names them.
@@ -274,6 +274,7 @@ class Primitive(PickledByPath, BlockingCalls):
             raise RuntimeError(
                 f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {named(using)}"
             )
+        self._path_state.note(None)
 
 
 def discard_result(_: object) -> None:
@@ -309,18 +310,22 @@ def kind_of(value: object) -> str:
 
 
 def check_callbacks(**callbacks: object) -> None:
-    """Refuse an `on_lost`, or another callback, that can't be called, or that nothing would await.
+    """Refuse an `on_lost`, or another callback, that is neither None nor as `check_callable` wants it."""
+    for name, callback in callbacks.items():
+        if callback is not None:
+            check_callable(name, callback)
+
+
+def check_callable(name: str, func: object) -> None:
+    """Refuse an argument that can't be called, or that only makes a coroutine, which would count as true.
 
     Raises:
-        TypeError: one is neither None nor callable, or is a coroutine function.
+        TypeError: it can't be called, or is a coroutine function.
     """
-    for name, callback in callbacks.items():
-        if callback is not None and not callable(callback):
-            raise TypeError(f"{name} must be callable, not {type(callback).__name__}")
-        if is_async(callback):
-            raise TypeError(
-                f"{name} must not be a coroutine function, as nothing would await it: give a plain function"
-            )
+    if not callable(func):
+        raise TypeError(f"{name} must be callable, not {type(func).__name__}")
+    if is_async(func):
+        raise TypeError(f"{name} must not be a coroutine function, as nothing would await it: give a plain function")
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:

@@ -310,7 +310,7 @@ class QueueBase(Primitive, Generic[T]):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-        return self._run(destroy(self._view), self._check_unused)
+        return self._run(destroy(self._view), self._destroyed)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,41 @@
-"""`RevocableLock`: a lock whose holder sees that others wait, and may be asked to let go."""
+"""`RevocableLock`: a lock whose holder sees that others wait, may be asked to let go, and need not wait to release."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from ..._engine.contention import Contention, contention_of
 from ..._recipes.revoke import revoke
-from .lock_base import PlainLock
+from .lock_base import Holding, LockBase
 
 
-class RevocableLock(PlainLock):
+class RevocableLock(LockBase):
     """The methods of the locks of one holder, and of readers and a writer: those that Curator's `Revoker` knows."""
+
+    @abstractmethod
+    def release(self, *, wait: bool = True) -> None:
+        """Release the lock; with `wait` False, do not wait until it is free."""
+
+    def hold(self, timeout: float | None = None, *, blocking: bool = True, wait_release: bool = True) -> Holding:
+        """Return a `with` block that holds the lock, and runs only if the lock is acquired in time.
+
+        The block may be entered again, also by several threads. It ends as a `with lock` block does.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
+            wait_release: whether the end of the block waits until the lock is free; see `release`.
+
+        Raises:
+            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
+                of `acquire`.
+            LockLostError: the hold was lost. The end of the block raises this.
+        """
+        return Holding(self, timeout, blocking, **({} if wait_release else {"wait": False}))
+
+    def _levels_held(self) -> int:
+        hold = self._lock_core.holds.get(self._identity())
+        return 0 if hold is None else hold.depth
 
     @property
     def contended(self) -> Contention:

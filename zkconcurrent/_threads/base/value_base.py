@@ -24,19 +24,18 @@ from typing import Any, TypeVar
 from ..._arguments.limits import REQUEST_OVERHEAD
 from ..._engine.driver import Call
 from ..._engine.session import Session
-from ..._engine.telling import is_async
 from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
-from ..._recipes.destroy import Users
 from ..._recipes.receipts import OutcomeLost, destroy, settle
 from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply
 from ..._runtime.interrupts import check_not_interrupted
-from ..._runtime.waiting import Steps
+from ..._runtime.waiting import Steps, call_user
 from .node_data import node_data
 from .primitive import Primitive
 from .settling import SettleOnAbandon, SettlingState
 
+T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -196,18 +195,6 @@ class ValueState(SettlingState[ValueBatch]):
         )
 
 
-def check_callable(name: str, func: object) -> None:
-    """Refuse an argument that can't be called, or that only makes a coroutine, which would count as true.
-
-    Raises:
-        TypeError: it can't be called, or is a coroutine function.
-    """
-    if not callable(func):
-        raise TypeError(f"{name} must be callable, not {type(func).__name__}")
-    if is_async(func):
-        raise TypeError(f"{name} must not be a coroutine function, as nothing would await it: give a plain function")
-
-
 def _remove(turn: Combiner, change: Change) -> None:
     # A signal handler may just have removed the change.
     with suppress(ValueError):
@@ -239,32 +226,29 @@ class BaseValue(Primitive):
         """Return the turn that the caller takes."""
         return self._path_state.turn
 
-    def _change(self, decide: Decide[R]) -> R:
-        """Make a change; return its result."""
-        return self._changing(decide, alone=False)
-
-    def _updating(self, decide: Decide[R], func: Callable[..., object]) -> R:
-        """Make a change that calls the user's function, on the caller's thread."""
-        check_callable("func", func)
+    def _update(self, func: Callable[[T], T], decode: Callable[[bytes], T], encode: Callable[[T], bytes]) -> T:
+        """Replace the value by the result of the user's function, called on the caller's thread; return the result."""
         me, updating = self._identity(), self._path_state.updating
 
-        def decided(data: bytes, version: int) -> tuple[bytes | None, R]:
+        def decide(data: bytes, _: int) -> tuple[bytes, T]:
             updating.add(me)
             try:
-                return decide(data, version)
+                new = call_user(func, decode(data))
+                return encode(new), new
             finally:
                 updating.discard(me)
 
-        # `_changing` refuses a call by this caller's own function, whose mark stays until that function returns.
+        # `_change` refuses a call by this caller's own function, whose mark stays until that function returns.
         within = me in updating
         try:
-            return self._changing(decided, alone=True)
+            return self._change(decide, alone=True)
         finally:
             if not within:
-                # R3: an interrupt may have kept `decided` from removing the mark.
+                # R3: an interrupt may have kept `decide` from removing the mark.
                 updating.discard(me)
 
-    def _changing(self, decide: Decide[R], *, alone: bool) -> R:
+    def _change(self, decide: Decide[R], *, alone: bool = False) -> R:
+        """Make a change; return its result. One that goes `alone` is not made together with others."""
         state, turn, me = self._path_state, self._turn(), self._identity()
         if me in state.updating:
             raise RuntimeError(
@@ -301,9 +285,4 @@ class BaseValue(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-
-        def destroyed(using: Users) -> None:
-            self._check_unused(using)
-            self._path_state.note(None)
-
-        return self._run(destroy(self._path_state.register), destroyed)
+        return self._run(destroy(self._path_state.register), self._destroyed)
