@@ -646,17 +646,17 @@ def test_lost_as_it_is_acquired(
     connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Locks that are lost once they count, before the quorum listens to losses, are told, and once."""
-    client, told, tickets = connect(**FAST), [], []
+    client, told = connect(**FAST), []
     lock = QuorumLock([Lock(client, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
-    listen = quorums._Quorum.listen
+    listen = quorums.listen
 
-    def late(quorum: Any, of: Any) -> None:
+    def late(losses: Any, parts: Any) -> None:
         zookeeper.expire(client)
-        tickets.extend(hold.ticket for _, hold in quorum.parts)
-        eventually(lambda: all(hold.loss.told for _, hold in quorum.parts))
-        listen(quorum, of)
+        parts = list(parts)
+        eventually(lambda: all(loss.told for _, loss in parts))
+        listen(losses, parts)
 
-    monkeypatch.setattr(quorums._Quorum, "listen", late)
+    monkeypatch.setattr(quorums, "listen", late)
     lock.acquire()
     assert lock.lost.is_set()
     eventually(lambda: len(told) == 1)

@@ -63,7 +63,12 @@ MUTANTS = [
         "longest *= 4",
     ),
     # Losses.
-    bug("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
+    bug(
+        "no loss is told",
+        f"{LOCK}._take",
+        "listen(quorum.losses, ((core.session, hold.loss) for core, hold in quorum.parts))",
+        "pass",
+    ),
     bug(
         "the loss of one lock is told as that of all",
         "_threads.quorum:_QuorumLosses.tell",

@@ -94,10 +94,13 @@ class Event(Primitive):
         tree = Tree(self._path, "Event", partial(Flag.of, self._path))
         return self._run(destroy(tree), self._destroyed)
 
+    def _seen(self) -> bool:
+        """Return whether the flag is set, as last seen."""
+        known: Flag | None = self._path_state.last_seen
+        return known is not None and known.is_set
+
     def __repr__(self) -> str:
-        known = self._path_state.last_seen
-        state = "set" if isinstance(known, Flag) and known.is_set else "unset"
-        return f"<{kind_of(self)} at {id(self):#x}: {state}>"
+        return f"<{kind_of(self)} at {id(self):#x}: {'set' if self._seen() else 'unset'}>"
 
 
 def _is_set(flag: Flag) -> bool:

@@ -339,8 +339,12 @@ class Group(Primitive):
     ) -> tuple[Membership, Call, Steps[Membership]]:
         """Return a new membership, and the call that begins it."""
         name = check_id(self._path, name)
-        check_wait(wait)
-        said = check_data(data) if data is not None else node_data(self._identity())
+        check_timeout(True, wait)
+        if wait < 0:
+            raise ValueError("wait must be a non-negative number")
+        if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"data must be bytes, not {type(data).__name__}")
+        said = node_data(self._identity()) if data is None else bytes(data)
         membership = Membership(self, name, said, wait)
         call = Call(self._session, self._path, membership)
         return membership, call, membership._joining(call)
@@ -401,26 +405,3 @@ def check_id(path: str, name: str | None) -> str:
     if base != path:
         raise ValueError(f"the id of a member must not contain '/': {name!r}")
     return plain
-
-
-def check_data(data: object) -> bytes:
-    """Return the data of a member as bytes; None becomes empty data.
-
-    Raises:
-        TypeError: it is not bytes.
-    """
-    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"data must be bytes, not {type(data).__name__}")
-    return b"" if data is None else bytes(data)
-
-
-def check_wait(wait: float) -> None:
-    """Check how long to wait for an id.
-
-    Raises:
-        ValueError: it is negative.
-        OverflowError: it is above `threading.TIMEOUT_MAX`.
-    """
-    check_timeout(True, wait)
-    if wait < 0:
-        raise ValueError("wait must be a non-negative number")

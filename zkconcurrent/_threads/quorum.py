@@ -172,13 +172,12 @@ class QuorumLock(CompositeLock):
     ) -> Steps[bool]:
         calls.add(sleeper)
         self._acquiring.add(owner)
-        sleeper.long_wait = wait = _WaitedFor(self._cores), owner, self._session.now(), deadline
+        sleeper.long_wait = _WaitedFor(self._cores), owner, self._session.now(), deadline
         try:
             acquired = yield from steps
         finally:
             self._acquiring.discard(owner)
-        sleeper.long_wait = None
-        self._session.long_waits.ended(wait, self._locks[0].path, "acquired" if acquired else "given up")
+        self._cores[0].note_wait_over(sleeper, acquired)
         return acquired
 
     def _undo(self, owner: int, before: tuple[_Quorum, ...], there: HoldDepths, waits: bool) -> None:
@@ -230,7 +229,7 @@ class QuorumLock(CompositeLock):
 
     def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths, forever: bool) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
-        quorum = _Quorum(owner, self._all, self._next)
+        quorum = _Quorum(owner)
         tries = [_Try(core, calls, quorum, forever) for core in self._cores]
         try:
             yield from together(tries, self._session.now, self._ending(tries, until))
@@ -286,12 +285,14 @@ class QuorumLock(CompositeLock):
         with self._all.lock:
             for each in lost:
                 self._forget(each)
-            quorum.loss, self._next = self._next, Loss(self._session.link.user_event)
+            quorum.losses = _QuorumLosses(self, quorum)
+            self._next = Loss(self._session.link.user_event)
             self._held[quorum.owner] = (*self._all_mine(), quorum)
-        quorum.listen(self)
+        # A loss that has come already counts, too.
+        listen(quorum.losses, ((core.session, hold.loss) for core, hold in quorum.parts))
 
     def _forget(self, quorum: _Quorum) -> None:
-        quorum.end()
+        quorum.losses.over = True
         left = tuple(each for each in self._held.get(quorum.owner, ()) if each is not quorum)
         if left:
             self._held[quorum.owner] = left
@@ -314,7 +315,7 @@ class QuorumLock(CompositeLock):
         left = levels(reversed(quorum.parts))
         # R1: from the first delete on, another thread may tell of a loss at any moment.
         ending = [hold.ticket for _, hold, depth in left if depth == 1 and hold.alive]
-        quorum.await_replies(ending, spare)
+        quorum.losses.given_up, quorum.losses.spare = ending, spare
         found: list[BaseException] = []
         try:
             quorum.left = left
@@ -324,7 +325,7 @@ class QuorumLock(CompositeLock):
                 self._forget(quorum)
             else:
                 # An interrupt came before the first lock was released.
-                quorum.await_replies([], 0)
+                quorum.losses.given_up, quorum.losses.spare = (), 0
         lost = sum(ticket.state is State.LOST for ticket in ending)
         # Losses count only if they leave no quorum.
         if lost <= max(0, spare):
@@ -392,7 +393,7 @@ class QuorumLock(CompositeLock):
 
     def _loss(self) -> Loss:
         quorum = self._current()
-        return self._next if quorum is None else quorum.loss
+        return self._next if quorum is None else quorum.losses.whole
 
     @property
     def lost(self) -> threading.Event:
@@ -478,16 +479,15 @@ class _Quorum:
         owner: the thread that acquired them.
         parts: the cores of its locks, and the hold of each.
         left: the holds that a release under way has yet to release; None before a release.
-        loss: the loss of the quorum.
+        losses: what listens to the losses of its locks, once it is a hold.
     """
 
-    def __init__(self, owner: int, guard: _All, loss: Loss) -> None:
+    losses: _QuorumLosses
+
+    def __init__(self, owner: int) -> None:
         self.owner = owner
-        self._guard = guard
         self.parts: list[tuple[LockCore, Hold]] = []
         self.left: HoldDepths | None = None
-        self.loss = loss
-        self._listener: _QuorumLosses | None = None
 
     @property
     def alive(self) -> int:
@@ -501,40 +501,26 @@ class _Quorum:
         causes = "; ".join(f"{path}: {why}" for path, why in lost.items())
         return lost_error(first, owed, LossCause.PARTS_LOST, f"no quorum of its locks is left: {causes}")
 
-    def listen(self, lock: QuorumLock) -> None:
-        """Listen to the loss of each hold; a loss that has come already counts, too."""
-        self._listener = _QuorumLosses(lock, self._guard, [hold.ticket for _, hold in self.parts], self.loss)
-        listen(self._listener, ((core.session, hold.loss) for core, hold in self.parts))
-
-    def end(self) -> None:
-        """Note that the quorum was released."""
-        if self._listener is not None:
-            self._listener.over = True
-
-    def await_replies(self, given_up: list[Ticket], spare: int) -> None:
-        """Note the tickets that the release gives up, and how many of them may turn out to have been lost before."""
-        if self._listener is not None:
-            self._listener.given_up, self._listener.spare = given_up, spare
-
 
 class _QuorumLosses(ReportsOnce):
     """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
 
     Attributes:
+        whole: the loss of the quorum.
         over: whether the quorum was released.
         given_up: the tickets that its release gives up.
         spare: how many of these may turn out to have been lost before.
     """
 
-    def __init__(self, lock: QuorumLock, guard: _All, tickets: list[Ticket], loss: Loss) -> None:
+    def __init__(self, lock: QuorumLock, quorum: _Quorum) -> None:
+        self.whole = lock._next
         self.over = False
         self.given_up: Sequence[Ticket] = ()
         self.spare = 0
         self._lock = ref(lock)
-        self._all = guard
+        self._all = lock._all
         self._least = lock.quorum
-        self._tickets = tickets
-        self._loss = loss
+        self._tickets = [hold.ticket for _, hold in quorum.parts]
 
     def set(self) -> None:
         """Do nothing: `tell` follows."""
@@ -548,7 +534,7 @@ class _QuorumLosses(ReportsOnce):
         if quorate:
             return
         with self._all.lock:
-            self._loss.tell()
+            self.whole.tell()
         if (lock := self._lock()) is not None:
             self.report_soon(lock)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -15,8 +13,8 @@ from .._kazoo.link import KazooClient
 from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .._threads import detached as _detached
-from .._threads.base.lock_base import not_acquired
 from .._threads.base.primitive import not_held, reports_loss
+from ._losses import Holding
 from ._tasks import AnyTask, Completion
 from ._twin import PrimitiveTwin, awaited, forwarded
 
@@ -115,8 +113,10 @@ class DetachedLock(PrimitiveTwin):
     owner: Final = awaited(_detached.DetachedLock.owner)
     waiters: Final = awaited(_detached.DetachedLock.waiters)
 
-    @asynccontextmanager
-    async def hold(self, timeout: float | None = None, *, blocking: bool = True) -> AsyncIterator[None]:
+    async def _acquire_for_block(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
+        return await self.acquire(blocking=blocking, timeout=timeout)
+
+    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding:
         """Return an `async with` block that holds the lock, and runs only if the lock is acquired in time.
 
         Args:
@@ -126,15 +126,7 @@ class DetachedLock(PrimitiveTwin):
         Raises:
             TimeoutError: the lock was not acquired in time. The start of the block raises this.
         """
-        if not await self.acquire(blocking=blocking, timeout=timeout):
-            raise not_acquired(self, timeout if blocking else 0)
-        try:
-            yield
-        except BaseException as error:
-            await self.__aexit__(type(error), error, error.__traceback__)
-            raise
-        else:
-            await self.__aexit__(None, None, None)
+        return Holding(self, timeout, blocking, cancel_on_loss=False)
 
     async def __aenter__(self) -> None:
         if not await self.acquire():

@@ -11,20 +11,10 @@ from .._kazoo.link import KazooClient
 from .._runtime.identity import release_at_end
 from .._threads import double_barrier as _double_barrier
 from .._threads.base.primitive import reports_loss
-from ._tasks import Tasks, is_thrown_away
+from ._tasks import is_thrown_away, of_tasks
 from ._twin import PrimitiveTwin, awaited, is_whole_task
 
-
-class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
-    """`zkconcurrent.DoubleBarrier`, whose parties are tasks."""
-
-    def leave_with_loop(self) -> None:
-        """Have the party of the running task taken out if the task is thrown away with its loop."""
-        release_at_end(self._identity(), self._path_state)
-
-    def leave_block(self) -> bool:
-        """Return whether the block that ends is that of a task that was thrown away: its party was taken out."""
-        return bool(self._path_state.leave_block())
+_Core = of_tasks(_double_barrier.DoubleBarrier)
 
 
 class DoubleBarrier(PrimitiveTwin):
@@ -41,7 +31,7 @@ class DoubleBarrier(PrimitiveTwin):
     """
 
     def __init__(self, client: KazooClient, path: str, parties: int) -> None:
-        super().__init__(_DoubleBarrierCore(client, path, parties))
+        super().__init__(_Core(client, path, parties))
 
     @property
     def parties(self) -> int:
@@ -67,7 +57,8 @@ class DoubleBarrier(PrimitiveTwin):
             )
         inside = bool(await self._core.enter(timeout))
         if inside:
-            self._core.leave_with_loop()
+            # If the task is thrown away with its loop, its party is taken out.
+            release_at_end(self._core._identity(), self._core._path_state)
         return inside
 
     async def leave(self, timeout: float | None = None) -> bool:
@@ -96,7 +87,7 @@ class DoubleBarrier(PrimitiveTwin):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # A generator that is closed in a task that lives ends with the same error, and its party leaves.
-        if is_thrown_away(kind) and (self._core.leave_block() or asyncio._get_running_loop() is None):
+        if is_thrown_away(kind) and (self._core._path_state.leave_block() or asyncio._get_running_loop() is None):
             return
         try:
             await self.leave(None if kind is None else 0.0)

@@ -203,11 +203,11 @@ class QuorumChecks:
         for each in self.services:
             each.end()
         for section in self.past:
-            if section.lost and section.worker.process.alive and not section.quorum.loss.told:
+            if section.lost and section.worker.process.alive and not section.quorum.losses.whole.told:
                 raise Violation(f"{section.worker.name}: the loss of {section.parts} was never told")
         for lock in self.kept:
             held = [each for each in (*self.sections, *self.past) if each.lock is lock]
-            losses = {id(each.quorum) for each in held if each.quorum.loss.told}
+            losses = {id(each.quorum) for each in held if each.quorum.losses.whole.told}
             told = self.told.get(id(lock), 0)
             if told != len(losses) and all(each.worker.process.alive for each in held):
                 raise Violation(f"{lock} was lost {len(losses)} times, and that was told {told} times")

@@ -401,11 +401,10 @@ class Claim(Generic[T]):
     token: int
 
     def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
+        # It runs the calls; for tasks, it makes pending ones.
+        self._queue = of
         self._state = of._path_state
         self._session = self._state.session
-        # They run the calls of the queue; for tasks, they make pending ones.
-        self._item_call, self._do, self._take = of._item_call, of._do, of._taking
-        self._identity = of._identity
         self._block = block
         self._timeout = timeout
         self._taken: ClaimedItem | None = None
@@ -444,11 +443,11 @@ class Claim(Generic[T]):
                 self._check_free()
                 self.item, self.attempts = taken.item, taken.attempts
                 self.token = token
-                self._owner, self._since = self._identity(), self._session.now()
+                self._owner, self._since = self._queue._identity(), self._session.now()
                 self._taken = taken
             return self
 
-        return self._take("claim", self._block, self._timeout, entered)
+        return self._queue._taking("claim", self._block, self._timeout, entered)
 
     def _check_free(self) -> None:
         if self._taken is not None:
@@ -464,7 +463,7 @@ class Claim(Generic[T]):
         taken = self._taken
         if taken is None:
             raise RuntimeError(f"this claim has no item, as its block has not begun, or has ended: {self!r}")
-        item_call = self._item_call("acknowledge" if acknowledges else "give back")
+        item_call = self._queue._item_call("acknowledge" if acknowledges else "give back")
         item_call.taken = taken
 
         def steps(call: Call) -> Steps[None]:
@@ -490,7 +489,7 @@ class Claim(Generic[T]):
                     lost.cause,
                 ) from None
 
-        return self._do(item_call, steps)
+        return self._queue._do(item_call, steps)
 
     def _forsake(self) -> None:
         """Give the item back in the background: the caller can't wait, as it was interrupted or its event loop is gone.
@@ -500,7 +499,7 @@ class Claim(Generic[T]):
         taken = self._taken
         if taken is not None and not self._session.forked:
             if self._giving_back is None or self._giving_back.taken is not taken:
-                item_call = self._item_call("give back")
+                item_call = self._queue._item_call("give back")
                 item_call.taken = taken
                 self._giving_back = item_call
             self._state.leave(self._giving_back)
