@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from .._arguments.paths import check_name
 from .._engine.driver import Call
@@ -23,6 +23,11 @@ from .._runtime.waiting import Steps, wait
 from .base.node_data import node_data
 from .base.primitive import Primitive, check_timeout, kind_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+M = TypeVar("M", bound="BaseMembership")
+
 
 class GroupState(PathState):
     """The state of a group that all objects of one client and path share.
@@ -34,15 +39,11 @@ class GroupState(PathState):
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
-        self.members: dict[str, Membership] = {}
+        self.members: dict[str, BaseMembership] = {}
 
 
-@public
-class Membership:
-    """A membership of a group, which `Group.join` returns: a context manager that leaves the group at its end.
-
-    It belongs to the client, not to a thread. It lasts until `leave()` or the client's end, even if the program keeps
-    no reference to it.
+class BaseMembership:
+    """What the memberships of threads and of tasks share.
 
     Attributes:
         id: the member's id.
@@ -52,8 +53,6 @@ class Membership:
     def __init__(self, group: Group, name: str, data: bytes, patience: float) -> None:
         self._state = state = group._path_state
         self._session = session = state.session
-        # It runs a call; for tasks, it makes a pending one.
-        self._await = group._await
         self._member = Member(state.path, name, data, session.now, patience)
         self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
@@ -82,17 +81,6 @@ class Membership:
         return not self._over and ticket is not None and ticket.session == self._session.registry.session
 
     @property
-    def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when the membership has ended without `leave()`, for good.
-
-        It is set if another client took the id while the session was expired, or deleted the node and took the id; if
-        the client is stopped; or if ZooKeeper refuses to create the node again. The library also logs a warning, unless
-        the client was stopped.
-        """
-        with self._session.lock:
-            return self._loss.event
-
-    @property
     def cause(self) -> LossCause | None:
         """Why the membership was lost: why its node went, or why the client has ended; None while it is not lost."""
         return self._cause
@@ -104,18 +92,12 @@ class Membership:
             return ()
         return (Possession("member", ticket.token, None, self._session.now() - self._since),)
 
-    def leave(self) -> None:
-        """Leave the group. A second call, or one after the membership was lost, does nothing.
-
-        If ZooKeeper is out of reach, the call returns, and the library deletes the node after the reconnect.
-
-        Raises:
-            ClientError: the process was forked; the membership belongs to its parent.
-        """
+    def _begin_leave(self) -> tuple[Call, Steps[None]]:
+        """Return the call that leaves, and its steps."""
         path = self._state.path
         self._session.check_not_forked(path)
         call = Call(self._session, path)
-        return self._await(call, self._leaving(call))
+        return call, self._leaving(call)
 
     def _leaving(self, call: Call) -> Steps[None]:
         session = self._session
@@ -128,7 +110,7 @@ class Membership:
         finally:
             self._callers.pop(id(call), None)
 
-    def _joining(self, call: Call) -> Steps[Membership]:
+    def _joining(self, call: Call) -> Steps[Self]:
         """Begin the membership, and wait until the node exists."""
         state, session = self._state, self._session
         path = state.path
@@ -233,6 +215,47 @@ class Membership:
         for call in list(self._callers.values()):
             call.wake()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot pickle the membership {self.path!r}: join in the other process")
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "over" if self._over else "away"
+        return f"<{kind_of(self)} {state} path={self.path!r}>"
+
+
+@public
+class Membership(BaseMembership):
+    """A membership of a group, which `Group.join` returns: a context manager that leaves the group at its end.
+
+    It belongs to the client, not to a thread. It lasts until `leave()` or the client's end, even if the program keeps
+    no reference to it.
+
+    Attributes:
+        id: the member's id.
+        data: its data.
+    """
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when the membership has ended without `leave()`, for good.
+
+        It is set if another client took the id while the session was expired, or deleted the node and took the id; if
+        the client is stopped; or if ZooKeeper refuses to create the node again. The library also logs a warning, unless
+        the client was stopped.
+        """
+        with self._session.lock:
+            return self._loss.event
+
+    def leave(self) -> None:
+        """Leave the group. A second call, or one after the membership was lost, does nothing.
+
+        If ZooKeeper is out of reach, the call returns, and the library deletes the node after the reconnect.
+
+        Raises:
+            ClientError: the process was forked; the membership belongs to its parent.
+        """
+        return wait(*self._begin_leave())
+
     def __enter__(self) -> Membership:  # noqa: PYI034
         return self
 
@@ -246,17 +269,6 @@ class Membership:
             # If an interrupt struck before the leave, the membership still lasts; otherwise nothing is left to do.
             insist(self._give_up)
             raise
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"cannot pickle the membership {self.path!r}: join in the other process")
-
-    def __repr__(self) -> str:
-        return self._describe(kind_of(self))
-
-    def _describe(self, kind: str) -> str:
-        """Return the repr of this membership, or of its twin for tasks."""
-        state = "active" if self.active else "over" if self._over else "away"
-        return f"<{kind} {state} path={self.path!r}>"
 
 
 class Group(Primitive):
@@ -329,15 +341,13 @@ class Group(Primitive):
             RefusedError: ZooKeeper does not let this client create the node, or the data is too large.
             ClientError: the client can't be used here.
         """
-        _, call, steps = self._begin_join(data, id, wait)
+        _, call, steps = self._begin_join(Membership, data, id, wait)
         if wait:
             self._check_may_block()
         return self._await(call, steps)
 
-    def _begin_join(
-        self, data: bytes | None, name: str | None, wait: float
-    ) -> tuple[Membership, Call, Steps[Membership]]:
-        """Return a new membership, and the call that begins it."""
+    def _begin_join(self, kind: type[M], data: bytes | None, name: str | None, wait: float) -> tuple[M, Call, Steps[M]]:
+        """Return a new membership of that class, and the call that begins it."""
         name = check_id(self._path, name)
         check_timeout(True, wait)
         if wait < 0:
@@ -345,7 +355,7 @@ class Group(Primitive):
         if data is not None and not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"data must be bytes, not {type(data).__name__}")
         said = node_data(self._identity()) if data is None else bytes(data)
-        membership = Membership(self, name, said, wait)
+        membership = kind(self, name, said, wait)
         call = Call(self._session, self._path, membership)
         return membership, call, membership._joining(call)
 

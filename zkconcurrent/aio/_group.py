@@ -4,75 +4,50 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Final, NoReturn
+from typing import Final
 
-from .._errors import LossCause
+from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
+from .._runtime.waiting import Steps
 from .._threads import group as _group
-from .._threads.base.primitive import check_timeout, kind_of
+from .._threads.base.primitive import check_timeout
 from ._losses import Lost
 from ._tasks import Pending, is_thrown_away, of_tasks
-from ._twin import PrimitiveTwin, Twin, awaited
+from ._twin import PrimitiveTwin, awaited
 
 _Core = of_tasks(_group.Group)
 
 
-class Membership(Twin):
-    """A membership of a group, which `Group.join` returns; see `zkconcurrent.Membership`."""
+@public
+class Membership(_group.BaseMembership):
+    """A membership of a group, which `Group.join` returns; see `zkconcurrent.Membership`.
 
-    _core: _group.Membership
-
-    @property
-    def id(self) -> str:
-        """The member's id."""
-        return self._core.id
-
-    @property
-    def data(self) -> bytes:
-        """The member's data."""
-        return self._core.data
-
-    @property
-    def path(self) -> str:
-        """The path of the member's node."""
-        return self._core.path
-
-    @property
-    def active(self) -> bool:
-        """Whether the member's node exists, as far as this client knows: False from an expiry until it has rejoined."""
-        return self._core.active
+    Attributes:
+        id: the member's id.
+        data: its data.
+    """
 
     @property
     def lost(self) -> Lost:
         """Set when the membership has ended without `leave()`, for good: see `zkconcurrent.Membership.lost`."""
-        return Lost([(self._core._session, lambda: self._core._loss)])
+        return Lost([(self._session, lambda: self._loss)])
 
-    @property
-    def cause(self) -> LossCause | None:
-        """Why the membership was lost: see `zkconcurrent.Membership.cause`."""
-        return self._core.cause
-
-    leave: Final = awaited(_group.Membership.leave)
-
-    def __reduce__(self) -> NoReturn:
-        self._core.__reduce__()
-
-    def __repr__(self) -> str:
-        return self._core._describe(kind_of(self))
+    async def leave(self) -> None:
+        """Leave the group; see `zkconcurrent.Membership.leave`."""
+        await Pending(*self._begin_leave())
 
 
 @public
 class Joining:
     """A `join` that has not begun: a task awaits it, or uses it as an `async with` block that leaves at its end."""
 
-    def __init__(self, core: _group.Membership, begun: Pending[_group.Membership]) -> None:
-        self._core = core
-        self._begun = begun
+    def __init__(self, membership: Membership, call: Call, steps: Steps[Membership]) -> None:
+        self._membership = membership
+        self._begun = Pending(call, steps)
 
     def __await__(self) -> Generator[object, object, Membership]:
-        yield from self._begun.__await__()
-        return Membership(self._core)
+        return self._begun.__await__()
 
     async def __aenter__(self) -> Membership:
         return await self
@@ -81,9 +56,9 @@ class Joining:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if is_thrown_away(kind):
-            self._core._give_up()
+            self._membership._give_up()
         else:
-            await Membership(self._core).leave()
+            await self._membership.leave()
 
 
 class Group(PrimitiveTwin):
@@ -123,8 +98,7 @@ class Group(PrimitiveTwin):
             TypeError: the data is not bytes, or the id is not a string.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
         """
-        membership, call, steps = self._core._begin_join(data, id, wait)
-        return Joining(membership, Pending(call, steps))
+        return Joining(*self._core._begin_join(Membership, data, id, wait))
 
     members: Final = awaited(_group.Group.members)
 

@@ -16,7 +16,6 @@ from .._runtime.public import public
 from .._runtime.waiting import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
-from .._threads.base.primitive import kind_of
 from ._tasks import AnyTask, Pending, is_thrown_away, of_tasks
 from ._twin import PrimitiveTwin, awaited, backgrounded, resolve
 
@@ -153,7 +152,8 @@ class Queue(PrimitiveTwin, Generic[T]):
             block: whether to wait for an item.
             timeout: how long to wait, in seconds; None waits forever.
         """
-        return Claim(self._core.claim(block, timeout))
+        self._core._limit(block, timeout)
+        return Claim(self._core, block, timeout)
 
     qsize: Final = awaited(_queue.Queue[T].qsize)
     empty: Final = awaited(_queue.Queue[T].empty)
@@ -295,7 +295,7 @@ class DelayQueue(Queue[T]):
 
 
 @public
-class Claim(Generic[T]):
+class Claim(_queue_base.BaseClaim[T]):
     """An item that a task has claimed for the duration of an `async with` block; see `Queue.claim`.
 
     Attributes:
@@ -304,30 +304,13 @@ class Claim(Generic[T]):
         token: the claim's fencing token: a later claim of the same item has a greater one.
     """
 
-    item: T
-    attempts: int
-    token: int
-
-    def __init__(self, core: _queue_base.Claim[T]) -> None:
-        self._core = core
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name):  # only of what is missing
-            raise _queue_base.outside(self, name)
-
     async def __aenter__(self) -> Claim[T]:
-        claim = await resolve(self._core._enter())
-        self.item, self.attempts, self.token = claim.item, claim.attempts, claim.token
-        return self
+        return await resolve(self._enter())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if is_thrown_away(kind):
-            self._core._forsake()
+            self._forsake()
         else:
-            await resolve(self._core._exit(acknowledges=kind is None))
-
-    def __repr__(self) -> str:
-        return self._core._describe(kind_of(self))
+            await resolve(self._exit(acknowledges=kind is None))

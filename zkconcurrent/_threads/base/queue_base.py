@@ -41,6 +41,9 @@ from .node_data import node_data
 from .primitive import Primitive, kind_of
 from .settling import SettleOnAbandon, SettlingState
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 T = TypeVar("T")
 R = TypeVar("R")
 SETTLE_POLL_INTERVAL = 0.01  # seconds
@@ -385,16 +388,8 @@ class QueueBase(Primitive, Generic[T]):
         return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"
 
 
-@public
-class Claim(Generic[T]):
-    """An item that this process has claimed for the duration of a `with` block; see `Queue.claim`.
-
-    Attributes:
-        item: the item.
-        attempts: how often it was claimed, this time included, also by consumers that were killed. A `get` whose codec
-            could not decode the item counts, too.
-        token: the claim's fencing token: a later claim of the same item has a greater one.
-    """
+class BaseClaim(Generic[T]):
+    """What the claims of threads and of tasks share."""
 
     item: T
     attempts: int
@@ -415,39 +410,27 @@ class Claim(Generic[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):  # called for missing attributes only
-            raise outside(self, name)
+            if name not in ("item", "attempts", "token"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(
+                f"a claim has its {name} only once its block has begun: `with queue.claim() as claim:`, in a coroutine "
+                f"`async with`; then `claim.{name}`"
+            )
 
-    def __enter__(self) -> Claim[T]:
-        return self._enter()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if not self._session.forked:  # the claim is the parent's
-                self._exit(acknowledges=kind is None)
-        except BaseException:
-            # If an interrupt struck before the steps of `_exit`, the item is still claimed; otherwise nothing is left
-            # to do.
-            insist(self._forsake)
-            raise
-
-    def _enter(self) -> Claim[T]:
+    def _enter(self) -> Self:
         self._check_free()
+        return self._queue._taking("claim", self._block, self._timeout, self._entered)
 
-        def entered(taken: ClaimedItem) -> Claim[T]:
-            token = raised(self._session, self._state.path, taken.token)
-            with self._session.lock:
-                # Another block of this claim may have begun while this one waited. The error ends the call before the
-                # item is the caller's, so the item is given back.
-                self._check_free()
-                self.item, self.attempts = taken.item, taken.attempts
-                self.token = token
-                self._owner, self._since = self._queue._identity(), self._session.now()
-                self._taken = taken
-            return self
-
-        return self._queue._taking("claim", self._block, self._timeout, entered)
+    def _entered(self, taken: ClaimedItem) -> Self:
+        token = raised(self._session, self._state.path, taken.token)
+        with self._session.lock:
+            # Another block of this claim may have begun while this one waited. The error ends the call before the item
+            # is the caller's, so the item is given back.
+            self._check_free()
+            self.item, self.attempts, self.token = taken.item, taken.attempts, token
+            self._owner, self._since = self._queue._identity(), self._session.now()
+            self._taken = taken
+        return self
 
     def _check_free(self) -> None:
         if self._taken is not None:
@@ -511,23 +494,36 @@ class Claim(Generic[T]):
         )
 
     def __repr__(self) -> str:
-        return self._describe(kind_of(self))
-
-    def _describe(self, kind: str) -> str:
-        """Return the repr of this claim, or of its twin for tasks."""
         state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"
-        return f"<{kind} {state} path={self._state.path!r}>"
+        return f"<{kind_of(self)} {state} path={self._state.path!r}>"
 
 
 def _item(taken: ClaimedItem) -> Any:
     return taken.item
 
 
-def outside(claim: object, name: str) -> AttributeError:
-    """Return the error for a name that a claim does not have, such as `item` outside of its block."""
-    if name not in ("item", "attempts", "token"):
-        return AttributeError(f"{type(claim).__name__!r} object has no attribute {name!r}")
-    return AttributeError(
-        f"a claim has its {name} only once its block has begun: `with queue.claim() as claim:`, in a coroutine `async "
-        f"with`; then `claim.{name}`"
-    )
+@public
+class Claim(BaseClaim[T]):
+    """An item that this process has claimed for the duration of a `with` block; see `Queue.claim`.
+
+    Attributes:
+        item: the item.
+        attempts: how often it was claimed, this time included, also by consumers that were killed. A `get` whose codec
+            could not decode the item counts, too.
+        token: the claim's fencing token: a later claim of the same item has a greater one.
+    """
+
+    def __enter__(self) -> Claim[T]:
+        return self._enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if not self._session.forked:  # the claim is the parent's
+                self._exit(acknowledges=kind is None)
+        except BaseException:
+            # If an interrupt struck before the steps of `_exit`, the item is still claimed; otherwise nothing is left
+            # to do.
+            insist(self._forsake)
+            raise
