@@ -13,16 +13,7 @@ from .._engine.driver import Call
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Requeue
-from .._recipes.barrier import (
-    abort,
-    finish,
-    leave,
-    outlast,
-    read_state,
-    reset,
-    wait,
-    withdraw,
-)
+from .._recipes.barrier import abort, finish, leave, outlast, read_state, reset, wait, withdraw
 from .._recipes.barrier_state import BarrierContent, Party, View, most_parties
 from .._recipes.destroy import Users, destroy
 from .._runtime import waiting

@@ -20,6 +20,7 @@ from .._protocol.ticket import as_detached
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.identity import holds_of
 from .._runtime.interrupts import FRAMES, check_depth
+from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.node_data import node_data, waiter_data
@@ -35,11 +36,13 @@ class DetachedState(PathState):
     Attributes:
         stories: what listeners are told of the holds that were acquired through this client, by their owners. One hold
             has several stories if several threads have waited for it.
+        releases: the releases that tasks have begun and that run in the background, as `aio` keeps them.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
         self.stories: defaultdict[str, list[Story]] = defaultdict(list)
+        self.releases: LiveSet[object] = LiveSet()
 
 
 class DetachedLock(QueuedPrimitive, Acquirable):

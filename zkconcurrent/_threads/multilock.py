@@ -240,22 +240,20 @@ class MultiLock(CompositeLock):
     @property
     def suspect(self) -> bool:
         """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
-        return self._is_suspect([core.current() for core in self._cores])
-
-    def _is_suspect(self, holds: Iterable[Hold | None]) -> bool:
-        held = all(hold is not None and hold.alive for hold in holds)
-        return held and any(core.session.suspect for core in self._cores)
+        return self._outlook_of([core.current() for core in self._cores])[0]
 
     def remaining(self) -> float:
         """Return for how many seconds all locks are surely held: the least of what their own `remaining()` return."""
-        return self._left([core.current() for core in self._cores])
-
-    def _left(self, holds: Iterable[Hold | None]) -> float:
-        return min(core.left(hold) for core, hold in zip(self._cores, holds, strict=True))
+        return self._outlook_of([core.current() for core in self._cores])[1]
 
     def _outlook(self) -> tuple[bool, float]:
-        holds = [core.newest() for core in self._cores]
-        return self._is_suspect(holds), self._left(holds)
+        return self._outlook_of([core.newest() for core in self._cores])
+
+    def _outlook_of(self, holds: Iterable[Hold | None]) -> tuple[bool, float]:
+        parts = list(zip(self._cores, holds, strict=True))
+        suspect = any(core.session.suspect for core in self._cores)
+        held = all(hold is not None and hold.alive for _, hold in parts)
+        return suspect and held, min(core.left(hold) for core, hold in parts)
 
     def hold_count(self) -> int:
         """Return how often the caller holds all locks: the least of their own counts. Sends nothing."""

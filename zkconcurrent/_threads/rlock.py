@@ -122,9 +122,8 @@ class RLock(RevocableLock):
         """
         core = self._lock_core
         hold = core.holds.get(core.identity())
-        if (  # as in `acquire`
-            hold is not None and hold.depth > 1 and core.session.time() < hold.ticket.live.end
-        ):
+        # As in `acquire`.
+        if hold is not None and hold.depth > 1 and core.session.time() < hold.ticket.live.end:
             hold.depth -= 1
             return
         hold = core.hold_to_release()

@@ -38,17 +38,6 @@ else:
         version: int
 
 
-def version_of(expected: object) -> int:
-    """Return the version of a value that was read.
-
-    Raises:
-        TypeError: it is not a value and its version.
-    """
-    if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
-        raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
-    return expected[1]
-
-
 class SharedValue(BaseValue, Generic[T]):
     """A value that all processes share. Every change is applied exactly once, whatever replies are lost.
 
@@ -129,7 +118,9 @@ class SharedValue(BaseValue, Generic[T]):
             TypeError: `expected` is not a value and its version.
             Exception: as `set`.
         """
-        wanted, (old, _), new = version_of(expected), expected, self._encode(value)
+        if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
+            raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
+        (old, wanted), new = expected, self._encode(value)
 
         def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
             # The version alone does not suffice: a value that was destroyed and created again counts its versions anew.

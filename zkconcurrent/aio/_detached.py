@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from .._engine.driver import Call
-from .._engine.holds import PathState
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._runtime.live_set import LiveSet
 from .._runtime.waiting import Steps
 from .._threads import detached as _detached
 from .._threads.base.primitive import not_held, reports_loss
@@ -20,27 +17,14 @@ from ._twin import PrimitiveTwin, awaited, forwarded
 
 
 class _DetachedLockCore(AnyTask, _detached.DetachedLock):
-    """`zkconcurrent.DetachedLock`, for tasks.
-
-    Attributes:
-        releases: the releases of this client and path that run in the background.
-    """
-
-    def __init__(self, client: KazooClient, path: str, owner: str) -> None:
-        super().__init__(client, path, owner)
-        self.releases = _releases.setdefault(self._path_state, LiveSet())
+    """`zkconcurrent.DetachedLock`, for tasks."""
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         # A release under way would end the very hold that the acquire finds to be the owner's.
-        for release in self.releases:
+        for release in self._path_state.releases:
             if not (yield from self._after(release, call, deadline)):
                 return False
         return (yield from super()._acquire_steps(call, wait, deadline))
-
-    def note(self, release: Completion) -> None:
-        """Note that a release runs in the background."""
-        self.releases.add(release)
-        self._held = None
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
         """Wait for a release, as for the first replies even past the deadline; return whether it has ended."""
@@ -54,9 +38,6 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
                 return False
             yield left
         return True
-
-
-_releases: WeakKeyDictionary[PathState, LiveSet[Completion]] = WeakKeyDictionary()
 
 
 class DetachedLock(PrimitiveTwin):
@@ -97,7 +78,8 @@ class DetachedLock(PrimitiveTwin):
         `zkconcurrent.DetachedLock.release`. A later `acquire` also waits until the node is gone, before it queues.
         """
         released = self._in_background(self._core.release())
-        self._core.note(released)
+        self._core._path_state.releases.add(released)
+        self._core._held = None
         return released
 
     force_release: Final = awaited(_detached.DetachedLock.force_release)

@@ -138,20 +138,12 @@ class Completion:
         return self._wait().__await__()
 
     async def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-
-        def end() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def wake() -> None:
-            call_soon(loop, end)
-
+        ended = asyncio.Event()
+        wake = partial(call_soon, asyncio.get_running_loop(), ended.set)
         self._wakers.append(wake)
         try:
             if not self._done:
-                await future
+                await ended.wait()
         finally:
             self._wakers.remove(wake)
         if self._error is not None:
@@ -195,11 +187,6 @@ class Background:
         self._exits_by = math.inf
         self._left: deque[tuple[Session, Pending[object], Completion]] = deque()
         self._worker = Worker(self._left)
-
-    @classmethod
-    def of(cls, session: Session) -> Background:
-        """Return the session's `Background`."""
-        return _backgrounds.setdefault(session, cls())
 
     def run(self, session: Session, pending: Pending[object]) -> Completion:
         """Queue a call; start the thread if it does not run."""
@@ -254,4 +241,4 @@ def in_background(session: Session, pending: object) -> Completion:
         ClientError: the client can't be used.
     """
     assert isinstance(pending, Pending)
-    return Background.of(session).run(session, pending)
+    return _backgrounds.setdefault(session, Background()).run(session, pending)

@@ -85,17 +85,17 @@ class SettlingState(PathState, Generic[W]):
         while self._left:
             pending_write = self._left[0]
             try:
-                if not self._settle(pending_write):
-                    # It may wait for a change behind it, for instance one that frees a place in a full queue.
-                    self._left.rotate(-1)
-                    continue
+                over = self._settle(pending_write)
             except Exception as error:
-                if isinstance(error, RefusedError) and self._goes_on(pending_write, error):
-                    self._left.rotate(-1)
-                    continue
-                text = "a call at %s was interrupted, and its outcome is unknown: %r"
-                log.error(text, self.path, error, extra={"zk_path": self.path})
-                pending_write.unknown, pending_write.receipt = True, None
+                over = not (isinstance(error, RefusedError) and self._goes_on(pending_write, error))
+                if over:
+                    text = "a call at %s was interrupted, and its outcome is unknown: %r"
+                    log.error(text, self.path, error, extra={"zk_path": self.path})
+                    pending_write.unknown, pending_write.receipt = True, None
+            if not over:
+                # It may wait for a change behind it, for instance one that frees a place in a full queue.
+                self._left.rotate(-1)
+                continue
             self._finish(pending_write)
             self._left.popleft()
         self.settler = None
