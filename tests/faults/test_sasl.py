@@ -19,7 +19,7 @@ import zkconcurrent
 from tests.conftest import Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import RefusedError
-from zkconcurrent._command.outcome import REFUSED, CommandError
+from zkconcurrent._command.outcome import CommandError, Exit
 from zkconcurrent._command.server import ask_all, link_of
 from zkconcurrent.testing import Server
 
@@ -109,4 +109,4 @@ def test_a_server_that_demands_it_and_refuses(tmp_path: Path, monkeypatch: pytes
         found = Namespace(do="ls", url=f"{URL.format(server.hosts)}&start_timeout=20", url_file=None)
         with pytest.raises(CommandError, match="refuses the credentials") as refused, link_of(found) as link:
             ask_all(link.children, ["/"])
-    assert refused.value.code == REFUSED
+    assert refused.value.code == Exit.REFUSED

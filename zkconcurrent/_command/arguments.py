@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from .._arguments.paths import check_path
 from .._url import parse as parse_url
 from .._version import __version__
-from .outcome import USAGE, CommandError, say
+from .outcome import CommandError, Exit, say
 
 URL = "ZKCONCURRENT_URL"
 _SERVER = f"The server is the URL in ${URL}, such as zk://host1,host2:2182/app?timeout=30."
@@ -55,7 +56,7 @@ _MOST_PATHS = 200
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise CommandError(USAGE, "usage", f"{message}; see `{self.prog} --help`")
+        raise CommandError(Exit.USAGE, f"{message}; see `{self.prog} --help`")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,14 +68,21 @@ def parser() -> argparse.ArgumentParser:
     given = server.add_mutually_exclusive_group()
     given.add_argument("--url", metavar="URL", help="the server; a password in it shows in `ps`")
     given.add_argument("--url-file", metavar="FILE", help="a file that has the server's URL in its first line")
-    run = commands.add_parser("run", parents=[server], help="run a command under a lock", allow_abbrev=False)
-    run.description, run.formatter_class = _RUN, argparse.RawDescriptionHelpFormatter
-    _add_run(run)
-    _add_looks(commands, server)
-    _add_deadlocks(commands.add_parser("deadlocks", parents=[server], help="report rings of waits"))
-    _add_doctor(commands.add_parser("doctor", parents=[server], help="look for what would make locks fail"))
-    _add_timeline(commands.add_parser("timeline", parents=[server], help="draw who held and who waited"))
-    ends = commands.add_parser("break", parents=[server], help="end a hold that will not end", description=_BREAK)
+    add = partial(commands.add_parser, parents=[server])
+    raw = argparse.RawDescriptionHelpFormatter
+    _add_run(add("run", help="run a command under a lock", description=_RUN, formatter_class=raw, allow_abbrev=False))
+    _add_looks(add)
+    deadlocks = add("deadlocks", help="report rings of waits", description=_DEADLOCKS, formatter_class=raw)
+    deadlocks.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
+    doctor = add("doctor", help="look for what would make locks fail", description=_DOCTOR, formatter_class=raw)
+    doctor.add_argument("--scratch", metavar="PATH", help="try writes below this path, and remove what they made")
+    for looks in (deadlocks, doctor):
+        looks.add_argument("--json", action="store_true", help="as one document of JSON")
+    timeline = add("timeline", help="draw who held and who waited", description=_TIMELINE)
+    timeline.add_argument("paths", nargs="+", metavar="PATH")
+    timeline.add_argument("--seconds", type=_seconds, default=10.0, metavar="N", help="how long to watch: 10")
+    timeline.add_argument("-o", "--output", required=True, metavar="FILE.svg", help="where to write the picture")
+    ends = add("break", help="end a hold that will not end", description=_BREAK)
     ends.add_argument("path", metavar="PATH")
     ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, as `show` tells it")
     ends.add_argument(
@@ -92,22 +100,22 @@ def commands(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
     return dict(found.choices)
 
 
-def _add_looks(commands: argparse._SubParsersAction[_Parser], server: _Parser) -> None:
-    ls = commands.add_parser("ls", parents=[server], help="list who holds and who waits", description=_LS)
+def _add_looks(add: Callable[..., argparse.ArgumentParser]) -> None:
+    ls = add("ls", help="list who holds and who waits", description=_LS)
     ls.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
     ls.add_argument("-r", "--recursive", action="store_true", help="all paths below, not only the next")
-    show = commands.add_parser("show", parents=[server], help="show one lock, with its queue", description=_SHOW)
+    show = add("show", help="show one lock, with its queue", description=_SHOW)
     show.add_argument("path", metavar="PATH")
     for looks in (ls, show):
         looks.add_argument("--json", action="store_true", help="as one document of JSON; with --watch a line each time")
         looks.add_argument("--watch", action="store_true", help="look again and again, until Ctrl-C")
         _add_interval(looks)
-    top = commands.add_parser("top", parents=[server], help="show the busiest paths", description=_TOP)
+    top = add("top", help="show the busiest paths", description=_TOP)
     top.add_argument("path", nargs="?", default="/", metavar="PATH", help="this path and all below: / unless given")
     top.add_argument("--json", action="store_true", help="a line of JSON each time")
     top.add_argument("-n", "--count", type=_count, metavar="N", help="end after so many times; else at Ctrl-C")
     _add_interval(top)
-    export = commands.add_parser("export", parents=[server], help="serve a page for Prometheus", description=_EXPORT)
+    export = add("export", help="serve a page for Prometheus", description=_EXPORT)
     export.add_argument("paths", nargs="+", metavar="PATH", help=f"at most {_MOST_PATHS}")
     export.add_argument(
         "--listen",
@@ -122,25 +130,6 @@ def _add_interval(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=_interval, default=2.0, metavar="SEC", help="from one look to the next: 2, at least 0.1"
     )
-
-
-def _add_deadlocks(deadlocks: argparse.ArgumentParser) -> None:
-    deadlocks.description, deadlocks.formatter_class = _DEADLOCKS, argparse.RawDescriptionHelpFormatter
-    deadlocks.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
-    deadlocks.add_argument("--json", action="store_true", help="as one document of JSON")
-
-
-def _add_doctor(doctor: argparse.ArgumentParser) -> None:
-    doctor.description, doctor.formatter_class = _DOCTOR, argparse.RawDescriptionHelpFormatter
-    doctor.add_argument("--scratch", metavar="PATH", help="try writes below this path, and remove what they made")
-    doctor.add_argument("--json", action="store_true", help="as one document of JSON")
-
-
-def _add_timeline(timeline: argparse.ArgumentParser) -> None:
-    timeline.description = _TIMELINE
-    timeline.add_argument("paths", nargs="+", metavar="PATH")
-    timeline.add_argument("--seconds", type=_seconds, default=10.0, metavar="N", help="how long to watch: 10")
-    timeline.add_argument("-o", "--output", required=True, metavar="FILE.svg", help="where to write the picture")
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -192,17 +181,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if found.do == "run":
         found.command = command
         _check_run(found)
-    elif found.do == "export":
-        _check_paths(found.paths)
-        if len(found.paths) > _MOST_PATHS:
-            _refuse(f"{len(found.paths)} paths are too many: at most {_MOST_PATHS}")
-    elif found.do == "doctor":
-        if found.scratch is not None:
-            _check_path(found.scratch)
-    elif found.do == "timeline":
+    elif "paths" in found:
         _check_paths(found.paths)
     elif getattr(found, "path", "/") != "/":
         _check_path(found.path)
+    if found.do == "export" and len(found.paths) > _MOST_PATHS:
+        _refuse(f"{len(found.paths)} paths are too many: at most {_MOST_PATHS}")
+    if found.do == "doctor" and found.scratch is not None:
+        _check_path(found.scratch)
     return found
 
 
@@ -276,7 +262,7 @@ def server_url(found: argparse.Namespace) -> str:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise CommandError(USAGE, "usage", why)
+    raise CommandError(Exit.USAGE, why)
 
 
 def _seconds(text: str) -> float:

@@ -15,7 +15,7 @@ from argparse import Namespace
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .look import Scan, Standing, sentences
-from .outcome import NOT_ACQUIRED, NOTHING_THERE, OTHER_KIND, REFUSED, USAGE, CommandError, escaped, say, write
+from .outcome import CommandError, Exit, escaped, say, write
 from .server import link_of
 
 _REVOKE = b"__REVOKE__"
@@ -27,7 +27,7 @@ def break_hold(found: Namespace) -> int:
     """Break a hold; return the exit code."""
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if not at_terminal and not (found.yes and found.holder is not None):
-        raise CommandError(USAGE, "usage", "without a terminal, both -y and --holder are needed")
+        raise CommandError(Exit.USAGE, "without a terminal, both -y and --holder are needed")
     with link_of(found) as link:
         scan = Scan(link)
         places = scan.queue(found.path)
@@ -52,20 +52,19 @@ def _holder(found: Namespace, places: list[Standing], kazoos: int) -> Standing:
     """
     held = [place for place in places if place.holds]
     if kazoos and not held:
-        why = f"kazoo's own recipes use {found.path}: end the process that holds there"
-        raise CommandError(OTHER_KIND, "other_kind", why)
+        raise CommandError(Exit.OTHER_KIND, f"kazoo's own recipes use {found.path}: end the process that holds there")
     if not held:
-        raise CommandError(NOTHING_THERE, "nothing_there", f"nobody holds {found.path}")
+        raise CommandError(Exit.NOTHING_THERE, f"nobody holds {found.path}")
     if found.holder is not None:
         for place in held:
             if place.contender.token == found.holder:
                 return place
         tokens = ", ".join(str(place.contender.token) for place in held)
         raise CommandError(
-            NOT_ACQUIRED, "changed", f"no hold of {found.path} has the token {found.holder}: it is held with {tokens}"
+            Exit.NOT_ACQUIRED, f"no hold of {found.path} has the token {found.holder}: it is held with {tokens}"
         )
     if len(held) > 1:
-        raise CommandError(USAGE, "usage", f"{found.path} has {len(held)} holders: say --holder TOKEN; see `show`")
+        raise CommandError(Exit.USAGE, f"{found.path} has {len(held)} holders: say --holder TOKEN; see `show`")
     return held[0]
 
 
@@ -80,7 +79,7 @@ def _ask(place: Standing, places: list[Standing]) -> None:
     write("".join(f"{line}\n" for line in lines))
     write("Break this hold? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError(NOT_ACQUIRED, "declined", "nothing was broken")
+        raise CommandError(Exit.NOT_ACQUIRED, "nothing was broken")
 
 
 def _end(link: Link, place: Standing, grace: float) -> bool:
@@ -119,6 +118,4 @@ def _end(link: Link, place: Standing, grace: float) -> bool:
 
 
 def _refused(what: str, node: str) -> CommandError:
-    return CommandError(
-        REFUSED, "refused", f"ZooKeeper refuses: the hold of {node} goes on, as this client may not {what}"
-    )
+    return CommandError(Exit.REFUSED, f"ZooKeeper refuses: the hold of {node} goes on, as this client may not {what}")

@@ -23,9 +23,9 @@ from .._kazoo.addresses import shown
 from .._kazoo.link import KazooClient, Link, Permissions, make_digest_acl_credential
 from .._kazoo.replies import kazoo_errors
 from .._kazoo.watches import AddWatch
-from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, check_queue, check_sequence, line_up, role_of
-from .look import Scan
-from .outcome import USAGE, CommandError, escaped, write
+from .._protocol.rules import check_queue, check_sequence, line_up, role_of
+from .look import RULES, Scan
+from .outcome import CommandError, Exit, escaped, write
 from .server import ask_all, link_of
 
 SICK = 1
@@ -38,7 +38,6 @@ _LONGEST_REPLY = 1 << 20  # bytes
 _MOST = 20
 # In seconds: what NTP keeps on any machine.
 _MOST_AHEAD = 1.0
-_RULES = {MUTEX.role: MUTEX, LATCH.role: LATCH, PERMIT.role: PERMIT, **dict.fromkeys(READ.roles, READ)}
 _REFUSED = "not in the whitelist"
 
 
@@ -277,10 +276,10 @@ def _paths(link: Link) -> Iterator[Finding]:
 
 def _why_refused(path: str, names: list[str]) -> str | None:
     """Return why a lock would refuse a queue, with what to do; None if it would not, or if it is no queue."""
-    ours = [name for name in names if name.startswith("_c_") and role_of(name) in _RULES]
+    ours = [name for name in names if name.startswith("_c_") and role_of(name) in RULES]
     if not ours:
         return None
-    rule = _RULES[role_of(ours[0]) or ""]
+    rule = RULES[role_of(ours[0]) or ""]
     try:
         check_queue(path, names, rule)
         late = check_sequence(path, line_up(ours, rule)[-1], rule)
@@ -315,7 +314,7 @@ def _writes(link: Link, scratch: str) -> list[Finding]:
     try:
         with suppress(kazoo_errors.NoNodeError):
             if any(role_of(name) for name in link.client.get_children(scratch)):
-                raise CommandError(USAGE, "usage", f"--scratch {scratch}: a lock uses this path; name another one")
+                raise CommandError(Exit.USAGE, f"--scratch {scratch}: a lock uses this path; name another one")
         _make(link, f"{scratch}/doctor-{uuid.uuid4().hex}", made)
         checks += _exercise(link, made[-1])
     except kazoo_errors.NoNodeError:

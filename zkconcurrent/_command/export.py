@@ -22,7 +22,7 @@ from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.rules import FOLDERS
 from .look import Scan, node_of
-from .outcome import NO_PROCESS, UNREACHABLE, CommandError, say
+from .outcome import CommandError, Exit, say
 from .server import ask_all, check_connected, link_of, told
 
 _KEPT = 5.0  # seconds
@@ -72,7 +72,7 @@ class Page:
                 heads = {f"{queue.folder}/{head}": queue.path for queue in queues for head in queue.holders()[:1]}
                 nodes = ask_all(self._link.get, list(heads))
         except CommandError as error:
-            if error.code != UNREACHABLE:
+            if error.code != Exit.UNREACHABLE:
                 say(str(error))
             return {("up", path): 0 for path in self._paths}
         values: dict[tuple[str, str], float] = {}
@@ -153,7 +153,7 @@ def export(found: Namespace) -> int:
             server = _Server(found.listen, Page(link, found.paths))
         except OSError as error:
             why = f"--listen {_shown(*found.listen)}: {error.strerror or error}"
-            raise CommandError(NO_PROCESS, "no_process", why) from None
+            raise CommandError(Exit.NO_PROCESS, why) from None
         with closing(server.socket):
             say(f"the page is http://{_shown(found.listen[0], server.server_address[1])}/metrics")
             server.serve_forever()

@@ -18,13 +18,15 @@ import os
 import shutil
 import signal
 import socket
+from argparse import Namespace
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from .._runtime.clock import boot_clock
 from .processes import (
     LINUX,
     adopt_orphans,
+    changed_children,
     descendants,
     end_with_parent,
     group_lives,
@@ -32,6 +34,7 @@ from .processes import (
     name_of,
     signal_all,
     wait_for_any,
+    wakeup_pipe,
 )
 
 # Also where no lease runs: the end of a process group shows only when one looks.
@@ -41,22 +44,6 @@ _LEFT_AFTER = 1.0  # seconds
 _MOST_NAMES = 5
 # Python ignores these at its start, and the command is not to inherit that.
 _OF_PYTHON = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
-
-
-class Orders(NamedTuple):
-    """What the guard does by itself.
-
-    Attributes:
-        command: the command and its arguments.
-        on_lost: "term", "kill" or "ignore": what becomes of the command when the lock is lost.
-        leave_rest: the end of the command itself is the end; what it has left behind goes on.
-        closed: descriptors that the command does not inherit, nor the guard keep.
-    """
-
-    command: list[str]
-    on_lost: str
-    leave_rest: bool
-    closed: tuple[int, ...]
 
 
 class Line:
@@ -95,8 +82,8 @@ class Line:
         self._end.close()
 
 
-def fork_guard(orders: Orders) -> tuple[int, Line]:
-    """Fork the guard; return its process id and the line to it."""
+def fork_guard(found: Namespace) -> tuple[int, Line]:
+    """Fork the guard, which has the command line; return its process id and the line to it."""
     # The signals that were ignored or blocked when this program began, as under nohup, are so for the command.
     ours, its = socket.socketpair()
     caller = os.getpgrp()
@@ -109,10 +96,10 @@ def fork_guard(orders: Orders) -> tuple[int, Line]:
     status = 70
     try:
         ours.close()
-        for descriptor in orders.closed:
-            os.close(descriptor)
+        if found.status_fd is not None:
+            os.close(found.status_fd)
         os.setpgid(0, 0)
-        _Guard(orders, Line(its), caller).serve()
+        _Guard(found, Line(its), caller).serve()
         status = 0
     finally:
         # No handler, buffer or `finally` clause of the parent is to run here.
@@ -127,8 +114,8 @@ class _Guard:
         status: the wait status of the command, once it has ended.
     """
 
-    def __init__(self, orders: Orders, line: Line, caller: int) -> None:
-        self._orders = orders
+    def __init__(self, found: Namespace, line: Line, caller: int) -> None:
+        self._found = found
         self._line = line
         self._caller = caller
         self._lent = False
@@ -139,17 +126,14 @@ class _Guard:
         self._end, self._patience, self._spare = float("inf"), 0.0, 0.0
         self._kill_at = float("inf")
         self._doomed = False
-        self._ended_at = float("inf")
-        self._told_left = False
+        # When to tell what the command has left behind.
+        self._tell_left_at = float("inf")
         self._mask: set[int] = set()
 
     def serve(self) -> None:
         """Do as told, until all is over."""
         adopt_orphans()
-        woken, wake = os.pipe()
-        for each in (woken, wake):
-            os.set_blocking(each, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        woken, _ = wakeup_pipe()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # A stop from the terminal must not stop the clock, and a service manager may signal all processes at once.
         # Numbers, as not every real-time signal is one of `Signals`.
@@ -187,7 +171,7 @@ class _Guard:
             self._line.send("no_process", error.errno)
             return
         if not child:
-            _execute(self._orders.command, environment, lend, fail, self._mask)
+            _execute(self._found.command, environment, lend, fail, self._mask)
         self.group = child
         with suppress(OSError):
             os.setpgid(child, child)
@@ -223,10 +207,6 @@ class _Guard:
     def _on_lost(self) -> None:
         self._doom()
 
-    def _on_end(self) -> None:
-        """`run` does not start the command."""
-        self.status = self.status or 0
-
     # -- what is due ----------------------------------------------------------------------------------------------
 
     def _pause(self) -> float:
@@ -236,16 +216,13 @@ class _Guard:
             return _GROUP_POLL
         now = boot_clock()
         # The clock of `select` stands still while the machine sleeps.
-        due = min(self._end - self._patience - self._spare if not self._doomed else self._kill_at, self._left_at())
-        return max(0.0, min(_POLL, due - now))
-
-    def _left_at(self) -> float:
-        return float("inf") if self._told_left else self._ended_at + _LEFT_AFTER
+        due = self._kill_at if self._doomed else self._end - self._patience - self._spare
+        return max(0.0, min(_POLL, min(due, self._tell_left_at) - now))
 
     def _look_at_clock(self) -> None:
         now = boot_clock()
-        if now >= self._left_at() and not self._is_over():
-            self._told_left = True
+        if now >= self._tell_left_at and not self._is_over():
+            self._tell_left_at = float("inf")
             self._line.send("left", [name_of(pid) for pid in descendants()[:_MOST_NAMES]])
         if not self.group or self._is_over():
             return
@@ -257,12 +234,12 @@ class _Guard:
 
     def _doom(self) -> None:
         """End the command: the lock is lost, or its lease is about to end."""
-        if self._doomed or not self.group or self._orders.on_lost == "ignore":
+        if self._doomed or not self.group or self._found.on_lost == "ignore":
             return
         self._doomed = True
         now = boot_clock()
         self._kill_at = now
-        if self._orders.on_lost == "term":
+        if self._found.on_lost == "term":
             self._kill_at = min(now + self._patience, self._end - self._spare)
             signal_all(self._group_left(), signal.SIGTERM)
             signal_all(self._group_left(), signal.SIGCONT)
@@ -280,13 +257,7 @@ class _Guard:
         return self.group if self.status is None or not LINUX else 0
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
+        for pid, status in changed_children():
             if pid != self.group:
                 continue
             if os.WIFSTOPPED(status):
@@ -298,7 +269,7 @@ class _Guard:
 
     def _ended(self, status: int) -> None:
         self.status = status
-        self._ended_at = boot_clock()
+        self._tell_left_at = boot_clock() + _LEFT_AFTER
         self._take_terminal_back()
         self._line.send("ended", status)
 
@@ -306,7 +277,7 @@ class _Guard:
         """Return whether the command has ended, with all that it has left behind."""
         if self.status is None:
             return False
-        if self._orders.leave_rest or not self.group:
+        if self._found.close or not self.group:
             return True
         if not LINUX:
             return not group_lives(self.group)

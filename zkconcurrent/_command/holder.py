@@ -35,7 +35,7 @@ from .._threads.base.lock_base import LockBase, core_of
 from .._threads.rlock import RLock
 from .._url import parse
 from .once import Mark
-from .outcome import BUG, LOST, NOT_ACQUIRED, OTHER_KIND, REFUSED, UNREACHABLE, USAGE, CommandError
+from .outcome import CommandError, Exit
 
 if TYPE_CHECKING:
     from .._kazoo.link import Link
@@ -45,25 +45,6 @@ HELD = "ZKCONCURRENT_HELD"
 TIMEOUT = 30.0  # seconds
 # How long an outage the hold survives, as a part of the session timeout; the command, a quarter and a second less.
 SURVIVED, LEAST_SURVIVED = 0.5, 0.4
-
-
-class Held:
-    """What outer runs hold: their nodes, which stand until this process has ended.
-
-    Attributes:
-        entries: path with the chroot, servers, and the node's name.
-    """
-
-    def __init__(self, text: str) -> None:
-        try:
-            self.entries = [(str(path), str(servers), str(node)) for path, servers, node in json.loads(text or "[]")]
-        except (ValueError, TypeError, RecursionError):
-            # Some other program's variable, or one that was cut.
-            self.entries = []
-
-    def at(self, path: str) -> list[str]:
-        """Return the nodes of the outer runs at a path, on any servers: these may have several names."""
-        return [node for held, _, node in self.entries if held == path]
 
 
 class Holder:
@@ -82,13 +63,11 @@ class Holder:
         self._deadline = deadline
         self._post = post
         self._given_up = False
-        self._timeout = TIMEOUT
         self._link: Link | None = None
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self._lock: Acquirable | None = None
         self._locks: list[LockBase] = []
         self._mark: Mark | None = None
-        self._name = os.path.basename(found.command[0])
         for name in ("zkconcurrent", "kazoo"):
             # The command says what there is to say: cron sends all else by mail.
             logger = logging.getLogger(name)
@@ -97,7 +76,8 @@ class Holder:
 
     def start(self) -> None:
         """Begin."""
-        threading.Thread(target=self._work, name=f"zkconcurrent run {self._name}", daemon=True).start()
+        name = f"zkconcurrent run {os.path.basename(self._found.command[0])}"
+        threading.Thread(target=self._work, name=name, daemon=True).start()
 
     # -- for the main thread, which never waits -------------------------------------------------------------------
 
@@ -128,8 +108,6 @@ class Holder:
     def _work(self) -> None:
         try:
             self._hold()
-        except CommandError as error:
-            self._post("failed", error)
         except BaseException as error:
             self._post("failed", _as_command_error(error))
 
@@ -141,9 +119,9 @@ class Holder:
                 lock = self._lock = self._make(client)
             except ValueError as error:
                 # Paths that lie below one another, or more permits than there can be.
-                raise CommandError(USAGE, "usage", str(error)) from None
+                raise CommandError(Exit.USAGE, str(error)) from None
             if self._given_up or not self._acquire(lock):
-                raise CommandError(NOT_ACQUIRED, "not_acquired", "not acquired in time")
+                raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
             try:
                 if self._mark is not None and not self._mark.allows(self._locks[0]):
                     self._post("skipped")
@@ -168,11 +146,11 @@ class Holder:
             options["survive"] = SURVIVED * timeout
         elif settings["survive"] < LEAST_SURVIVED * timeout:
             # The guard would end the command between two heartbeats.
-            raise CommandError(USAGE, "usage", f"survive must be {LEAST_SURVIVED:.0%} of the timeout or more for a run")
+            raise CommandError(Exit.USAGE, f"survive must be {LEAST_SURVIVED:.0%} of the timeout or more for a run")
         try:
             client, start = prepare(self._url, **options)
         except (ValueError, TypeError, RuntimeError) as error:
-            raise CommandError(USAGE, "usage", str(error)) from None
+            raise CommandError(Exit.USAGE, str(error)) from None
         session = Session.of(client)
         self._link = session.link
         telling.add(self._hear, session)
@@ -186,17 +164,17 @@ class Holder:
     def _make(self, client: Client) -> Acquirable:
         found = self._found
         self._servers = ",".join(sorted(f"{host}:{port}" for host, port in client.hosts))
-        self._outer = Held(os.environ.get(HELD, ""))
+        self._outer = _held_outside()
         for path in found.paths:
-            full = f"{client.chroot}{path}"
-            for node in self._outer.at(full):
-                # What a run with `-o` has left behind goes on without the lock. A name stands on one ensemble only.
-                if client.exists(f"{path}/{node}"):
-                    raise CommandError(USAGE, "usage", f"{path} is held by a `run` around this one, which waits for it")
+            for held, _, node in self._outer:
+                # What a run with `-o` has left behind goes on without the lock. A name stands on one ensemble only, and
+                # the servers of that may have several names.
+                if held == f"{client.chroot}{path}" and client.exists(f"{path}/{node}"):
+                    raise CommandError(Exit.USAGE, f"{path} is held by a `run` around this one, which waits for it")
         # A permit is no edge of a deadlock that is certain, and its node stands elsewhere.
         node_data.inherited[:] = [
             (path, node[3:39].replace("-", ""))
-            for path, servers, node in self._outer.entries
+            for path, servers, node in self._outer
             if servers == self._servers and "/" not in node
         ]
         if found.once_per is not None:
@@ -233,7 +211,7 @@ class Holder:
     def _describe(self) -> tuple[dict[str, int], dict[str, str]]:
         """Return the tokens, and the environment of the command."""
         tokens: dict[str, int] = {}
-        entries = list(self._outer.entries)
+        entries = list(self._outer)
         for path, lock in zip(self._found.paths, self._locks, strict=True):
             tokens[path] = lock.fencing_token
             core = core_of(lock)
@@ -255,19 +233,32 @@ class Holder:
         return None
 
 
+def _held_outside() -> list[tuple[str, str, str]]:
+    """Return what outer runs hold, at least until this process has ended: path with the chroot, servers, and node."""
+    try:
+        return [(str(path), str(servers), str(node)) for path, servers, node in json.loads(os.environ.get(HELD, ""))]
+    except (ValueError, TypeError, RecursionError):
+        # There is no outer run; or it is some other program's variable, or one that was cut.
+        return []
+
+
+# The ends of the command that errors mean, the first that fits; a loss may be noticed just before the mark is written,
+# or before the command begins.
+_ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit], ...] = (
+    (WaitCancelledError, Exit.NOT_ACQUIRED),
+    (LockLostError, Exit.LOST),
+    ((TimeoutError, ClientError, kazoo_errors.KazooException), Exit.UNREACHABLE),
+    (RefusedError, Exit.REFUSED),
+    (DeadlockError, Exit.USAGE),
+    ((ZkConcurrentError, ValueError), Exit.OTHER_KIND),
+)
+
+
 def _as_command_error(error: BaseException) -> CommandError:
-    """Return the end of the command that an error of the library means."""
-    if isinstance(error, WaitCancelledError):
-        return CommandError(NOT_ACQUIRED, "not_acquired", "given up")
-    if isinstance(error, LockLostError):
-        # Noticed just before the mark was written, or before the command could begin.
-        return CommandError(LOST, "lost", str(error))
-    if isinstance(error, TimeoutError | ClientError | kazoo_errors.KazooException):
-        return CommandError(UNREACHABLE, "unreachable", str(error))
-    if isinstance(error, RefusedError):
-        return CommandError(REFUSED, "refused", str(error))
-    if isinstance(error, DeadlockError):
-        return CommandError(USAGE, "usage", str(error))
-    if isinstance(error, ZkConcurrentError | ValueError):
-        return CommandError(OTHER_KIND, "other_kind", str(error))
-    return CommandError(BUG, "bug", f"{type(error).__name__}: {error}")
+    """Return the end of the command that an error means."""
+    if isinstance(error, CommandError):
+        return error
+    for kinds, code in _ENDS:
+        if isinstance(error, kinds):
+            return CommandError(code, str(error) or type(error).__name__)
+    return CommandError(Exit.BUG, f"{type(error).__name__}: {error}")

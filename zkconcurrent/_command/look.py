@@ -19,11 +19,11 @@ from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
-from .outcome import REFUSED, CommandError, escaped, say, write
+from .outcome import CommandError, Exit, escaped, say, write
 from .server import ask_all, link_of
 from .watch import again
 
-_RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
+RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
 _TYPES = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadWriteLock", PERMIT: "Semaphore"}
 _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
@@ -178,7 +178,7 @@ class Scan:
         """
         places = [place for place in self.places(path, 0) if place.path == path]
         if self.unreadable:
-            raise CommandError(REFUSED, "refused", f"{self.unreadable[0]} may not be read by this client")
+            raise CommandError(Exit.REFUSED, f"{self.unreadable[0]} may not be read by this client")
         return places
 
     def kazoos(self, path: str) -> int:
@@ -220,15 +220,15 @@ class Scan:
             # Those of kazoo's contenders, too, have nothing below them.
             if role is None and not is_of_kazoo(name):
                 others.append(name)
-            elif role in _RULES:
-                kinds.setdefault(_TYPES[_RULES[role]], []).append(name)
+            elif role in RULES:
+                kinds.setdefault(_TYPES[RULES[role]], []).append(name)
         if {_LEASES, "permits"} & set(others):
             self._semaphores.add(node)
         above, _, last = node.rpartition("/")
         folder = "" if node == "/" else node
         queues: list[QueueListing] = []
         for kind, contenders in kinds.items():
-            rule = _RULES[role_of(contenders[0]) or ""]
+            rule = RULES[role_of(contenders[0]) or ""]
             if last == _QUEUE and above in self._semaphores:
                 queues.append(QueueListing(above, folder, "Semaphore", rule, contenders))
             else:
@@ -351,7 +351,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
         say(f"there are nodes further below: `ls -r {found.path}` looks at all")
     elif found.do == "ls" and not (seen[0] or seen[2] or found.json):
         say("nobody holds a lock there, or waits for one; events, queues, values, maps and groups are not listed")
-    return REFUSED if seen[1] else 0
+    return Exit.REFUSED if seen[1] else 0
 
 
 def sentences(places: list[Standing]) -> Iterator[str]:

@@ -8,9 +8,13 @@ import sys
 import time
 import traceback
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from .outcome import BUG, BY_SIGNAL, USAGE, CommandError, die_of, say, settle_streams
+from .outcome import BY_SIGNAL, CommandError, Exit, die_of, say, settle_streams
+
+# The module and the function of each command that are not named as the command.
+_ELSEWHERE = {"break": ("break_hold", "break_hold"), "ls": ("look", "ls"), "show": ("look", "show")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,29 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     settle_streams()
     try:
         if os.name != "posix":
-            raise CommandError(USAGE, "usage", "this command needs a POSIX system")
+            raise CommandError(Exit.USAGE, "this command needs a POSIX system")
         found = parse(sys.argv[1:] if argv is None else argv)
-        if found.do == "run":
-            from .run import run
-
-            return run(found, began)
-        if found.do == "break":
-            from .break_hold import break_hold
-
-            return break_hold(found)
-        if found.do == "deadlocks":
-            from .deadlocks import deadlocks
-
-            return deadlocks(found)
-        if found.do == "doctor":
-            from .doctor import doctor
-
-            return doctor(found)
-        if found.do == "timeline":
-            from .timeline import timeline
-
-            return timeline(found)
-        return _look(found)
+        found.began = began
+        # A command has a module of its own, or is one of two in `look`, and is loaded only if it is asked for.
+        module, function = _ELSEWHERE.get(found.do, (found.do, found.do))
+        do: Callable[[Namespace], int] = getattr(import_module(f".{module}", __package__), function)
+        return do(found)
     except CommandError as error:
         say(str(error))
         return error.code
@@ -57,23 +45,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception:
         traceback.print_exc()
         say("this is a bug of zkconcurrent")
-        return BUG
-
-
-def _look(found: Namespace) -> int:
-    """Do what only looks; return the exit code."""
-    if found.do == "top":
-        from .top import top
-
-        return top(found)
-    if found.do == "export":
-        from .export import export
-
-        return export(found)
-    if found.do == "completion":
-        from .completion import completion
-
-        return completion(found)
-    from . import look
-
-    return look.ls(found) if found.do == "ls" else look.show(found)
+        return Exit.BUG

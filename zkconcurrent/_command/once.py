@@ -19,7 +19,7 @@ from .._connect import Client
 from .._kazoo.replies import kazoo_errors
 from .._threads.base.lock_base import LockBase, core_of
 from .._threads.base.node_data import HOST
-from .outcome import LOST, REFUSED, CommandError
+from .outcome import CommandError, Exit
 
 _ATTEMPTS = 5
 
@@ -52,7 +52,7 @@ class Mark:
         except kazoo_errors.NoAuthError:
             raise self._refused() from None
         if stat is None:
-            raise CommandError(LOST, "lost", f"the lock at {lock.path} was lost before the command began")
+            raise CommandError(Exit.LOST, f"the lock at {lock.path} was lost before the command began")
         self._queued = stat.ctime
         if mark is not None:
             # A mark of a later time than that was written before the leader's clock was set back.
@@ -92,7 +92,7 @@ class Mark:
             if any(isinstance(each, kazoo_errors.NoAuthError) for each in errors):
                 raise self._refused()
             break
-        raise CommandError(LOST, "lost", f"the lock at {lock.path} was lost before the mark {self._path} was written")
+        raise CommandError(Exit.LOST, f"the lock at {lock.path} was lost before the mark {self._path} was written")
 
     def _is_written(self, data: bytes) -> bool:
         try:
@@ -102,7 +102,7 @@ class Mark:
         return found == data
 
     def _refused(self) -> CommandError:
-        return CommandError(REFUSED, "refused", f"ZooKeeper refuses the mark {self._path} to this client")
+        return CommandError(Exit.REFUSED, f"ZooKeeper refuses the mark {self._path} to this client")
 
 
 def _queued(data: bytes, written: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import json
 import os
@@ -11,19 +12,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
-USAGE = 64
-NOTHING_THERE = 66
-UNREACHABLE = 69
-BUG = 70
-NO_PROCESS = 71
-NOT_WRITTEN = 74
-NOT_ACQUIRED = 75
-LOST = 76
-REFUSED = 77
-OTHER_KIND = 78
-NOT_EXECUTABLE = 126
-NOT_FOUND = 127
 BY_SIGNAL = 128
+
+
+class Exit(enum.IntEnum):
+    """The exit codes. The names, in small letters, are what `--status-fd` tells."""
+
+    USAGE = 64
+    NOTHING_THERE = 66
+    UNREACHABLE = 69
+    BUG = 70
+    NO_PROCESS = 71
+    NOT_WRITTEN = 74
+    NOT_ACQUIRED = 75
+    LOST = 76
+    REFUSED = 77
+    OTHER_KIND = 78
+    NOT_EXECUTABLE = 126
+    NOT_FOUND = 127
 
 
 def say(message: str) -> None:
@@ -48,7 +54,7 @@ def write(text: str) -> None:
     except OSError as error:
         # Python would try once more at its end.
         sys.stdout = open_null()
-        raise CommandError(NOT_WRITTEN, "not_written", f"standard output: {error.strerror}") from None
+        raise CommandError(Exit.NOT_WRITTEN, f"standard output: {error.strerror}") from None
 
 
 def settle_streams() -> None:
@@ -75,13 +81,11 @@ class CommandError(Exception):
 
     Attributes:
         code: its exit code.
-        outcome: the same in a word, for `--status-fd`.
     """
 
-    def __init__(self, code: int, outcome: str, message: str) -> None:
+    def __init__(self, code: Exit, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.outcome = outcome
 
 
 @dataclass
@@ -98,7 +102,7 @@ class Outcome:
         cause: why the lock was lost, a `LossCause`.
     """
 
-    code: int = BUG
+    code: int = Exit.BUG
     outcome: str = "bug"
     signal: int = 0
     waited: float | None = None

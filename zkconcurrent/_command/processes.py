@@ -47,6 +47,22 @@ def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
     return {descriptor for descriptor, _ in poll.poll(math.ceil(1000 * seconds))}
 
 
+def wakeup_pipe() -> tuple[int, int]:
+    """Return the ends of a pipe into which each signal that has a handler writes its number."""
+    woken, wake = os.pipe()
+    for each in (woken, wake):
+        os.set_blocking(each, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    return woken, wake
+
+
+def changed_children() -> Iterator[tuple[int, int]]:
+    """Return the children that have ended or stopped, each with its wait status."""
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
+            yield found
+
+
 class Process(NamedTuple):
     """A process that has not ended.
 

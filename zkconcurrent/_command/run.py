@@ -21,21 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from .._runtime.clock import boot_clock
 from .arguments import server_url
-from .guard import Orders, fork_guard
-from .outcome import (
-    BY_SIGNAL,
-    LOST,
-    NO_PROCESS,
-    NOT_ACQUIRED,
-    NOT_EXECUTABLE,
-    NOT_FOUND,
-    UNREACHABLE,
-    CommandError,
-    Outcome,
-    die_of,
-    say,
-)
-from .processes import adopt_orphans, kill_all, wait_for_any
+from .guard import fork_guard
+from .outcome import BY_SIGNAL, CommandError, Exit, Outcome, die_of, say
+from .processes import adopt_orphans, changed_children, kill_all, wait_for_any, wakeup_pipe
 
 if TYPE_CHECKING:
     from .holder import Holder
@@ -66,23 +54,23 @@ _NOT_PASSED_ON = {
 }
 
 
-def run(found: Namespace, began: float) -> int:
+def run(found: Namespace) -> int:
     """Run a command under a lock; return the exit code, or die of the signal that ended the command."""
     outcome = Outcome()
     try:
         url = server_url(found)
         try:
-            job = _Run(found, url, began, outcome)
+            job = _Run(found, url, outcome)
         except OSError as error:
-            raise CommandError(NO_PROCESS, "no_process", f"no process can be started: {error.strerror}") from None
+            raise CommandError(Exit.NO_PROCESS, f"no process can be started: {error.strerror}") from None
         job.serve()
     except CommandError as error:
-        outcome.code, outcome.outcome = error.code, error.outcome
-        if error.code == NOT_ACQUIRED:
-            # As `flock`, which is silent.
-            outcome.code = found.conflict_exit_code if found.conflict_exit_code is not None else error.code
-        elif str(error):
+        outcome.code, outcome.outcome = error.code, error.code.name.lower()
+        if error.code != Exit.NOT_ACQUIRED:
             say(str(error))
+        elif found.conflict_exit_code is not None:
+            # As `flock`, which says nothing, either.
+            outcome.code = found.conflict_exit_code
     outcome.tell(found.status_fd)
     if outcome.outcome == "interrupted" or outcome.signal == signal.SIGINT:
         die_of(outcome.signal)
@@ -97,9 +85,8 @@ class _Run:
         phase: "waiting" for the lock; "running"; "ending": the release; "over".
     """
 
-    def __init__(self, found: Namespace, url: str, began: float, outcome: Outcome) -> None:
+    def __init__(self, found: Namespace, url: str, outcome: Outcome) -> None:
         self._found = found
-        self._began = began
         self._outcome = outcome
         self.phase = "waiting"
         self._connected = False
@@ -111,9 +98,9 @@ class _Run:
         self._granted = math.inf
         self._deadline = math.inf
         if found.nonblock:
-            self._deadline = began + CONNECT_PATIENCE
+            self._deadline = found.began + CONNECT_PATIENCE
         elif found.wait is not None:
-            self._deadline = began + found.wait
+            self._deadline = found.began + found.wait
         # The wait status of the command; why the lock was lost; the end of the lease, as the guard knows it.
         self._status: int | None = None
         self._lost: str | None = None
@@ -132,14 +119,9 @@ class _Run:
             for number in signal.valid_signals() - _NOT_PASSED_ON
             if signal.getsignal(number) is not signal.SIG_IGN
         }
-        closed = () if found.status_fd is None else (found.status_fd,)
-        orders = Orders(found.command, found.on_lost, found.close, closed)
-        self._guard, self._line = fork_guard(orders)
+        self._guard, self._line = fork_guard(found)
         adopt_orphans()
-        self._woken, self._wake = os.pipe()
-        for each in (self._woken, self._wake):
-            os.set_blocking(each, False)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._woken, self._wake = wakeup_pipe()
         for number in {*self._caught, signal.SIGCHLD}:
             signal.signal(number, _note)
         # Only a background process that writes to a terminal with `tostop` gets it.
@@ -189,7 +171,7 @@ class _Run:
             else:
                 say(f"{paths} was lost before the command had ended ({lost}): others may have held it meanwhile")
             if self._found.on_lost != "ignore":
-                outcome.code, outcome.outcome, outcome.signal = LOST, "lost", 0
+                outcome.code, outcome.outcome, outcome.signal = Exit.LOST, "lost", 0
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
@@ -232,16 +214,16 @@ class _Run:
         elif now >= self._deadline:
             if not self._connected:
                 why = f"ZooKeeper did not answer in time{self._holder.failures()}"
-                self._error = CommandError(UNREACHABLE, "unreachable", why)
+                self._error = CommandError(Exit.UNREACHABLE, why)
                 self.phase = "over"
             elif now >= self._deadline + RELEASE_PATIENCE:
-                self._error = CommandError(NOT_ACQUIRED, "not_acquired", "not acquired in time")
+                self._error = CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self.phase = "over"
         elif (
             self._deadline == math.inf
             and not self._connected
             and not self._told
-            and now >= self._began + CONNECT_PATIENCE
+            and now >= self._found.began + CONNECT_PATIENCE
         ):
             self._told = True
             say(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
@@ -265,13 +247,7 @@ class _Run:
 
     def _look_at_guard(self) -> None:
         """See whether the guard has ended, or is stopped."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
+        for pid, status in changed_children():
             if pid != self._guard:
                 # An orphan: this process may be number 1.
                 continue
@@ -286,7 +262,7 @@ class _Run:
         for kind, *values in self._line.receive():
             getattr(self, f"_heard_{kind}")(*values)
         if self.phase == "waiting":
-            self._error = CommandError(NO_PROCESS, "no_process", "the guard was killed")
+            self._error = CommandError(Exit.NO_PROCESS, "the guard was killed")
             self._leave()
         elif self.phase == "running":
             ended = kill_all(self._group)
@@ -343,11 +319,11 @@ class _Run:
     def _on_acquired(self, tokens: dict[str, int], environment: dict[str, str]) -> None:
         self._granted = time.monotonic()
         self._outcome.tokens = tokens
-        self._outcome.waited = self._granted - self._began
+        self._outcome.waited = self._granted - self._found.began
         if self._leaving:
             self._holder.end(success=False)
         elif not self._holder.lease()[0]:
-            self._error = CommandError(LOST, "lost", "the lock was lost before the command began")
+            self._error = CommandError(Exit.LOST, "the lock was lost before the command began")
             self._release()
         elif self.phase == "waiting":
             self.phase = "running"
@@ -355,7 +331,7 @@ class _Run:
             self._line.send("start", environment, _may_lend())
 
     def _on_skipped(self) -> None:
-        self._error = CommandError(self._found.skip_code, "skipped", "")
+        self._outcome.code, self._outcome.outcome = self._found.skip_code, "skipped"
         self._release()
 
     def _on_finished(self, cause: str | None) -> None:
@@ -372,7 +348,7 @@ class _Run:
         else:
             # The release, or the mark of a success, has failed.
             say(str(error))
-            if error.code == LOST:
+            if error.code == Exit.LOST:
                 self._lost = self._lost or "unknown"
 
     def _on_lost(self, cause: str | None) -> None:
@@ -388,14 +364,12 @@ class _Run:
     def _heard_failed(self, error: int) -> None:
         command = self._found.command[0]
         missing = error in (errno.ENOENT, errno.ENOTDIR)
-        code = NOT_FOUND if missing else NOT_EXECUTABLE
-        self._error = CommandError(
-            code, "not_found" if missing else "not_executable", f"{command}: {os.strerror(error)}"
-        )
+        code = Exit.NOT_FOUND if missing else Exit.NOT_EXECUTABLE
+        self._error = CommandError(code, f"{command}: {os.strerror(error)}")
         self._release()
 
     def _heard_no_process(self, error: int) -> None:
-        self._error = CommandError(NO_PROCESS, "no_process", f"no process can be started: {os.strerror(error)}")
+        self._error = CommandError(Exit.NO_PROCESS, f"no process can be started: {os.strerror(error)}")
         self._release()
 
     def _heard_stopped(self, number: int, lent: bool) -> None:

@@ -17,7 +17,7 @@ from .._kazoo.replies import Reply, kazoo_errors, no_wakeup
 from .._kazoo.transport import TooLarge
 from .._url import parse
 from .arguments import server_url
-from .outcome import NOTHING_THERE, REFUSED, UNREACHABLE, CommandError
+from .outcome import CommandError, Exit
 
 _TOGETHER = 500
 _OF_ONE_NODE = (kazoo_errors.NoNodeError, kazoo_errors.NoAuthError, kazoo_errors.BadArgumentsError, TooLarge)
@@ -73,8 +73,7 @@ def check_connected(link: Link) -> None:
     """
     check_accepted(link)
     if not link.client.connected:
-        why = f"ZooKeeper did not answer in time: {link.failures()}"
-        raise CommandError(UNREACHABLE, "unreachable", why)
+        raise CommandError(Exit.UNREACHABLE, f"ZooKeeper did not answer in time: {link.failures()}")
 
 
 def check_accepted(link: Link) -> None:
@@ -84,7 +83,7 @@ def check_accepted(link: Link) -> None:
         CommandError: the servers do not accept the client's credentials.
     """
     if link.transport.opening.refusal is not None:
-        raise CommandError(REFUSED, "refused", "ZooKeeper refuses the credentials") from None
+        raise CommandError(Exit.REFUSED, "ZooKeeper refuses the credentials") from None
 
 
 @contextmanager
@@ -97,15 +96,13 @@ def told() -> Iterator[None]:
     try:
         yield
     except kazoo_errors.NoAuthError:
-        raise CommandError(REFUSED, "refused", "ZooKeeper refuses: this client may not read here") from None
+        raise CommandError(Exit.REFUSED, "ZooKeeper refuses: this client may not read here") from None
     except RefusedError as error:
-        raise CommandError(REFUSED, "refused", str(error)) from None
+        raise CommandError(Exit.REFUSED, str(error)) from None
     except kazoo_errors.NoNodeError:
-        raise CommandError(
-            NOTHING_THERE, "nothing_there", "there is no such path; `ls -r` lists what is there"
-        ) from None
+        raise CommandError(Exit.NOTHING_THERE, "there is no such path; `ls -r` lists what is there") from None
     except (kazoo_errors.KazooException, ClientError) as error:
-        raise CommandError(UNREACHABLE, "unreachable", f"the connection was lost ({type(error).__name__})") from None
+        raise CommandError(Exit.UNREACHABLE, f"the connection was lost ({type(error).__name__})") from None
 
 
 def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
@@ -128,7 +125,7 @@ def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list
         for path, reply in zip(paths[at : at + _TOGETHER], replies, strict=True):
             request(path, reply)
         if not done.wait(_PATIENCE):
-            raise CommandError(UNREACHABLE, "unreachable", "ZooKeeper does not answer")
+            raise CommandError(Exit.UNREACHABLE, "ZooKeeper does not answer")
         for reply in replies:
             if isinstance(reply.error, _OF_ONE_NODE):
                 results.append(reply.error)

@@ -20,7 +20,7 @@ from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._threads.base.contender import Contender
 from .look import Scan
-from .outcome import NOT_WRITTEN, OTHER_KIND, CommandError, escaped, say
+from .outcome import CommandError, Exit, escaped, say
 from .server import link_of, told
 
 _BETWEEN = 0.1  # seconds
@@ -80,7 +80,7 @@ class WatchedPath:
 def timeline(found: Namespace) -> int:
     """Watch some paths, and draw what was seen; return the exit code."""
     _check_file(found.output)
-    watched = [WatchedPath(path) for path in dict.fromkeys(found.paths)]
+    watched = [WatchedPath(path) for path in found.paths]
     began = datetime.now(timezone.utc)
     with link_of(found) as link:
         for each in watched:
@@ -115,7 +115,7 @@ def _told_of(file: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CommandError(NOT_WRITTEN, "not_written", f"{file}: {error.strerror}") from None
+        raise CommandError(Exit.NOT_WRITTEN, f"{file}: {error.strerror}") from None
 
 
 def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[int, float, int]:
@@ -153,7 +153,7 @@ def _look(link: Link, path: str) -> dict[tuple[str, str], bool]:
         # Its container was removed: nobody is there.
         return {}
     if not places and scan.kazoos(path):
-        raise CommandError(OTHER_KIND, "other_kind", f"kazoo's own recipes use {path}, and do not tell who holds")
+        raise CommandError(Exit.OTHER_KIND, f"kazoo's own recipes use {path}, and do not tell who holds")
     seen: dict[tuple[str, str], bool] = {}
     for place in places:
         key = _who(place.contender), place.contender.by or str(place.contender.session)

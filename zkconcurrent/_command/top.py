@@ -20,7 +20,7 @@ from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors
 from .._protocol.rules import PERMIT
 from .look import RESERVED, QueueListing, Scan, Standing, node_of, standing, table
-from .outcome import REFUSED, escaped, say
+from .outcome import Exit, escaped, say
 from .server import ask_all, link_of
 from .watch import again, pause
 
@@ -77,32 +77,28 @@ class Row(NamedTuple):
     """The figures that are told of a primitive.
 
     Attributes:
-        path: its path.
-        kind: its class, as far as the nodes tell.
+        queue: its queue; of a semaphore, that of the permits.
         came: how many contenders came a second; None if that is not known yet.
         left: how many left a second: holders that released, and waiters that gave up.
         waits: how many wait.
         holding: the nodes of those that hold.
-        queue: their queue.
         holder: the first of them, once it was read.
         hidden: whether it may not be read by this client.
     """
 
-    path: str
-    kind: str
+    queue: QueueListing
     came: float | None
     left: float | None
     waits: int
     holding: list[str]
-    queue: QueueListing
     holder: Standing | None = None
     hidden: bool = False
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what a document of JSON tells of it."""
         return {
-            "path": self.path,
-            "type": self.kind,
+            "path": self.queue.path,
+            "type": self.queue.kind,
             "came_per_s": None if self.came is None else round(self.came, 3),
             "left_per_s": None if self.left is None else round(self.left, 3),
             "waits": self.waits,
@@ -117,7 +113,7 @@ class Row(NamedTuple):
         if self.holder is not None:
             holder, age = " ".join(self.holder.whose()), f"{self.holder.age(now):.1f}s"
         counts = (str(self.waits), str(len(self.holding)))
-        return tuple(map(escaped, (self.path, self.kind, *rates, *counts, holder, age)))
+        return tuple(map(escaped, (self.queue.path, self.queue.kind, *rates, *counts, holder, age)))
 
 
 class Crawl:
@@ -207,17 +203,15 @@ class Crawl:
         rows: dict[tuple[str, str], Row] = {}
         for known in self.known.values():
             for queue, holding in known.queues:
-                row = Row(
-                    queue.path, queue.kind, known.came, known.left, len(queue.names) - len(holding), holding, queue
-                )
-                other = rows.get(row[:2])
+                row = Row(queue, known.came, known.left, len(queue.names) - len(holding), holding)
+                other = rows.get((queue.path, queue.kind))
                 if other is not None:
                     # Of a semaphore: those who wait, and the permits, which tell how busy it is.
                     row, other = (row, other) if queue.rule is PERMIT else (other, row)
                     row = row._replace(waits=row.waits + other.waits)
-                rows[row[:2]] = row
+                rows[queue.path, queue.kind] = row
         busy = [row for row in rows.values() if row.waits or row.holding or row.came or row.left]
-        busy.sort(key=lambda row: (-(row.left or 0), -row.waits, row.path))
+        busy.sort(key=lambda row: (-(row.left or 0), -row.waits, row.queue.path))
         return self._with_holders(busy[:_ROWS])
 
     def _with_holders(self, rows: list[Row]) -> list[Row]:
@@ -281,4 +275,4 @@ def top(found: Namespace) -> int:
     unreadable = sorted(crawl.refused | crawl.hidden)
     for path in unreadable:
         say(f"{path} may not be read by this client")
-    return REFUSED if unreadable else 0
+    return Exit.REFUSED if unreadable else 0

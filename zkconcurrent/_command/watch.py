@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .._kazoo.link import Link
-from .outcome import UNREACHABLE, CommandError, escaped, say, write
+from .outcome import CommandError, Exit, escaped, say, write
 from .server import check_connected, told
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def again(
                 check_connected(link)
                 found = look(seen)
         except CommandError as error:
-            if error.code != UNREACHABLE:
+            if error.code != Exit.UNREACHABLE:
                 raise
             if reached:
                 say(f"{error}; it is asked again and again")
