@@ -26,7 +26,7 @@ from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, Searc
 from .._protocol.operations import Node
 from .._protocol.rules import is_of_kazoo
 from .._protocol.told import Told
-from .look import Scan
+from .look import Scan, node_of
 from .outcome import escaped, write
 from .server import ask_all, link_of
 
@@ -137,8 +137,7 @@ class _Reader:
             if isinstance(result, Exception):
                 self._nodes[place] = None if isinstance(result, kazoo_errors.NoNodeError) else UNREADABLE
             else:
-                data, stat = result
-                self._nodes[place] = Node(data or b"", stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
+                self._nodes[place] = node_of(result)
         self.met += nodes
         return [self.listings[path] for path in ask.paths], [self._nodes[place] for place in ask.nodes]
 

@@ -254,10 +254,10 @@ class Scan:
         return sorted(places, key=lambda place: (place.path, place.contender.position))
 
 
-def node_of(got: tuple[bytes, Any]) -> Node:
-    """Return a node of the reply that has its data and its stat."""
+def node_of(got: tuple[bytes | None, Any]) -> Node:
+    """Return a node of the reply that has its data, None if there were never any, and its stat."""
     data, stat = got
-    return Node(data, stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
+    return Node(data or b"", stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
 
 
 def _in_line(queue: QueueListing, there: dict[str, Node]) -> Iterator[Standing]:
