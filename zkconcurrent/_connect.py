@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -32,7 +32,8 @@ from ._runtime.live_set import LiveSet
 from ._runtime.process_exit import closers
 from ._runtime.public import public
 from ._runtime.serving import serves_here, serving
-from ._url import ACLS, Secret, Settings, check_lease, check_seconds, meant, parse
+from ._secrets import RedactedLog, Secret, credentials, secret
+from ._url import ACLS, Settings, check_lease, check_seconds, meant, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,7 +42,6 @@ PATIENCE = 15.0  # seconds
 # In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.
 TIMEOUT = 20.0
 _POLL = 0.05  # seconds
-_SAME = 60.0  # seconds
 _OF_THIS_PROCESS = (
     "cannot pickle a client of memory:, nor what uses it: memory: is of this process alone; run "
     "`python -m zkconcurrent.testing --memory` in another terminal, and connect to the line that it prints"
@@ -58,80 +58,6 @@ _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, creat
 
 # The arguments of `process_client`: a URL, and the options of `connect`, in order.
 _Name: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
-
-
-def _secret(option: str, credential: object) -> Secret:
-    """Return a credential that an option gives.
-
-    Raises:
-        TypeError: it is not a str. The text of any other object, such as "b'...'", would be a wrong password.
-    """
-    if not isinstance(credential, str):
-        raise TypeError(f"the credentials in {option} must be a str, not {type(credential).__name__}")
-    return Secret(credential)
-
-
-def _credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]]:
-    """Return the credentials of the option `auth_data`.
-
-    Raises:
-        TypeError: they are no pairs of strings.
-    """
-    try:
-        pairs = [(scheme, auth) for scheme, auth in auth_data]
-    except (TypeError, ValueError):
-        raise TypeError("auth_data must be a list of pairs, such as ('digest', 'user:password')") from None
-    return [(scheme, _secret("auth_data", auth)) for scheme, auth in pairs]
-
-
-class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """A client's log without the user's password, and without the session's, which would let others take it over.
-
-    While no server replies, kazoo tells of each attempt, some ten times in 5 s, in the same words. The first of these
-    warnings stays one, and so does one each `_SAME`; that it connects to an address is told once, until it has
-    connected. The others are logged at DEBUG.
-    """
-
-    def __init__(self, logger: logging.Logger) -> None:
-        if not callable(getattr(logger, "isEnabledFor", None)):
-            raise TypeError(f"logger must be a logging.Logger, not {type(logger).__name__}")
-        super().__init__(logger, {})
-        self._last: tuple[str, float] = ("", 0.0)
-        self._tried: set[str] = set()
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message with its secrets hidden."""
-        # Its own `isEnabledFor` would be one call more, twice for each reply.
-        if not self.logger.isEnabledFor(level):
-            return
-        hides = "passwd" in str(msg)
-        shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
-        text, now = f"{msg} {shown}", time.monotonic()
-        if "Connecting to" in text:
-            level = logging.DEBUG if text in self._tried else level
-            self._tried.add(text)
-        elif level == logging.INFO:
-            self._tried.clear()
-        elif level == logging.WARNING:
-            if text == self._last[0] and now - self._last[1] < _SAME:
-                level = logging.DEBUG
-            else:
-                self._last = text, now
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
-        super().log(level, msg, *shown, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.logger, name)
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Return both unchanged."""
-        return msg, kwargs
-
-
-def _without_secrets(request: Any) -> Any:
-    """Return a request of kazoo's, a named tuple, as it is logged."""
-    hidden = {"auth", "passwd", "challenge"}.intersection(getattr(request, "_fields", ()))
-    return request._replace(**dict.fromkeys(hidden, Secret())) if hidden else request
 
 
 @public
@@ -167,11 +93,11 @@ class Client(KazooClient):  # type: ignore[misc]
     ) -> None:
         options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
         if options.get("auth_data"):
-            options["auth_data"] = _credentials(options["auth_data"])
+            options["auth_data"] = credentials(options["auth_data"])
         if "password" in (options.get("sasl_options") or {}):
             options["sasl_options"] = {
                 **options["sasl_options"],
-                "password": _secret("sasl_options", options["sasl_options"]["password"]),
+                "password": secret("sasl_options", options["sasl_options"]["password"]),
             }
         super().__init__(**options)
         if not kazoo_recipes:

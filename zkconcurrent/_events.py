@@ -37,6 +37,10 @@ class OfClient:
     __slots__ = ("_client",)
     _client: weakref.ref[KazooClient]
 
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__:
+            cls.__module__ = "zkconcurrent"
+
     def _set_client(self, client: weakref.ref[KazooClient]) -> None:
         self._client = client
 
@@ -56,8 +60,6 @@ class LockEvent(OfClient):
         seq: the number of the event in this process.
         label: the `label` of the lock, if it has one.
     """
-
-    __module__ = "zkconcurrent"
 
     primitive: str
     path: str
@@ -86,8 +88,6 @@ class LockEvent(OfClient):
 class Waiting(LockEvent):
     """The acquire waits behind others. One that need not wait does not tell this."""
 
-    __module__ = "zkconcurrent"
-
 
 @dataclass(slots=True)
 class Acquired(LockEvent):
@@ -97,8 +97,6 @@ class Acquired(LockEvent):
         waited: for how many seconds.
         contended: others held or were ahead, so that `Waiting` was told.
     """
-
-    __module__ = "zkconcurrent"
 
     waited: float
     contended: bool
@@ -112,8 +110,6 @@ class TimedOut(LockEvent):
         waited: after how many seconds.
     """
 
-    __module__ = "zkconcurrent"
-
     waited: float
 
 
@@ -125,8 +121,6 @@ class WouldBlock(LockEvent):
         waited: how many seconds the attempt has taken.
     """
 
-    __module__ = "zkconcurrent"
-
     waited: float
 
 
@@ -137,8 +131,6 @@ class Cancelled(LockEvent):
     Attributes:
         waited: after how many seconds.
     """
-
-    __module__ = "zkconcurrent"
 
     waited: float
 
@@ -153,8 +145,6 @@ class DeadlockFound(LockEvent):
             acquired, of permits, of a `DetachedLock`, or of another program.
     """
 
-    __module__ = "zkconcurrent"
-
     cycle: tuple[DeadlockEdge, ...]
     certain: bool
 
@@ -167,8 +157,6 @@ class DeadlockVictim(LockEvent):
         waited: after how many seconds.
         error: the `DeadlockError`.
     """
-
-    __module__ = "zkconcurrent"
 
     waited: float
     error: BaseException
@@ -183,8 +171,6 @@ class Failed(LockEvent):
         error: the error.
     """
 
-    __module__ = "zkconcurrent"
-
     waited: float
     error: BaseException
 
@@ -192,8 +178,6 @@ class Failed(LockEvent):
 @dataclass(slots=True)
 class Contended(LockEvent):
     """Somebody waits behind the hold. This is told once, and only of a hold whose `contended` was asked for."""
-
-    __module__ = "zkconcurrent"
 
 
 @dataclass(slots=True)
@@ -203,8 +187,6 @@ class Released(LockEvent):
     Attributes:
         held: after how many seconds.
     """
-
-    __module__ = "zkconcurrent"
 
     held: float
 
@@ -218,8 +200,6 @@ class Lost(LockEvent):
         cause: why.
     """
 
-    __module__ = "zkconcurrent"
-
     held: float
     cause: LossCause | None
 
@@ -232,8 +212,6 @@ class HoldLimit(LockEvent):
         held: for how many seconds.
     """
 
-    __module__ = "zkconcurrent"
-
     held: float
 
 
@@ -245,13 +223,9 @@ class Suspect(LockEvent):
         remaining: for how many seconds it surely lasts.
     """
 
-    __module__ = "zkconcurrent"
-
     remaining: float
 
 
 @dataclass(slots=True)
 class Recovered(LockEvent):
     """ZooKeeper is in reach again, and the hold goes on."""
-
-    __module__ = "zkconcurrent"

@@ -110,7 +110,6 @@ class LockedBy(ABC):
     _caller: Callable[[], int]
 
     def __init__(self, where: Any, path: str | None = None) -> None:
-        self._lock_given = where if path is None else None
         self._where: Any = where
         self._path = path
         # The locks of blocks whose client a function gives, by the thread or task, the innermost last.
@@ -155,9 +154,9 @@ class LockedBy(ABC):
 
     def _lock(self, arguments: KwArgs) -> Any:
         """Return the lock for the arguments of a call."""
-        if self._lock_given is not None:
-            return self._lock_given
         where = self._where
+        if self._path is None:
+            return where
         if not isinstance(where, (KazooClient, self._namespace)):
             where = where()
         path = self._template.path(arguments)
@@ -348,11 +347,10 @@ class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type
         """The function in the class: decorated, as a bare method's is the one that its class shows."""
         return self._self_parent
 
-    def __copy__(self) -> SynchronizedMethod:
+    def __deepcopy__(self, memo: object = None) -> SynchronizedMethod:
         return self
 
-    def __deepcopy__(self, memo: object) -> SynchronizedMethod:
-        return self
+    __copy__ = __deepcopy__
 
 
 class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
@@ -390,11 +388,10 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
     def __reduce_ex__(self, protocol: object) -> Any:
         return getattr(self, "__qualname__", None) or (self._self_by, (self.__wrapped__,))
 
-    def __copy__(self) -> SynchronizedFunction:
+    def __deepcopy__(self, memo: object = None) -> SynchronizedFunction:
         return self
 
-    def __deepcopy__(self, memo: object) -> SynchronizedFunction:
-        return self
+    __copy__ = __deepcopy__
 
 
 def _name(function: Function) -> str:

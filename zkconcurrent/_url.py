@@ -15,6 +15,7 @@ from urllib.parse import unquote, unquote_plus
 
 from ._arguments.paths import check_path
 from ._protocol.lease import longest_outage
+from ._secrets import Secret
 
 T = TypeVar("T")
 
@@ -25,15 +26,6 @@ _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
 _MEMORY = re.compile(r"memory:([\w.-]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII)
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(.*))?", re.DOTALL)
-
-
-class Secret(str):
-    """A credential; its repr, which kazoo logs, does not show it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
 
 
 Settings: TypeAlias = dict[str, Any]
@@ -77,16 +69,14 @@ def parse(url: str) -> Settings:
     }
     if scheme.lower() == "zks":
         found["use_ssl"] = True
-    for option in query[1:].split("&") if query[1:] else ():
-        _take_option(option, found)
+    _take_options(query, found)
     _take_user(user if at else None, found.pop("sasl", None), found)
     return found
 
 
 def _of_memory(name: str, path: str, query: str) -> Settings:
     found: Settings = {"memory": name, "chroot": _chroot(path)}
-    for option in query[1:].split("&") if query[1:] else ():
-        _take_option(option, found)
+    _take_options(query, found)
     if refused := sorted(found.keys() & {"sasl", "acl"}):
         raise ValueError(f"the URL's option {refused[0]!r} needs a server: all clients of memory: are of this process")
     return found
@@ -116,19 +106,21 @@ def meant(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _take_option(text: str, found: Settings) -> None:
-    """Add one option, `name=value`."""
-    name, equals, value = text.partition("=")
-    if name not in _OPTIONS:
-        raise ValueError(f"the URL has an unknown option{meant(name, _OPTIONS)}; the options are {', '.join(_OPTIONS)}")
-    if name in found:
-        raise ValueError(f"the URL has the option {name!r} twice")
-    if not equals or not value:
-        raise ValueError(f"the URL's option {name!r} has no value")
-    if name in _OF_TLS and "use_ssl" not in found:
-        raise ValueError(f"the URL's option {name!r} is for TLS: write zks://")
-    rule, check = _OPTIONS[name]
-    found[name] = _checked(f"option {name!r}", rule, check, _decode(f"option {name!r}", value, plus=True))
+def _take_options(query: str, found: Settings) -> None:
+    """Add the options, each `name=value`."""
+    for text in query[1:].split("&") if query[1:] else ():
+        name, _, value = text.partition("=")
+        if name not in _OPTIONS:
+            known = ", ".join(_OPTIONS)
+            raise ValueError(f"the URL has an unknown option{meant(name, _OPTIONS)}; the options are {known}")
+        if name in found:
+            raise ValueError(f"the URL has the option {name!r} twice")
+        if not value:
+            raise ValueError(f"the URL's option {name!r} has no value")
+        if name in _OF_TLS and "use_ssl" not in found:
+            raise ValueError(f"the URL's option {name!r} is for TLS: write zks://")
+        rule, check = _OPTIONS[name]
+        found[name] = _checked(f"option {name!r}", rule, check, _decode(f"option {name!r}", value, plus=True))
 
 
 def _take_user(text: str | None, sasl: str | None, found: Settings) -> None:

@@ -72,10 +72,8 @@ class _Collector:
 
     def __init__(self) -> None:
         self._several = "PROMETHEUS_MULTIPROC_DIR" in os.environ
-        self._counters = {each: _counter(each) for each in TABLE if each.kind == "counter"}
-        self._histograms = {each: _histogram(each) for each in TABLE if each.kind == "histogram"}
         # No collector is asked in the multiprocess mode.
-        self._gauges = {each: _gauge(each) for each in TABLE if self._several and each.live}
+        self._kept = {each: _made(each) for each in TABLE if not each.observed or (self._several and each.live)}
         self._live: list[prometheus_client.Gauge] = []
         self._recorder: Recorder | None = None
 
@@ -114,7 +112,7 @@ class _Collector:
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics."""
-        for made in (*self._counters.values(), *self._histograms.values(), *self._gauges.values()):
+        for made in self._kept.values():
             yield from made.collect()
         if self._several or self._recorder is None:
             return
@@ -127,30 +125,23 @@ class _Collector:
             yield family
 
     def _bind(self, instrument: Instrument, values: Values) -> Callable[[float], object]:
-        if instrument in self._counters:
-            return self._counters[instrument].labels(*values).inc
-        if instrument in self._histograms:
-            return self._histograms[instrument].labels(*values).observe
-        gauge = self._gauges[instrument].labels(*values)
-        self._live.append(gauge)
-        return gauge.set
+        made = self._kept[instrument].labels(*values)
+        if isinstance(made, prometheus_client.Counter):
+            return made.inc
+        if isinstance(made, prometheus_client.Histogram):
+            return made.observe
+        self._live.append(made)
+        return made.set
 
 
 # The one that records in the multiprocess mode.
 _writing: list[_Collector] = []
 
 
-def _counter(row: Instrument) -> prometheus_client.Counter:
-    return prometheus_client.Counter(row.prometheus_name, row.description, row.prometheus_labels, registry=None)
-
-
-def _histogram(row: Instrument) -> prometheus_client.Histogram:
-    return prometheus_client.Histogram(
-        row.prometheus_name, row.description, row.prometheus_labels, registry=None, buckets=BUCKETS
-    )
-
-
-def _gauge(row: Instrument) -> prometheus_client.Gauge:
-    return prometheus_client.Gauge(
-        row.prometheus_name, row.description, row.prometheus_labels, registry=None, multiprocess_mode="livesum"
-    )
+def _made(row: Instrument) -> prometheus_client.Counter | prometheus_client.Histogram | prometheus_client.Gauge:
+    told = row.prometheus_name, row.description, row.prometheus_labels
+    if row.kind == "counter":
+        return prometheus_client.Counter(*told, registry=None)
+    if row.kind == "histogram":
+        return prometheus_client.Histogram(*told, registry=None, buckets=BUCKETS)
+    return prometheus_client.Gauge(*told, registry=None, multiprocess_mode="livesum")

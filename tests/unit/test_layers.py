@@ -21,6 +21,7 @@ LAYERS = [
     {"_engine"},
     {"_threads.base"},
     {"_threads"},
+    {"_secrets"},
     {"_url"},
     {"_connect", "_ensembles"},
     {"_namespace"},

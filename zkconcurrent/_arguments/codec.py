@@ -30,8 +30,14 @@ class Codec(Protocol[T]):
 class _Named:
     """A codec of the package, pickled by its name."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
+
     def __reduce__(self) -> str:
-        return repr(self).removeprefix("zkconcurrent.")
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"zkconcurrent.{self._name}"
 
 
 @public
@@ -46,9 +52,6 @@ class _Bytes(_Named):
     def decode(self, data: bytes, /) -> bytes:
         return data
 
-    def __repr__(self) -> str:
-        return "zkconcurrent.BYTES"
-
 
 @public
 class _Text(_Named):
@@ -62,9 +65,6 @@ class _Text(_Named):
     def decode(self, data: bytes, /) -> str:
         return data.decode()
 
-    def __repr__(self) -> str:
-        return "zkconcurrent.TEXT"
-
 
 @public
 class _Json(_Named):
@@ -73,9 +73,6 @@ class _Json(_Named):
 
     def decode(self, data: bytes, /) -> Any:
         return json.loads(data)
-
-    def __repr__(self) -> str:
-        return "zkconcurrent.JSON"
 
 
 @public
@@ -86,9 +83,6 @@ class _MessagePack(_Named):
     def decode(self, data: bytes, /) -> Any:
         return _msgpack().unpackb(data)
 
-    def __repr__(self) -> str:
-        return "zkconcurrent.MSGPACK"
-
 
 def _msgpack() -> Any:
     try:
@@ -97,24 +91,24 @@ def _msgpack() -> Any:
         raise ImportError("the codec MSGPACK needs msgpack: pip install 'zkconcurrent[msgpack]'") from None
 
 
-BYTES: Codec[bytes] = _Bytes()
+BYTES: Codec[bytes] = _Bytes("BYTES")
 """Items are bytes, and stay as they are: the default of every queue, map and value.
 
 It decides nothing for the program: an item comes back as it was put, and programs in other languages read the same
 bytes. Any other codec decides on a format, so a program names it.
 """
 
-TEXT: Codec[str] = _Text()
+TEXT: Codec[str] = _Text("TEXT")
 """Items are strings, in UTF-8."""
 
-JSON: Codec[Any] = _Json()
+JSON: Codec[Any] = _Json("JSON")
 """Items are JSON values: numbers, strings, lists, dictionaries. A tuple comes back as a list.
 
 A type checker does not know more of such an item, unless the program says so: `jobs: Queue[int] = Queue(zk, "/jobs",
 codec=JSON)`.
 """
 
-MSGPACK: Codec[Any] = _MessagePack()
+MSGPACK: Codec[Any] = _MessagePack("MSGPACK")
 """Items are MessagePack values; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""
 
 

@@ -76,13 +76,3 @@ def check_label(label: object) -> None:
         raise TypeError(f"label must be a string, not {type(label).__name__}")
     if not label.isprintable() or not 1 <= len(label.encode()) <= LONGEST_LABEL:
         raise ValueError(f"label must have 1 to {LONGEST_LABEL} bytes, all printable: {label!r}")
-
-
-def check_max_attempts(value: object) -> int:
-    """Return how often an item may be claimed. None becomes 0, which sets no limit.
-
-    Raises:
-        TypeError: it is not an integer.
-        ValueError: it is less than 1, or larger than `LARGEST`.
-    """
-    return 0 if value is None else check_positive("max_attempts", value)

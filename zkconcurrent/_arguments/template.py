@@ -56,9 +56,7 @@ class Template:
             raise TypeError(f"a template must be a str, not {type(text).__name__}")
         self._text = text
         try:
-            parsed = [
-                (before, name, spec, conversion) for before, name, spec, conversion in string.Formatter().parse(text)
-            ]
+            parsed = list(string.Formatter().parse(text))
         except ValueError as error:
             raise ValueError(f"the template {text!r} is wrong: {error}") from None
         self._fields = [self._field(*each) for each in parsed]

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
-from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_max_attempts
+from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_positive
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
 from ..._engine.ensembles import raised
@@ -172,7 +172,7 @@ class QueueBase(Primitive, Generic[T]):
     ) -> None:
         self._layout = Layout(check_path(path), self._order, max(0, check_int("maxsize", maxsize)))
         self._codec: Codec[T] = check_codec(codec)
-        self._most = check_max_attempts(max_attempts)
+        self._most = 0 if max_attempts is None else check_positive("max_attempts", max_attempts)
         self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts
         super().__init__(client, path)
         self._view = view = self._path_state.view
