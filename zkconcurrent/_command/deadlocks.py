@@ -8,12 +8,10 @@ well, as the youngest member of a ring finds it. In the end the queues of what w
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from argparse import Namespace
 from collections.abc import Generator, Iterator, Sequence
-from datetime import datetime, timezone
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +25,7 @@ from .._protocol.operations import Node
 from .._protocol.rules import is_of_kazoo
 from .._protocol.told import Told
 from .look import Scan, node_of
-from .outcome import escaped, write
+from .outcome import document, escaped, write
 from .server import ask_all, link_of
 
 FOUND, NOT_FOLLOWED = 1, 2
@@ -255,14 +253,9 @@ def deadlocks(found: Namespace) -> int:
         rings, unfollowed = find(link, found.path)
         chroot = link.client.chroot
     if found.json:
-        document = {
-            "schema": "zkconcurrent.deadlocks/1",
-            "path": found.path,
-            "at": datetime.now(timezone.utc).isoformat(),
-            "rings": [ring.as_json() for ring in rings],
-            "unfollowed": [each._asdict() for each in unfollowed],
-        }
-        write(f"{json.dumps(document)}\n")
+        told = [ring.as_json() for ring in rings]
+        missing = [each._asdict() for each in unfollowed]
+        write(f"{document('deadlocks', {'path': found.path}, rings=told, unfollowed=missing)}\n")
     else:
         lines = [line for ring in rings for line in picture(ring, chroot)]
         if not rings and not unfollowed:

@@ -7,7 +7,6 @@ may write: then also the requests by which locks are made, and the clock of the 
 
 from __future__ import annotations
 
-import json
 import socket
 import statistics
 import time
@@ -15,7 +14,6 @@ import uuid
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError, SequenceExhaustedError
@@ -25,7 +23,7 @@ from .._kazoo.replies import kazoo_errors
 from .._kazoo.watches import AddWatch
 from .._protocol.rules import check_queue, check_sequence, line_up, role_of
 from .look import RULES, Scan
-from .outcome import CommandError, Exit, escaped, write
+from .outcome import CommandError, Exit, document, escaped, write
 from .server import ask_all, link_of
 
 SICK = 1
@@ -69,13 +67,7 @@ def doctor(found: Namespace) -> int:
         checks = [*_checks(link, found.scratch)]
         hosts = ",".join(shown(*address) for address in link.client.hosts)
     if found.json:
-        document = {
-            "schema": "zkconcurrent.doctor/1",
-            "hosts": hosts,
-            "at": datetime.now(timezone.utc).isoformat(),
-            "checks": [check._asdict() for check in checks],
-        }
-        write(f"{json.dumps(document)}\n")
+        write(f"{document('doctor', {'hosts': hosts}, checks=[check._asdict() for check in checks])}\n")
     else:
         write("".join(f"{check.line()}\n" for check in checks))
     return SICK if any(check.level == FAIL for check in checks) else 0

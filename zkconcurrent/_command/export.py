@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
+from .._kazoo.addresses import shown
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.rules import FOLDERS
@@ -152,13 +153,9 @@ def export(found: Namespace) -> int:
         try:
             server = _Server(found.listen, Page(link, found.paths))
         except OSError as error:
-            why = f"--listen {_shown(*found.listen)}: {error.strerror or error}"
+            why = f"--listen {shown(*found.listen)}: {error.strerror or error}"
             raise CommandError(Exit.NO_PROCESS, why) from None
         with closing(server.socket):
-            say(f"the page is http://{_shown(found.listen[0], server.server_address[1])}/metrics")
+            say(f"the page is http://{shown(found.listen[0], server.server_address[1])}/metrics")
             server.serve_forever()
     return 0
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -6,11 +6,9 @@ themselves. The nodes' data and times are read for these alone. Nothing is writt
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeAlias
 
 from .._kazoo.link import Link
@@ -19,7 +17,7 @@ from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
-from .outcome import CommandError, Exit, escaped, say, write
+from .outcome import CommandError, Exit, document, escaped, say, write
 from .server import ask_all, link_of
 from .watch import again
 
@@ -335,7 +333,10 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
 
     def lines(seen: _Seen) -> list[str]:
         now = time.time()
-        return [_document(found, now, seen[0])] if found.json else tell(seen, now)
+        if found.json:
+            contenders = [place.as_json(now) for place in seen[0]]
+            return [document(found.do, {"path": found.path}, contenders=contenders)]
+        return tell(seen, now)
 
     with link_of(found) as link:
         if found.watch:
@@ -379,17 +380,6 @@ def sentences(places: list[Standing]) -> Iterator[str]:
             yield escaped(f"    holds meanwhile {_short(path, _LONGEST)} (node {_short(node)})")
         if more := each.more + len(each.holds[MOST_HOLDS:]):
             yield f"    holds meanwhile {more} more"
-
-
-def _document(found: Namespace, now: float, places: list[Standing]) -> str:
-    return json.dumps(
-        {
-            "schema": f"zkconcurrent.{found.do}/1",
-            "path": found.path,
-            "at": datetime.fromtimestamp(now, timezone.utc).isoformat(),
-            "contenders": [place.as_json(now) for place in places],
-        }
-    )
 
 
 def table(rows: list[tuple[str, ...]]) -> list[str]:

@@ -8,8 +8,10 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TextIO
 
 BY_SIGNAL = 128
@@ -55,6 +57,12 @@ def write(text: str) -> None:
         # Python would try once more at its end.
         sys.stdout = open_null()
         raise CommandError(Exit.NOT_WRITTEN, f"standard output: {error.strerror}") from None
+
+
+def document(command: str, told: Mapping[str, object], **more: object) -> str:
+    """Return what a command tells as a line of JSON: of what, when, and the rest."""
+    at = datetime.now(timezone.utc).isoformat()
+    return json.dumps({"schema": f"zkconcurrent.{command}/1", **told, "at": at, **more})
 
 
 def settle_streams() -> None:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
@@ -63,22 +62,8 @@ def changed_children() -> Iterator[tuple[int, int]]:
             yield found
 
 
-class Process(NamedTuple):
-    """A process that has not ended.
-
-    Attributes:
-        pid: its id.
-        parent: its parent's id.
-        group: its process group.
-    """
-
-    pid: int
-    parent: int
-    group: int
-
-
-def living() -> Iterator[Process]:
-    """Return all processes, on Linux, without those that have ended and only wait for their parents."""
+def living() -> Iterator[tuple[int, int, int]]:
+    """Return the id, parent and group of all processes, on Linux, but of those that only wait for their parents."""
     for folder in os.listdir("/proc") if LINUX else ():
         if folder.isdecimal():
             # It may end meanwhile.
@@ -86,14 +71,14 @@ def living() -> Iterator[Process]:
                 # The name, in parentheses, may contain anything.
                 fields = Path("/proc", folder, "stat").read_bytes().rpartition(b")")[2].split()
                 if fields[0] not in (b"Z", b"X"):
-                    yield Process(int(folder), int(fields[1]), int(fields[2]))
+                    yield int(folder), int(fields[1]), int(fields[2])
 
 
 def descendants(pid: int = 0) -> list[int]:
     """Return the processes below one, on Linux, parents first; below this one, unless given."""
     children: dict[int, list[int]] = {}
-    for process in living():
-        children.setdefault(process.parent, []).append(process.pid)
+    for child, parent, _ in living():
+        children.setdefault(parent, []).append(child)
     found = children.get(pid or os.getpid(), [])
     # The list grows meanwhile.
     for each in found:
@@ -111,7 +96,7 @@ def name_of(pid: int) -> str:
 def group_lives(group: int) -> bool:
     """Return whether a process group has a process that has not ended."""
     if LINUX:
-        return any(process.group == group for process in living())
+        return any(each == group for _, _, each in living())
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

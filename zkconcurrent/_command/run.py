@@ -82,7 +82,7 @@ class _Run:
     """One run.
 
     Attributes:
-        phase: "waiting" for the lock; "running"; "ending": the release; "over".
+        phase: "waiting" for the lock; "leaving": the wait is given up; "running"; "ending": the release; "over".
     """
 
     def __init__(self, found: Namespace, url: str, outcome: Outcome) -> None:
@@ -90,11 +90,11 @@ class _Run:
         self._outcome = outcome
         self.phase = "waiting"
         self._connected = False
-        self._told = False
-        # The signal that ended the wait; why the command does not run; and the wait is being given up.
+        # When to tell that ZooKeeper does not answer.
+        self._tell_at = found.began + CONNECT_PATIENCE
+        # The signal that ended the wait; and why the command does not run.
         self._gave_up: int = 0
         self._error: CommandError | None = None
-        self._leaving = False
         self._granted = math.inf
         self._deadline = math.inf
         if found.nonblock:
@@ -194,7 +194,7 @@ class _Run:
         self._look_at_clock()
 
     def _pause(self) -> float:
-        if self._leaving:
+        if self.phase == "leaving":
             return _AGAIN
         return max(0.0, min(self._pulse, self._deadline - time.monotonic()))
 
@@ -207,7 +207,7 @@ class _Run:
                 if self._marks and not self._finished:
                     say("ZooKeeper is out of reach, so another run may not learn that the command has succeeded")
                 self.phase = "over"
-        elif self._leaving:
+        elif self.phase == "leaving":
             self._holder.give_up()
             if now >= self._deadline:
                 self.phase = "over"
@@ -219,13 +219,8 @@ class _Run:
             elif now >= self._deadline + RELEASE_PATIENCE:
                 self._error = CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self.phase = "over"
-        elif (
-            self._deadline == math.inf
-            and not self._connected
-            and not self._told
-            and now >= self._found.began + CONNECT_PATIENCE
-        ):
-            self._told = True
+        elif self._deadline == math.inf and not self._connected and now >= self._tell_at:
+            self._tell_at = math.inf
             say(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
 
     def _tell_lease(self) -> None:
@@ -283,13 +278,13 @@ class _Run:
                 self._line.send("signal", number)
         elif number == signal.SIGTSTP:
             self._stop(lent=False)
-        elif number not in _HARMLESS and not self._leaving:
+        elif number not in _HARMLESS and self.phase == "waiting":
             self._gave_up = number
             self._leave()
 
     def _leave(self) -> None:
         """Give up the wait for the lock."""
-        self._leaving = True
+        self.phase = "leaving"
         self._deadline = time.monotonic() + RELEASE_PATIENCE
 
     def _stop(self, *, lent: bool) -> None:
@@ -320,7 +315,7 @@ class _Run:
         self._granted = time.monotonic()
         self._outcome.tokens = tokens
         self._outcome.waited = self._granted - self._found.began
-        if self._leaving:
+        if self.phase == "leaving":
             self._holder.end(success=False)
         elif not self._holder.lease()[0]:
             self._error = CommandError(Exit.LOST, "the lock was lost before the command began")
@@ -337,12 +332,12 @@ class _Run:
     def _on_finished(self, cause: str | None) -> None:
         self._finished = True
         self._lost = self._lost or cause
-        if self._leaving:
+        if self.phase == "leaving":
             self.phase = "over"
 
     def _on_failed(self, error: CommandError) -> None:
         self._finished = True
-        if self.phase == "waiting":
+        if self.phase in ("waiting", "leaving"):
             self._error = self._error or error
             self.phase = "over"
         else:

@@ -8,19 +8,17 @@ others by turns.
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors
 from .._protocol.rules import PERMIT
 from .look import RESERVED, QueueListing, Scan, Standing, node_of, standing, table
-from .outcome import Exit, escaped, say
+from .outcome import Exit, document, escaped, say
 from .server import ask_all, link_of
 from .watch import again, pause
 
@@ -139,6 +137,10 @@ class Crawl:
         self._holders: dict[str, Standing] = {}
         self._next_batch = 0.0
 
+    def unreadable(self) -> list[str]:
+        """Return what this client may not read."""
+        return sorted(self.refused | self.hidden)
+
     def look(self, seconds: float) -> None:
         """Ask the nodes on the screen, then each other one once, as far as the time allows; some of them always."""
         began = time.monotonic()
@@ -255,16 +257,13 @@ def top(found: Namespace) -> int:
         # Where there are many, some have not had their turn yet.
         oldest = time.monotonic() - first if first else None
         if found.json:
-            document = {
-                "schema": "zkconcurrent.top/1",
-                "path": found.path,
-                "at": datetime.fromtimestamp(now, timezone.utc).isoformat(),
+            more = {
                 "rows": [row.as_json(now) for row in rows],
                 "nodes": len(crawl.known),
                 "oldest_look": None if oldest is None else round(oldest, 3),
-                "unreadable": sorted(crawl.refused | crawl.hidden),
+                "unreadable": crawl.unreadable(),
             }
-            return [json.dumps(document)]
+            return [document("top", {"path": found.path}, **more)]
         asked = "some not asked yet" if oldest is None else f"all asked within the last {oldest:.1f} s"
         return [f"nodes: {len(crawl.known)}, {asked}", *table([_HEADS, *(row.cells(now) for row in rows)])]
 
@@ -272,7 +271,6 @@ def top(found: Namespace) -> int:
         crawl = Crawl(link, found.path)
         title = f"zkconcurrent top {found.path}, every {found.interval:g} s"
         again(link, look, tell, found.interval, None if found.json else title, found.count)
-    unreadable = sorted(crawl.refused | crawl.hidden)
-    for path in unreadable:
+    for path in crawl.unreadable():
         say(f"{path} may not be read by this client")
-    return Exit.REFUSED if unreadable else 0
+    return Exit.REFUSED if crawl.unreadable() else 0
