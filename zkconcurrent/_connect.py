@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from ._arguments.certificates import check_files
 from ._arguments.limits import check_positive
 from ._engine.long_waits import LONG
 from ._engine.session import Session
@@ -253,7 +254,8 @@ def connect(
 
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
-            URL. Or an argument is out of its range, or `acl` is creator without credentials.
+            URL. Or an argument is out of its range, or `acl` is creator without credentials. Or a file of TLS can't be
+            used.
         TypeError: an argument is of another type, such as a text in the place of a number, or `connect` and kazoo have
             none of that name.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
@@ -307,6 +309,8 @@ def prepare(
         if settings.get("certfile"):
             # The certfile may contain the key, too. Without a keyfile, kazoo sends neither.
             settings.setdefault("keyfile", settings["certfile"])
+        # With no password at all, OpenSSL asks for one at the terminal: kazoo's thread would wait there for ever.
+        settings["keyfile_password"] = settings.get("keyfile_password") or ""
     if settings.get("sasl_options") and find_spec("puresasl") is None:
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
@@ -323,6 +327,8 @@ def prepare(
 
     def start(given_up: Callable[[], bool] = lambda: False) -> None:
         try:
+            if client.use_ssl:
+                check_files(settings)
             _start(client, chroot, patience, given_up)
         except BaseException:
             discard(client)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -12,9 +15,12 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 import zkconcurrent
 from zkconcurrent import _connect
+from zkconcurrent._command.main import main
+from zkconcurrent._command.outcome import USAGE
 from zkconcurrent._url import parse
 
 SECRET = "s3cr3t"
+TLS = Path(__file__).parents[1] / "integration" / "tls"  # certificates, and keys; one is encrypted, by "secret"
 DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
@@ -285,6 +291,7 @@ def test_by_whom_it_may_be_used(
     """With credentials, a node is its creator's, but for the nodes above; unless something else is said."""
     made: list[_connect.Client] = []
     monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
+    monkeypatch.setattr(_connect, "check_files", lambda _: None)
     monkeypatch.setattr(_connect, "find_spec", lambda _: True)
     zkconcurrent.connect(url, **options)
     assert made[0].default_acl == default
@@ -386,8 +393,40 @@ def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest
     """Fault 201: one file may have both; kazoo would connect without the certificate."""
     made: list[_connect.Client] = []
     monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
+    monkeypatch.setattr(_connect, "check_files", lambda _: None)
     zkconcurrent.connect(url)
     assert (made[0].certfile, made[0].keyfile) == ("c", key)
+    # Where it is None, OpenSSL asks for a password at the terminal.
+    assert made[0].keyfile_password == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"ca": TLS / "none.pem"}, "ca can't be used: No such file"),
+        ({"ca": __file__}, "ca can't be used: it must be a PEM file of certificates"),
+        ({"certfile": TLS}, "certfile or keyfile can't be used: Is a directory"),
+        ({"certfile": TLS / "ca.pem"}, "certfile or keyfile can't be used: they must be PEM files of a certificate"),
+        ({"certfile": TLS / "encrypted.pem"}, "an encrypted key needs keyfile_password"),
+        ({"certfile": TLS / "encrypted.pem", "keyfile_password": "wrong"}, "an encrypted key needs keyfile_password"),
+        ({"keyfile": TLS / "server.pem"}, "keyfile needs certfile"),
+        ({"ca": TLS / "ca.pem", "certfile": TLS / "server.pem"}, None),
+        ({"certfile": TLS / "encrypted.pem", "keyfile_password": "secret"}, None),
+    ],
+)
+def test_files_that_tls_cannot_use(
+    options: dict[str, Any], told: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fault 417: the error comes at once and names the option, of a command too; nothing asks at the terminal."""
+    monkeypatch.setattr(_connect, "_start", lambda *_: None)
+    url = f"zks://a?{urlencode({name: value for name, value in options.items() if name != 'keyfile_password'})}"
+    if told is None:
+        zkconcurrent.connect("zks://a", **options)
+        return
+    with pytest.raises(ValueError, match=told):
+        zkconcurrent.connect("zks://a", **options)
+    assert main(["ls", "/", "--url", url]) == USAGE
+    assert re.search(told, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("timeout", [None, "5", b"5", 0, -1, float("nan"), float("inf"), 10**400, 3e6])

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from .._arguments.certificates import check_files
 from .._arguments.paths import check_path
 from .._url import parse as parse_url
 from .._version import __version__
@@ -239,7 +240,7 @@ def server_url(found: argparse.Namespace) -> str:
     """Return the URL of the server.
 
     Raises:
-        CommandError: none is given, it is wrong, or the file can't be read.
+        CommandError: none is given, it is wrong, or the file, or one that it names, can't be read.
     """
     # What sets the variable may have read a file to its end, with the newline.
     url = os.environ.get(URL, "").strip() if found.url is None else found.url
@@ -252,6 +253,7 @@ def server_url(found: argparse.Namespace) -> str:
         _refuse(f"no server: set ${URL}, or give --url-file or --url")
     try:
         settings = parse_url(url)
+        check_files(settings)
     except ValueError as error:
         _refuse(str(error))
     if "memory" in settings:
