@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -24,7 +25,8 @@ class Resolver:
     """Resolves the names of the tests; real for all others.
 
     Attributes:
-        ports: for each name, the ports of its addresses: all addresses are 127.0.0.1.
+        ports: for each name, the ports of its addresses: all addresses are 127.0.0.1. For one without any it does not
+            reply, either.
         silent: if it is set, it does not reply until the test has ended.
     """
 
@@ -38,7 +40,7 @@ class Resolver:
         """Return the addresses of a name, in the form of `socket.getaddrinfo`."""
         if host not in self.ports:
             return self._real(host, *rest, **options)
-        if self.silent.is_set():
+        if self.silent.is_set() or not self.ports[host]:
             self.over.wait(60)
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in self.ports[host]]
@@ -168,3 +170,14 @@ def test_a_resolver_that_does_not_reply(
         reconnect(zk, eventually)
         assert zk.client_id == session
         assert not held.lost.is_set()
+
+
+def test_a_resolver_that_does_not_reply_to_a_new_client(zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
+    """Fault 418: `connect` gives up in time, and says why; a name that is resolved waits for no other one."""
+    resolver.ports.update({NAMES[0]: [], NAMES[1]: [zookeeper.port]})
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=rf"{NAMES[0]}:2181: the resolver does not reply \(check the host's name\)"):
+        zkconcurrent.connect(f"zk://{NAMES[0]}", start_timeout=0.3, timeout=TIMEOUT)
+    assert time.monotonic() - began < TIMEOUT
+    with zkconcurrent.connect(f"zk://{NAMES[0]},{NAMES[1]}", timeout=TIMEOUT) as zk, zkconcurrent.Lock(zk, zk_path):
+        pass

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from zkconcurrent._kazoo.addresses import Addresses
 
@@ -23,7 +25,12 @@ def addresses(monkeypatch: pytest.MonkeyPatch, *, randomize: bool) -> Addresses:
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     client: Any = SimpleNamespace(
-        hosts=[(name, 2181) for name in OF_MACHINES], randomize_hosts=randomize, _session_id=1, _session_timeout=12_000
+        hosts=[(name, 2181) for name in OF_MACHINES],
+        randomize_hosts=randomize,
+        handler=SequentialThreadingHandler(),
+        _session_id=1,
+        _session_timeout=12_000,
+        _stopped=threading.Event(),
     )
     return Addresses(client)
 

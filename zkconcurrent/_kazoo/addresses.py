@@ -61,8 +61,8 @@ class Addresses:
         # The last known addresses of each name: family, address, port.
         self._found: dict[_Host, list[tuple[int, str, int]]] = {}
         self._failures: dict[_Host | _Address, str] = {}
-        # It is set when all names are resolved.
-        self._resolving: threading.Event | None = None
+        # For each name, what is set when it is resolved.
+        self._resolving: dict[_Host, threading.Event] = {}
         # The session timeout that was granted last.
         self._granted = math.inf
         self.resolved_at = self.opened_at = self._lost_at = -math.inf
@@ -125,40 +125,58 @@ class Addresses:
         return [(host.strip(), port) for host, port in self._client.hosts]
 
     def resolve(self) -> None:
-        """Resolve the names anew; if their last addresses are known, wait for that a moment only."""
+        """Resolve the names anew; if last addresses are known, wait for that a moment only, else until one is.
+
+        Each is resolved on a thread of its own, as a resolver may take a minute: no name waits for another one, and a
+        client that is stopped waits for none.
+        """
         hosts = self._hosts()
         self.resolved_at = time.monotonic()
-        if all(map(_is_address, hosts)) or not any(host in self._found for host in hosts):
-            self._resolve_each(hosts)
-            return
-        if self._resolving is None or self._resolving.is_set():
-            resolving = self._client.handler.event_object()
-
-            def resolve_all() -> None:
-                try:
-                    self._resolve_each(hosts)
-                finally:
-                    resolving.set()
-
-            try:
-                self._client.handler.spawn(resolve_all)
-            except RuntimeError:
-                # No thread can be started now.
-                return
-            self._resolving = resolving
-        self._resolving.wait(RESOLVER_PATIENCE)
-
-    def _resolve_each(self, hosts: list[_Host]) -> None:
         for host in hosts:
+            if _is_address(host):
+                self._resolve_one(host)
+            elif host not in self._resolving or self._resolving[host].is_set():
+                self._begin_to_resolve(host)
+        while not self._client._stopped.is_set():
+            left = [each for host, each in self._resolving.items() if host in hosts and not each.is_set()]
+            patience = RESOLVER_PATIENCE
+            if any(host in self._found for host in hosts):
+                patience -= time.monotonic() - self.resolved_at
+            if not left or patience <= 0:
+                return
+            left[0].wait(patience)
+
+    def _begin_to_resolve(self, host: _Host) -> None:
+        resolved = self._client.handler.event_object()
+
+        def resolve() -> None:
             try:
-                found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
-            except (OSError, UnicodeError) as error:
-                # A UnicodeError means that the text can be no name at all.
-                self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
-                self._failures[host] = getattr(error, "strerror", None) or str(error)
-            else:
+                self._resolve_one(host)
+            finally:
+                resolved.set()
+
+        self._failures[host] = "the resolver does not reply"
+        try:
+            self._client.handler.spawn(resolve)
+        except RuntimeError:
+            # No thread can be started now.
+            if host in self._found:
                 self._failures.pop(host, None)
-                self._found[host] = [(family, str(place[0]), int(place[1])) for family, _, _, _, place in found]
+            else:
+                resolve()
+        else:
+            self._resolving[host] = resolved
+
+    def _resolve_one(self, host: _Host) -> None:
+        try:
+            found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
+        except (OSError, UnicodeError) as error:
+            # A UnicodeError means that the text can be no name at all.
+            self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
+            self._failures[host] = getattr(error, "strerror", None) or str(error)
+        else:
+            self._failures.pop(host, None)
+            self._found[host] = [(family, str(place[0]), int(place[1])) for family, _, _, _, place in found]
 
     def in_order(self, keys: dict[object, float]) -> list[_Address]:
         """Return all known addresses: one of each name, and of another family for each next name, and so on.
