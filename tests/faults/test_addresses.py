@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Eventually
+from tests.helpers.proxy import Proxy
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
@@ -181,3 +182,13 @@ def test_a_resolver_that_does_not_reply_to_a_new_client(zookeeper: Server, zk_pa
     assert time.monotonic() - began < TIMEOUT
     with zkconcurrent.connect(f"zk://{NAMES[0]},{NAMES[1]}", timeout=TIMEOUT) as zk, zkconcurrent.Lock(zk, zk_path):
         pass
+
+
+def test_many_names_and_a_slow_link(proxy: Proxy, zk_path: str, resolver: Resolver) -> None:
+    """Fault 419: a share of the session timeout is too short for a reply: a client without a session waits longer."""
+    names = [f"zk{n}.invalid" for n in range(8)]
+    resolver.ports.update({name: [int(proxy.hosts.rpartition(":")[2])] for name in names})
+    proxy.delay(0.17)
+    with zkconcurrent.connect(f"zk://u:p@{','.join(names)}{zk_path}", timeout=2) as zk:
+        assert zk.connected
+        proxy.resume()

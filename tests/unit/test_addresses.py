@@ -46,7 +46,10 @@ def test_machines_and_families_alternate(randomize: bool, monkeypatch: pytest.Mo
 
 
 def test_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All addresses together get one session timeout while the session may live; later, each name gets a share."""
+    """All addresses together get one session timeout while the session may live; later, each name gets a share.
+
+    Fault 419: that grows, and begins anew.
+    """
     tried = addresses(monkeypatch, randomize=False)
     tried.expand()
     assert tried.share(12) == 12 / 4  # the session was over long ago, if there was one
@@ -56,3 +59,12 @@ def test_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     tried.opened(6)  # which is less than was asked for
     tried.lost()
     assert tried.share(12) == 6 / 6
+    tried.opened(12)
+    monkeypatch.setattr(tried._client, "hosts", [(f"h{n}", 2181) for n in range(20)])
+    monkeypatch.setattr(tried._client, "_session_id", 0)
+    monkeypatch.setattr(tried, "resolve", lambda: None)
+    shares = []
+    for _ in range(6):
+        tried.expand()
+        shares.append(tried.share(60))
+    assert shares == [3, 6, 12, 15, 3, 6]  # a dead server must not cost that much each time

@@ -65,6 +65,8 @@ class Addresses:
         self._resolving: dict[_Host, threading.Event] = {}
         # The session timeout that was granted last.
         self._granted = math.inf
+        # How many times kazoo has gone through all addresses since the last connection began.
+        self._walks = 0
         self.resolved_at = self.opened_at = self._lost_at = -math.inf
 
     # -- how long each is tried ------------------------------------------------------------------------------------
@@ -72,12 +74,14 @@ class Addresses:
     def share(self, timeout: float) -> float:
         """Return how long to wait for one server: an equal share, as long as the session to be resumed may live.
 
-        Later, slow servers get more time: a share for each name.
+        Later, slow servers get more time: a share for each name, and twice as much each time that none was reached.
         """
         number = len(self._client.hosts)
         if self._client._session_id and time.monotonic() < self._lost_at + min(timeout, self._granted):
             timeout = min(timeout, self._granted)
             number = max(number, sum(len(self._found.get(host, ())) for host in set(self._hosts())))
+        else:
+            number >>= max(0, self._walks - 1) % SHARES
         return timeout / max(SHARES, number)
 
     def opened(self, granted: float) -> None:
@@ -85,6 +89,7 @@ class Addresses:
         self.opened_at, self._granted = time.monotonic(), granted
         self._failures.clear()
         self.hung_up = False
+        self._walks = 0
 
     def lost(self) -> None:
         """Note that a connection has ended."""
@@ -118,6 +123,7 @@ class Addresses:
     def expand(self) -> Walk:
         """Return the addresses for kazoo to try."""
         self.walked = True
+        self._walks += 1
         self.resolve()
         return Walk(self)
 

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Connect
 
 from .._runtime.clock import boot_clock
-from .addresses import WHY_HUNG_UP, Addresses
+from .addresses import SHARES, WHY_HUNG_UP, Addresses
 from .private_parts import Replaced
 from .sockets import FairHandler, is_open, receive
 
@@ -99,11 +99,15 @@ class Opening:
         """Send a request of the handshake and return its reply; note when the connection was requested.
 
         kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may
-        never reply to a connection, and the session may end meanwhile. To begin a session may take longer.
+        never reply to a connection, and the session may end meanwhile. To begin a session may take longer. And kazoo
+        waits for that of each of many servers so shortly that a slow link may never be in time.
         """
-        sent = self.clock()
-        if self._client._session_id:
-            timeout = min(timeout, self.addresses.share(self._client._session_timeout / 1000))
+        sent, session = self.clock(), self._client._session_timeout / 1000
+        if type(request) is Connect:
+            share = self.addresses.share(session)
+            timeout = share if self._client._session_id else max(timeout, share)
+        else:
+            timeout = session / SHARES
         try:
             with self._answered_within(timeout):
                 result = self._kazoo.invoke(timeout, request, xid)
@@ -132,6 +136,7 @@ class Opening:
         But credentials that were accepted before stay accepted when a server is restarted.
         """
         self.sasl_replies = 0
+        timeout = max(timeout, self._client._session_timeout / 1000 / SHARES)
         try:
             with self._answered_within(timeout):
                 self._kazoo.authenticate_with_sasl(host, timeout)
