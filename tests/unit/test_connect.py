@@ -16,7 +16,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 import zkconcurrent
 from zkconcurrent import _connect
 from zkconcurrent._command.main import main
-from zkconcurrent._command.outcome import USAGE
+from zkconcurrent._command.outcome import Exit
 from zkconcurrent._url import parse
 
 SECRET = "s3cr3t"
@@ -425,7 +425,7 @@ def test_files_that_tls_cannot_use(
         return
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect("zks://a", **options)
-    assert main(["ls", "/", "--url", url]) == USAGE
+    assert main(["ls", "/", "--url", url]) == Exit.USAGE
     assert re.search(told, capsys.readouterr().err)
 
 
