@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Awaitable, Generator
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
-from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
-from .._runtime.waiting import Steps
 from .._threads import group as _group
 from .._threads.base.primitive import check_timeout
 from ._losses import Lost
@@ -42,11 +40,11 @@ class Membership(_group.BaseMembership):
 class Joining:
     """A `join` that has not begun: a task awaits it, or uses it as an `async with` block that leaves at its end."""
 
-    def __init__(self, membership: Membership, call: Call, steps: Steps[Membership]) -> None:
+    def __init__(self, membership: Membership, begun: Awaitable[Membership]) -> None:
         self._membership = membership
-        self._begun = Pending(call, steps)
+        self._begun = begun
 
-    def __await__(self) -> Generator[object, object, Membership]:
+    def __await__(self) -> Generator[Any, Any, Membership]:
         return self._begun.__await__()
 
     async def __aenter__(self) -> Membership:
@@ -98,7 +96,8 @@ class Group(PrimitiveTwin):
             TypeError: the data is not bytes, or the id is not a string.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
         """
-        return Joining(*self._core._begin_join(Membership, data, id, wait))
+        membership, call, steps = self._core._begin_join(Membership, data, id, wait)
+        return Joining(membership, Pending(call, steps))
 
     members: Final = awaited(_group.Group.members)
 
