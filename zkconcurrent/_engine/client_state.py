@@ -20,12 +20,20 @@ from typing import Any
 from .._kazoo.link import Link
 from .._runtime.clock import boot_clock
 from .._runtime.live_set import LiveSet
+from .._runtime.stacks import frames_from
 from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 POST_PATIENCE = 0.002  # seconds
 # Stands for the session timeout until that is known.
 UNANSWERED = 10.0  # seconds
+
+
+def log_all(unlogged: deque[Callable[[], None]]) -> None:
+    """Make the calls that log what is left to log; a log handler of the program may raise."""
+    while unlogged:
+        with suppress(Exception):
+            unlogged.popleft()()
 
 
 class ClientState:
@@ -131,13 +139,6 @@ class ClientState:
         self.unlogged.append(partial(logger.warning, text, *args, extra=extra))
         self.wake_keeper()
 
-    def log_warnings(self) -> None:
-        """Log what is left to log."""
-        while self.unlogged:
-            # A log handler of the program may raise; the others are still to be logged.
-            with suppress(Exception):
-                self.unlogged.popleft()()
-
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.
 
@@ -216,11 +217,7 @@ class ClientState:
 
         While this thread does one piece of work, a signal handler may interrupt it and do the others.
         """
-        frame: FrameType | None = sys._getframe()
-        alive = set()
-        while frame is not None:
-            alive.add(frame)
-            frame = frame.f_back
+        alive = set(frames_from(sys._getframe()))
         for each in list(self._running):
             # The frame is not on this thread's stack: an interrupt has ended its work, or has suspended it on a thread
             # that lends its lock meanwhile. The work is done again (R3).

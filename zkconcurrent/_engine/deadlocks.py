@@ -291,11 +291,11 @@ class Deadlocks:
             why = partial(
                 DeadlockError, call.path, f"a deadlock, which this call has ended by giving up: {text}", cycle
             )
+            whole: Resumable = call.whole
             with client.lock:
                 # A change that is being looked at may be the grant.
-                ends = bool(ticket.awaits) and not ticket.changed and _end(call, why)
-            if not ends:
-                return
+                if not ticket.awaits or ticket.changed or not whole.waits_for or not end_early(whole, why):
+                    return
         if ends or not known:
             # A log handler that blocks would keep the other searches of the client from ending a deadlock.
             client.warn_later(
@@ -309,11 +309,6 @@ class Deadlocks:
                 zk_path=call.path,
                 zk_by=label(check.owner),
             )
-
-
-def _end(call: Any, why: Callable[[], Exception]) -> bool:
-    whole: Resumable = call.whole
-    return bool(whole.waits_for) and end_early(whole, why)
 
 
 def _listing(result: Any) -> tuple[Listing, int]:

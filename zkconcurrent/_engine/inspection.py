@@ -30,7 +30,7 @@ from .._runtime.clock import ago, in_words
 from .._runtime.identity import Task, ended, ident, label, name, task_of
 from .._runtime.process_exit import living_sessions
 from .._runtime.public import public
-from .._runtime.stacks import read_stacks
+from .._runtime.stacks import frames_from, read_stacks
 from .driver import Call
 from .holds import all_holds
 from .loss_cause import cause_of
@@ -357,15 +357,7 @@ def report_owner(owner: int, frames: Mapping[int, FrameType]) -> OwnerReport:
         return OwnerReport(f"task {task.get_name()!r}", label(owner), gone, at)
     if ended(owner):
         return OwnerReport("", label(owner), "its thread has ended")
-    return OwnerReport(f"thread {name(owner)!r}", label(owner), "", _place(_frames_of_thread(frames, owner)))
-
-
-def _frames_of_thread(frames: Mapping[int, FrameType], owner: int) -> Iterator[FrameType]:
-    """Return the frames of a thread, the innermost first."""
-    frame = frames.get(ident(owner))
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+    return OwnerReport(f"thread {name(owner)!r}", label(owner), "", _place(frames_from(frames.get(ident(owner)))))
 
 
 def _frames_of_task(task: Task) -> Iterable[FrameType]:
@@ -414,12 +406,9 @@ class _Dump:
         self.before: Any = None
 
     def __call__(self, signum: int, interrupted: FrameType | None) -> None:
-        frame = interrupted
         # Signals that come faster than they are answered would stack up, to a recursion that is too deep. The frames
         # tell that one is being answered; an interrupt could leave any note of it behind.
-        while frame is not None and frame.f_code is not self._write.__code__:
-            frame = frame.f_back
-        if frame is None:
+        if all(frame.f_code is not self._write.__code__ for frame in frames_from(interrupted)):
             self._write()
         if callable(self.before):
             self.before(signum, interrupted)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._runtime.waiting import SleepEvent
-from .client_state import ClientState, log
+from .client_state import ClientState, log, log_all
 
 # The pause between two turns, if nothing is due before.
 IDLE_BEAT = 1.0  # seconds
@@ -53,7 +53,7 @@ class Keeper:
         self.client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
-        self._logger = Helper(self, "log", client.log_warnings)
+        self._logger = Helper(self, "log", partial(log_all, client.unlogged))
         # Its thread takes a turn, in which it runs no code of the program but finalizers.
         self._works = False
         # R4: the thread that takes this entry begins the keeper.

@@ -12,11 +12,10 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from .client_state import ClientState
+from .client_state import ClientState, log_all
 from .keeper import IDLE_BEAT, Helper, Keeper
 
 log = logging.getLogger("zkconcurrent.waits")
@@ -48,11 +47,11 @@ class LongWaits:
 
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
         self._client = client
-        self._helper = Helper(keeper, "waits", self._tell)
         # How long a wait in each queue will have lasted at its next report; only queues with a long wait are here.
         self._due: dict[Hashable, float] = {}
         # What one thread tells, so that a log handler that blocks costs no other; the oldest are dropped.
         self._reports: deque[Callable[[], None]] = deque(maxlen=4096)
+        self._helper = Helper(keeper, "waits", partial(log_all, self._reports))
         # By the clock of deadlines: before that, no report is due.
         self._look_at = -math.inf
 
@@ -104,9 +103,3 @@ class LongWaits:
                     self._reports.append(partial(waits[0][0].report_wait, owners, waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)
-
-    def _tell(self) -> None:
-        while self._reports:
-            # A log handler of the program may raise; the other reports are still to be made.
-            with suppress(Exception):
-                self._reports.popleft()()

@@ -30,7 +30,6 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from operator import length_hint, methodcaller
 from threading import get_ident
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
@@ -39,6 +38,7 @@ from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label as owner_label
 from .._runtime.interrupts import insist
 from .._runtime.live_set import LiveSet
+from .._runtime.stacks import frames_from
 from .._runtime.waiting import Steps
 from .client_state import ClientState, log
 from .keeper import Helper, Keeper
@@ -128,11 +128,8 @@ def in_listener() -> bool:
     """Return whether the caller is a listener, which must not wait."""
     if get_ident() not in _telling:
         return False
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code is _TELLS:
-            return True
-        frame = frame.f_back
+    if any(frame.f_code is _TELLS for frame in frames_from(sys._getframe(1))):
+        return True
     _telling.discard(get_ident())
     return False
 
@@ -216,7 +213,6 @@ class Story:
         self._by = owner_label(owner)
         self.listeners = listeners
         self._parts: dict[object, Part] = {}
-        self._doubts = 0
         self.owner = owner
         self.path = path
         self.label = label
@@ -275,14 +271,14 @@ class Story:
         """Record that the hold is suspect, or is no more; for the keeper, with the session's lock held."""
         if suspect is not self.suspect and self._acquired is not None:
             # A hold of months may have thousands of outages.
-            for stage in [stage for stage, part in list(self._parts.items()) if type(stage) is int and not part.calls]:
-                del self._parts[stage]
-            self._doubts += 1
+            for stage, part in list(self._parts.items()):
+                if part.kind in ("Suspect", "Recovered") and not part.calls:
+                    del self._parts[stage]
             left = self._client.registry.lease.end - self._client.clock()
             if suspect:
-                self._record(self._doubts, "Suspect", remaining=max(0.0, left))
+                self._record(object(), "Suspect", remaining=max(0.0, left))
             else:
-                self._record(self._doubts, "Recovered")
+                self._record(object(), "Recovered")
             self.suspect = suspect
 
     def exceed(self, held: float) -> None:

@@ -15,7 +15,7 @@ import weakref
 
 from .._protocol.lease import NEVER
 from .._runtime.clock import boot_clock
-from .._runtime.stacks import read_stacks
+from .._runtime.stacks import frames_from, read_stacks
 
 # A thread that was not alive at the import started after the import.
 _imported = boot_clock()
@@ -52,15 +52,14 @@ def negotiated(routine: object) -> float | None:
     """
     number = getattr(routine, "ident", None) or 0
     with read_stacks():
-        frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(number)
-        if frame is None:
-            frame = getattr(_greenlet(number), "gr_frame", None)
-        while frame is not None:
+        innermost = getattr(routine, "gr_frame", None) or sys._current_frames().get(number)
+        if innermost is None:
+            innermost = getattr(_greenlet(number), "gr_frame", None)
+        for frame in frames_from(innermost):
             if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
                 return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
             if frame.f_code.co_name == "_connect_attempt":
                 return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
-            frame = frame.f_back
     return None
 
 

@@ -1,4 +1,4 @@
-"""The stacks of other threads, read while no garbage is collected.
+"""Stacks: the frames of one, and those of other threads, which are read while no garbage is collected.
 
 CPython 3.11 makes the object of a frame as it is asked for, and that allocation may collect garbage. A finalizer then
 lets other threads run, and the one whose stack is read returns from just this frame: the reader gets an object of any
@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 # One reader at a time, as the first that ends has garbage collected again. A signal handler may interrupt one and read.
 _reading = threading.RLock()
@@ -33,3 +34,10 @@ def read_stacks() -> Iterator[None]:
         finally:
             if collects:
                 gc.enable()
+
+
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those that have called it, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
