@@ -1,4 +1,4 @@
-"""A connection that is older than the library tells since when it was surely there, and its session timeout.
+"""A connection older than the library: since when it surely is there, its session timeout, and if it may be replaced.
 
 The connect request was sent after kazoo's connection thread had started. kazoo keeps the negotiated session timeout in
 local variables only: first in `_connect`, which calls the state listeners; later, as two thirds of the timeout, in
@@ -12,6 +12,10 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
+
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KeeperState
 
 from .._protocol.lease import NEVER
 from .._runtime.clock import boot_clock
@@ -61,6 +65,24 @@ def negotiated(routine: object) -> float | None:
             if frame.f_code.co_name == "_connect_attempt":
                 return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
     return None
+
+
+def may_be_replaced(client: KazooClient, quiet_listeners: set[Callable[[str], object]]) -> bool:
+    """Return whether a new connection of the session disturbs nobody, and surely is as good as this one.
+
+    No listener or watch of the program would notice it. There is no TLS or SASL, whose credentials may no longer be
+    valid, and kazoo tries to connect for as long as it takes.
+    """
+    retry = client._connection.retry_sleeper
+    return bool(
+        client._state == KeeperState.CONNECTED
+        and not (client._stopped.is_set() or client.use_ssl or client._connection.sasl_options or client.read_only)
+        and client.state_listeners <= quiet_listeners
+        and not any(client._data_watchers.values())
+        and not any(client._child_watchers.values())
+        and retry.max_tries in (None, -1)
+        and retry.deadline is None
+    )
 
 
 def _greenlet(number: int) -> object:

@@ -53,15 +53,16 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
-from kazoo.protocol.serialization import CloseInstance, Create, Exists, GetData, Watch
+from kazoo.protocol.serialization import CloseInstance, Create, Watch
 from kazoo.protocol.states import KeeperState
 
+from .old_connection import may_be_replaced
 from .opening import Opening
 from .private_parts import Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
 from .sockets import Files, Poller, Ready, WakeupSocket, raise_interrupt, receive, wait_for_files
-from .watches import withdraw_removals
+from .watches import OF_DATA, withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
 
@@ -74,7 +75,6 @@ REQUEST_HEADER = struct.Struct("!iii")
 XIDS = 2**31 - 1
 AUTH_XID = -4
 DELETED = 2  # a type of events
-WATCH_DATA = (Exists.type, GetData.type)
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
@@ -179,22 +179,8 @@ class Transport:
 
     @property
     def renewable(self) -> bool:
-        """Whether a new connection of this session disturbs nobody, and surely is as good as this one.
-
-        No listener or watch of the program would notice it. There is no TLS or SASL, whose credentials may no longer be
-        valid, and kazoo tries to connect for as long as it takes.
-        """
-        client, connection, retry = self._client, self._connection, self._connection.retry_sleeper
-        return (
-            self.opening.handshake is None
-            and client._state == KeeperState.CONNECTED
-            and not (client._stopped.is_set() or client.use_ssl or connection.sasl_options or client.read_only)
-            and client.state_listeners <= self.quiet_listeners
-            and not any(client._data_watchers.values())
-            and not any(client._child_watchers.values())
-            and retry.max_tries in (None, -1)
-            and retry.deadline is None
-        )
+        """Whether the connection is older than this, and may be replaced."""
+        return self.opening.handshake is None and may_be_replaced(self._client, self.quiet_listeners)
 
     def renew(self) -> bool:
         """Have kazoo replace a connection that is older than the transport, once nothing waits for a reply on it.
@@ -406,7 +392,7 @@ class Transport:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request = pending[0][0]
         result = self._kazoo.read_response(header, buffer, offset)
-        if request.type in WATCH_DATA and request.watcher is not None:
+        if request.type in OF_DATA and request.watcher is not None:
             self.on_data_watch(request.path)
         if header.err == SESSION_EXPIRED:
             raise kazoo_errors.ConnectionDropped("a reply said that the session is over")

@@ -20,7 +20,7 @@ PERSISTENT_RECURSIVE = 1  # a mode of watches
 # The kinds of watches. Servers know the last one since 3.9.
 CHILDREN, DATA, TREE = 1, 2, 5
 _OF_CHILDREN = (GetChildren.type, GetChildren2.type)
-_OF_DATA = (Exists.type, GetData.type)
+OF_DATA = (Exists.type, GetData.type)
 
 
 class _WatchRequest:
@@ -115,7 +115,7 @@ def has_watch(client: KazooClient, path: str, kind: int, ours: Watcher) -> bool:
 
 def _asked_for(path: str, kind: int, requests: Iterable[tuple[Any, ...]]) -> Iterator[Watcher]:
     """Yield the watchers of the requests that will set a watch of one kind on a path."""
-    types = _OF_CHILDREN if kind == CHILDREN else _OF_DATA
+    types = _OF_CHILDREN if kind == CHILDREN else OF_DATA
     for request, *_ in list(requests):
         if getattr(request, "type", None) in types and request.watcher is not None and request.path == path:
             yield request.watcher
