@@ -266,13 +266,12 @@ class Link:
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
-        if self.containers:
-            self.transport.send(
-                Create2(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL), self.leases.as_write(reply)
-            )
-            return
         # ZooKeeper 3.4 has neither containers nor create2, whose reply has the stat.
         kind = CreateRequest if self.containers is False else Create2
+        create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
+        if self.containers:
+            self.transport.send(create, self.leases.as_write(reply))
+            return
 
         def with_stat(made: object) -> object:
             # On the connection thread, the last zxid and the session are those of the reply that is being read.
@@ -280,7 +279,6 @@ class Link:
 
         handled = self._may_be_unknown(reply, with_stat)
         handled.session = reply.session
-        create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
         self.transport.send(create, self.leases.as_write(handled))
 
     def _may_be_unknown(self, reply: Reply, result: Callable[[object], object] = lambda made: made) -> HandledReply:
