@@ -91,15 +91,6 @@ class Dict(MapBase, MutableMapping[str, V]):
         found = self._copy().get(key)
         return default if found is None else self._decoded(key, found.data)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._copy()
-
-    def __len__(self) -> int:
-        return len(self._copy())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._copy()))
-
     def keys(self) -> KeysView[str]:
         """Return a view of the keys."""
         return KeysView(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableSet
+from collections.abc import Callable, Iterable, MutableSet
 from typing import TypeVar
 
 from .._protocol.operations import Recipe
@@ -40,15 +40,6 @@ class Set(MapBase, MutableSet[str]):
     @classmethod
     def _from_iterable(cls, it: Iterable[T]) -> set[T]:
         return set(it)
-
-    def __contains__(self, element: object) -> bool:
-        return element in self._copy()
-
-    def __len__(self) -> int:
-        return len(self._copy())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._copy()))
 
     def add(self, value: str) -> None:
         """Add an element; if it is there already, change nothing.

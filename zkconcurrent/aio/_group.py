@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Generator
+from collections.abc import AsyncIterator, Generator
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
@@ -40,11 +40,11 @@ class Membership(_group.BaseMembership):
 class Joining:
     """A `join` that has not begun: a task awaits it, or uses it as an `async with` block that leaves at its end."""
 
-    def __init__(self, membership: Membership, begun: Awaitable[Membership]) -> None:
+    def __init__(self, membership: Membership, begun: Pending[Membership]) -> None:
         self._membership = membership
         self._begun = begun
 
-    def __await__(self) -> Generator[Any, Any, Membership]:
+    def __await__(self) -> Generator[object, object, Membership]:
         return self._begun.__await__()
 
     async def __aenter__(self) -> Membership:

@@ -6,7 +6,7 @@ import math
 import random
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -264,6 +264,15 @@ class MapBase(Primitive):
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
         return self._run(write.destroy(self._mirror), self._destroyed)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._copy()
+
+    def __len__(self) -> int:
+        return len(self._copy())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._copy()))
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
