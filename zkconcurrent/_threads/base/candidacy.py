@@ -43,16 +43,6 @@ T = TypeVar("T")
 LAYOUTS = {"selector": MUTEX, "latch": LATCH}
 
 
-def check_layout(layout: str) -> None:
-    """Refuse a layout that does not exist.
-
-    Raises:
-        ValueError: it is neither `selector` nor `latch`.
-    """
-    if not isinstance(layout, str) or layout not in LAYOUTS:
-        raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
-
-
 class CandidacyWithdrawn(WaitCancelledError):
     """Raised in the steps of a candidacy, to end it."""
 
@@ -291,7 +281,8 @@ class LeaderLock(LockBase):
     _lock_core: LeaderCore
 
     def __init__(self, client: KazooClient, path: str, layout: str, data: bytes, label: str | None) -> None:
-        check_layout(layout)
+        if not isinstance(layout, str) or layout not in LAYOUTS:
+            raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
         self._layout = layout
         self._rule = LAYOUTS[layout]
         if layout == "latch":
