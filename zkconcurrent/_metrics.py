@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -59,11 +59,11 @@ class Instrument:
 
     Attributes:
         name: by OpenTelemetry's rules.
-        kind: what it is. The last two are observed, the others recorded.
+        kind: what it is. The last two are observed, the others recorded; in Prometheus' multiprocess mode, events keep
+            up-down counters, too: these can be the sum over the processes.
         unit: "s" for seconds; or what is counted, in braces.
         attributes: the names of its attributes.
         description: what it tells.
-        live: in Prometheus' multiprocess mode, events keep it: it can be the sum over the processes.
     """
 
     name: str
@@ -71,7 +71,6 @@ class Instrument:
     unit: str
     attributes: tuple[str, ...]
     description: str
-    live: bool = False
 
     @property
     def observed(self) -> bool:
@@ -131,9 +130,8 @@ WAITING = Instrument(
     "{wait}",
     _OF_LOCK,
     "Acquires that wait at present, for a lock or for ZooKeeper.",
-    live=True,
 )
-HELD = Instrument("zkconcurrent.lock.hold.active", "up-down counter", "{hold}", _OF_LOCK, "Present holds.", live=True)
+HELD = Instrument("zkconcurrent.lock.hold.active", "up-down counter", "{hold}", _OF_LOCK, "Present holds.")
 OLDEST = Instrument("zkconcurrent.lock.hold.oldest", "gauge", "s", _OF_LOCK, "How long the oldest hold has lasted.")
 MARGIN = Instrument(
     "zkconcurrent.session.lease_margin",
@@ -301,7 +299,10 @@ class Recorder:
 
     def observe(self) -> dict[Instrument, dict[Values, float]]:
         """Return what is so at the moment, for each instrument that is observed."""
-        sessions = list(self._sessions())
+        only = [ref() for ref in self._only]
+        living: list[Any] = living_sessions()
+        # In a forked child, those of the parent are no clients of this process.
+        sessions = [each for each in living if not each.forked and (not only or each in only)]
         return self._active(sessions) | _clients(sessions)
 
     def _active(self, sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:
@@ -319,12 +320,6 @@ class Recorder:
                     held[lock] = held.get(lock, 0.0) + 1
                     oldest[lock] = max(oldest.get(lock, 0.0), session.now() - since)
         return {WAITING: waiting, HELD: held, OLDEST: oldest}
-
-    def _sessions(self) -> Iterator[Session]:
-        only = [ref() for ref in self._only]
-        sessions: list[Any] = living_sessions()
-        # In a forked child, those of the parent are no clients of this process.
-        return (each for each in sessions if not each.forked and (not only or each in only))
 
 
 def _opened(scope: Scope) -> tuple[Sequence[Session | None], str | None]:

@@ -73,7 +73,8 @@ class _Collector:
     def __init__(self) -> None:
         self._several = "PROMETHEUS_MULTIPROC_DIR" in os.environ
         # No collector is asked in the multiprocess mode.
-        self._kept = {each: _made(each) for each in TABLE if not each.observed or (self._several and each.live)}
+        live = "up-down counter" if self._several else None
+        self._kept = {each: _made(each) for each in TABLE if not each.observed or each.kind == live}
         self._live: list[prometheus_client.Gauge] = []
         self._recorder: Recorder | None = None
 
