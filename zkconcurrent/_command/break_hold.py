@@ -94,28 +94,21 @@ def _end(link: Link, place: Standing, grace: float) -> bool:
         except ValueError:
             # It has ended, and a session holds now.
             return False
-    if place.kind != "Semaphore":
-        gone = threading.Event()
-        try:
-            client.set(contender.node, _REVOKE)
-            there = client.exists(contender.node, watch=lambda _: gone.set())
-        except kazoo_errors.NoNodeError:
-            there = None
-        except kazoo_errors.NoAuthError:
-            raise _refused("ask its holder to release", contender.node) from None
-        if there is None:
-            return False
-        # From here on the node does not tell who holds.
-        say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
-        gone.wait(grace)
+    what = "ask its holder to release"
     try:
+        if place.kind != "Semaphore":
+            gone = threading.Event()
+            client.set(contender.node, _REVOKE)
+            if client.exists(contender.node, watch=lambda _: gone.set()) is None:
+                return False
+            # From here on the node does not tell who holds.
+            say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
+            gone.wait(grace)
+        what = "delete it"
         client.delete(contender.node)
     except kazoo_errors.NoNodeError:
         return False
     except kazoo_errors.NoAuthError:
-        raise _refused("delete it", contender.node) from None
+        why = f"ZooKeeper refuses: the hold of {contender.node} goes on, as this client may not {what}"
+        raise CommandError(Exit.REFUSED, why) from None
     return True
-
-
-def _refused(what: str, node: str) -> CommandError:
-    return CommandError(Exit.REFUSED, f"ZooKeeper refuses: the hold of {node} goes on, as this client may not {what}")

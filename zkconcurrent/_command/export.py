@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from socketserver import TCPServer, ThreadingMixIn
+from socketserver import ThreadingTCPServer
 from typing import Any
 
 from .._kazoo.addresses import shown
@@ -106,7 +106,7 @@ def _escaped(label: str) -> str:
     return label.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-class _Server(ThreadingMixIn, TCPServer):
+class _Server(ThreadingTCPServer):
     """The server of the page. Not `HTTPServer`, which asks for its own name, and waits where nobody knows it."""
 
     daemon_threads = True

@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from .outcome import BY_SIGNAL, CommandError, Exit, die_of, say, settle_streams
+from .outcome import CommandError, Exit, die_of, say, settle_streams
 
 # The module and the function of each command that are not named as the command.
 _ELSEWHERE = {"break": ("break_hold", "break_hold"), "ls": ("look", "ls"), "show": ("look", "show")}
@@ -36,12 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(str(error))
         return error.code
     except KeyboardInterrupt:
-        die_of(signal.SIGINT)
-        return BY_SIGNAL + signal.SIGINT
+        return die_of(signal.SIGINT)
     except BrokenPipeError:
         # As other programs end that write to a `head`: quietly, and by this signal.
-        die_of(signal.SIGPIPE)
-        return BY_SIGNAL + signal.SIGPIPE
+        return die_of(signal.SIGPIPE)
     except Exception:
         traceback.print_exc()
         say("this is a bug of zkconcurrent")

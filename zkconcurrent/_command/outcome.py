@@ -137,8 +137,9 @@ class Outcome:
             say(f"--status-fd {descriptor}: {error.strerror}")
 
 
-def die_of(number: int) -> None:
-    """End this process by a signal; return if that can't be, as in process 1."""
+def die_of(number: int) -> int:
+    """End this process by a signal; if that can't be, as in process 1, return the exit code that tells it."""
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
+    return BY_SIGNAL + number

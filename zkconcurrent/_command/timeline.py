@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypeAlias
 from xml.sax.saxutils import escape
 
 from .._kazoo.link import Link
@@ -33,24 +34,11 @@ _LEFT, _WIDTH, _RIGHT, _ROW, _TOP, _HEAD = 330, 1200, 30, 18, 64, 34
 _HELD, _WAITS, _INK, _PALE, _RULE = "#2a9d5c", "#c9ced6", "#1f2430", "#6b7785", "#e3e6ea"
 
 
-@dataclass
-class Track:
-    """One thread's stretches of time at one path.
-
-    Attributes:
-        who: the thread, host and process, as its node tells; or the text of a stranger.
-        spans: whether it held, from when, and until when.
-    """
-
-    who: str
-    spans: list[tuple[bool, float, float]] = field(default_factory=list)
-
-    def see(self, held: bool, before: float, now: float) -> None:
-        """Note what a look has shown, after one that came before."""
-        if self.spans and self.spans[-1][0] == held and self.spans[-1][2] == before:
-            self.spans[-1] = (held, self.spans[-1][1], now)
-        else:
-            self.spans.append((held, before, now))
+# A thread: its name, host and process, as its node tells, or the text of a stranger; and what tells apart those of one
+# name.
+_Thread: TypeAlias = tuple[str, str]
+# Whether it held, from when, and until when.
+_Span: TypeAlias = tuple[bool, float, float]
 
 
 @dataclass
@@ -59,20 +47,23 @@ class WatchedPath:
 
     Attributes:
         path: the path.
-        rows: the threads, in the order in which they came; by their names and what tells these apart.
+        rows: the threads, in the order in which they came, with their spans.
         most: how many waited at most at once.
         held: for how many seconds somebody held.
     """
 
     path: str
-    rows: dict[tuple[str, str], Track] = field(default_factory=dict)
+    rows: dict[_Thread, list[_Span]] = field(default_factory=dict)
     most: int = 0
     held: float = 0.0
 
-    def note(self, seen: dict[tuple[str, str], bool], before: float, now: float) -> None:
+    def note(self, seen: dict[_Thread, bool], before: float, now: float) -> None:
         """Note what a look has shown, after one that came before."""
-        for key, held in seen.items():
-            self.rows.setdefault(key, Track(key[0])).see(held, before, now)
+        for thread, held in seen.items():
+            spans, start = self.rows.setdefault(thread, []), before
+            if spans and spans[-1][0] == held and spans[-1][2] == before:
+                _, start, _ = spans.pop()
+            spans.append((held, start, now))
         self.most = max(self.most, sum(not held for held in seen.values()))
         self.held += (now - before) * any(seen.values())
 
@@ -144,7 +135,7 @@ def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[
     return looks, max(before, 0.001), code
 
 
-def _look(link: Link, path: str) -> dict[tuple[str, str], bool]:
+def _look(link: Link, path: str) -> dict[_Thread, bool]:
     """Return who is there, and whether they hold."""
     scan = Scan(link)
     try:
@@ -154,7 +145,7 @@ def _look(link: Link, path: str) -> dict[tuple[str, str], bool]:
         return {}
     if not places and scan.kazoos(path):
         raise CommandError(Exit.OTHER_KIND, f"kazoo's own recipes use {path}, and do not tell who holds")
-    seen: dict[tuple[str, str], bool] = {}
+    seen: dict[_Thread, bool] = {}
     for place in places:
         key = _who(place.contender), place.contender.by or str(place.contender.session)
         seen[key] = seen.get(key, False) or place.holds
@@ -178,8 +169,8 @@ def draw(watched: Sequence[WatchedPath], looks: int, seconds: float, began: date
         y += _HEAD
         share = f"held for {100 * each.held / seconds:.0f} % of the time, at most {each.most} waited"
         body.append(_text(16, y - 10, f"{_short(each.path, 90)}: {share}", size=14, bold=True))
-        for row in [*each.rows.values()][:_MOST_ROWS]:
-            body += _row(row, y, seconds)
+        for (who, _), spans in [*each.rows.items()][:_MOST_ROWS]:
+            body += _row(who, spans, y, seconds)
             y += _ROW
         if len(each.rows) > _MOST_ROWS:
             body.append(_text(16, y + 13, f"and {len(each.rows) - _MOST_ROWS} more", fill=_PALE))
@@ -208,11 +199,11 @@ def draw(watched: Sequence[WatchedPath], looks: int, seconds: float, began: date
     )
 
 
-def _row(row: Track, y: int, seconds: float) -> Iterator[str]:
-    yield _text(_LEFT - 10, y + 13, _short(row.who, _LONGEST), anchor="end")
-    for held, start, end in row.spans:
+def _row(who: str, spans: Sequence[_Span], y: int, seconds: float) -> Iterator[str]:
+    yield _text(_LEFT - 10, y + 13, _short(who, _LONGEST), anchor="end")
+    for held, start, end in spans:
         left, right = _x(start, seconds), _x(end, seconds)
-        says = f"{row.who[:300]} {'held' if held else 'waited'} from {start:.1f} to {end:.1f} s"
+        says = f"{who[:300]} {'held' if held else 'waited'} from {start:.1f} to {end:.1f} s"
         yield from _box(left, y + 2, max(right - left, 1.0), _HELD if held else _WAITS, says)
 
 

@@ -92,6 +92,11 @@ class Row(NamedTuple):
     holder: Standing | None = None
     hidden: bool = False
 
+    @property
+    def head(self) -> str:
+        """The path of the first node that holds; empty if none does."""
+        return f"{self.queue.folder}/{self.holding[0]}" if self.holding else ""
+
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what a document of JSON tells of it."""
         return {
@@ -218,7 +223,7 @@ class Crawl:
 
     def _with_holders(self, rows: list[Row]) -> list[Row]:
         """Read the first holder of each row, unless it is known."""
-        heads = {f"{row.queue.folder}/{row.holding[0]}": row for row in rows if row.holding}
+        heads = {row.head: row for row in rows if row.holding}
         self._holders = {path: self._holders[path] for path in heads if path in self._holders}
         self.hidden = set()
         missing = [path for path in heads if path not in self._holders]
@@ -227,11 +232,7 @@ class Crawl:
                 self.hidden.add(path)
             elif not isinstance(got, Exception):
                 self._holders[path] = standing(heads[path].queue, heads[path].holding[0], node_of(got))
-        return [
-            row._replace(holder=self._holders.get(path), hidden=path in self.hidden)
-            for row in rows
-            for path in [f"{row.queue.folder}/{row.holding[0]}" if row.holding else ""]
-        ]
+        return [row._replace(holder=self._holders.get(row.head), hidden=row.head in self.hidden) for row in rows]
 
     def _ask(self, request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
         """Send a request for each path, and not too many at a time; return the results."""
