@@ -18,17 +18,17 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .._connect import Client, prepare
-from .._engine import telling
+from .._engine.loss_cause import cause_of
 from .._engine.session import Session
 from .._errors import (
     ClientError,
     DeadlockError,
     LockLostError,
+    LossCause,
     RefusedError,
     WaitCancelledError,
     ZkConcurrentError,
 )
-from .._events import Lost
 from .._kazoo.replies import kazoo_errors
 from .._threads.base import node_data
 from .._threads.base.lock_base import LockBase, core_of
@@ -38,6 +38,7 @@ from .once import Mark
 from .outcome import CommandError, Exit
 
 if TYPE_CHECKING:
+    from .._engine.holds import Hold
     from .._kazoo.link import Link
     from .._threads.base.lock_base import Acquirable
 
@@ -67,6 +68,7 @@ class Holder:
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self._lock: Acquirable | None = None
         self._locks: list[LockBase] = []
+        self._holds: list[Hold] = []
         self._mark: Mark | None = None
         for name in ("zkconcurrent", "kazoo"):
             # The command says what there is to say: cron sends all else by mail.
@@ -151,15 +153,14 @@ class Holder:
             client, start = prepare(self._url, **options)
         except (ValueError, TypeError, RuntimeError) as error:
             raise CommandError(Exit.USAGE, str(error)) from None
-        session = Session.of(client)
-        self._link = session.link
-        telling.add(self._hear, session)
+        self._link = Session.of(client).link
         start(lambda: self._given_up)
         return client
 
-    def _hear(self, event: object) -> None:
-        if isinstance(event, Lost):
-            self._post("lost", None if event.cause is None else event.cause.value)
+    def _on_lost(self, _: object) -> None:
+        for hold in self._holds:
+            if not hold.alive:
+                self._post("lost", _word(cause_of(hold.ticket)))
 
     def _make(self, client: Client) -> Acquirable:
         found = self._found
@@ -183,16 +184,16 @@ class Holder:
         if found.permits is not None:
             from .._threads.semaphore import Semaphore
 
-            self._locks = [semaphore := Semaphore(client, found.paths[0], found.permits)]
+            self._locks = [semaphore := Semaphore(client, found.paths[0], found.permits, on_lost=self._on_lost)]
             return semaphore
         if found.shared or found.exclusive:
             from .._threads.rwlock import ReadWriteLock
 
-            pairs = [ReadWriteLock(client, path) for path in found.paths]
+            pairs = [ReadWriteLock(client, path, on_lost=self._on_lost) for path in found.paths]
             locks = [pair.read_lock if found.shared else pair.write_lock for pair in pairs]
         else:
             # As a `Lock`, but that the library knows that only this thread will release it.
-            locks = [RLock(client, path) for path in found.paths]
+            locks = [RLock(client, path, on_lost=self._on_lost) for path in found.paths]
         self._locks = [*locks]
         if len(locks) == 1:
             return locks[0]
@@ -216,6 +217,7 @@ class Holder:
             tokens[path] = lock.fencing_token
             core = core_of(lock)
             hold = core.must_hold()
+            self._holds.append(hold)
             base = core.session.link.full(path)
             entries.append((base, self._servers, hold.ticket.node.removeprefix(f"{path}/")))
         return tokens, {
@@ -229,8 +231,12 @@ class Holder:
         try:
             lock.release()
         except LockLostError as error:
-            return "unknown" if error.cause is None else error.cause.value
+            return _word(error.cause)
         return None
+
+
+def _word(cause: LossCause | None) -> str:
+    return "unknown" if cause is None else cause.value
 
 
 def _held_outside() -> list[tuple[str, str, str]]:

@@ -346,9 +346,9 @@ class _Run:
             if error.code == Exit.LOST:
                 self._lost = self._lost or "unknown"
 
-    def _on_lost(self, cause: str | None) -> None:
+    def _on_lost(self, cause: str) -> None:
         if self.phase == "running":
-            self._lost = self._lost or cause or "unknown"
+            self._lost = self._lost or cause
             self._line.send("lost")
 
     # -- what the guard says --------------------------------------------------------------------------------------
