@@ -122,7 +122,7 @@ def acquire(
     Source: Curator's `InterProcessSemaphoreV2`.
     """
     if not wait:
-        sight = yield from look(at, None, op.Sync(at.path))
+        sight = yield from ask(at)
         if sight.size < permits:
             too_few(sight.size)
         if not (yield from is_room(at, in_the_way(None, sight.queue, MUTEX), sight.free, permits)):
