@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._ports import ReservedPorts, try_ports
 from ._server import Server
 from ._service import Service
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _ELECTION_TIMEOUT = 30.0
 _POLL_INTERVAL = 0.02
@@ -61,6 +64,13 @@ class Ensemble(Service):
 
     def __repr__(self) -> str:
         return f"<Ensemble {list(self.servers)}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
 
     @property
     def hosts(self) -> str:

@@ -10,29 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
-    from typing_extensions import Self
 
 # In seconds. kazoo's `start()` waits longer.
 PATIENCE = 10.0
 
 
 class Service(ABC):
-    """A ZooKeeper service that clients can connect to; a context manager that starts and stops it."""
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.stop()
-
-    @abstractmethod
-    def start(self) -> None:
-        """Start it, and wait until clients can connect."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Stop it, and leave nothing behind."""
+    """A ZooKeeper service that clients can connect to."""
 
     @property
     @abstractmethod
