@@ -17,7 +17,6 @@ may hold at once, by the rule of `_protocol/way.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 from .._protocol import operations as op
@@ -103,7 +102,7 @@ def try_acquire(
             look(None, ahead)
         return None
     ticket: Ticket = yield op.NewTicket(path)
-    with suppress(op.Requeue):
+    try:
         names = yield from join(ticket, rule, data, first=first)
         assert ticket.name is not None
         while blocker(ticket.name, names, rule) is None:
@@ -112,6 +111,8 @@ def try_acquire(
             yield op.ProveLease(ticket)
             names = yield op.Children(path, ticket)
             check(ticket, names, rule)
+    except op.Requeue:
+        pass
     yield op.Discard(ticket)
     return None
 
