@@ -122,7 +122,7 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     """Create the party's node; a listing behind that has all that came before."""
     path = ticket.path
     reads = op.Get(path, ticket), op.Children(path, ticket)
-    node, names = yield from create(ticket, ROLE, data, *reads, find_missing=missing)
+    node, names = yield from create(ticket, ROLE, data, reads, missing)
     sight = BarrierSnapshot.of(ticket, node, names)
     for name in names:
         if name != READY and not _PARTY.match(name):

@@ -133,18 +133,18 @@ def join(
         Requeue: the ticket's node was not created, or is gone.
         ForeignNodeError: another kind of primitive uses the path.
     """
-    looks: Sequence[op.Children] = ()
+    reads: tuple[op.Children, ...] = (op.Children(ticket.path, ticket),)
     if first is not None:
-        looks, find_missing = first.reads(), first.missing
-    listing = op.Children(ticket.path, ticket)
-    names, *looked = yield from create(ticket, rule.role, data, listing, *looks, find_missing=find_missing)
+        reads, find_missing = (*reads, *first.reads()), first.missing
+    seen = yield from create(ticket, rule.role, data, reads, find_missing)
+    names: Sequence[str] = seen[0]
     ticket.check_sequence(rule)
     check(ticket, names, rule)
     if first is not None:
-        first.take(looked)
+        first.take(seen[1:])
         if not first.done:
             yield from first.look()
-    return names  # type: ignore[no-any-return]
+    return names
 
 
 def come_first(ticket: Ticket, data: bytes, find_missing: FindMissing) -> Recipe[None]:
@@ -184,7 +184,7 @@ def create(
     ticket: Ticket,
     role: str,
     data: bytes,
-    *reads: op.Operation,
+    reads: tuple[op.Operation, ...] = (),
     find_missing: FindMissing | None = None,
 ) -> Recipe[Sequence[Any]]:
     """Create the ticket's node, or find it if the reply is lost; return what was read behind it. Errors as `find`.
@@ -201,8 +201,7 @@ def create(
     create: op.CreateEphemeral | op.Multi = own
     while True:
         try:
-            _, *seen = yield create, *reads
-            return seen  # type: ignore[no-any-return]
+            return (yield create, *reads)[1:]  # type: ignore[no-any-return]
         except (op.NoNode, op.NodeExists):
             # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
             if find_missing is None:
@@ -211,7 +210,7 @@ def create(
             create = op.Multi(ticket, (*lacking, own)) if lacking else own
         except op.ConnectionLost:
             yield from find(ticket)
-            return [*(yield reads)] if reads else []
+            return (yield reads) if reads else ()
 
 
 def find(ticket: Ticket) -> Recipe[Sequence[str]]:

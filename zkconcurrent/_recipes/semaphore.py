@@ -179,7 +179,7 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
         Requeue: the ticket's node was not created, or is gone.
     """
     all_reads = *reads(at, ticket), *at.first.reads()
-    seen = yield from create(ticket, MUTEX.role, data, *all_reads, find_missing=lambda _: at.first.missing(*shared(at)))
+    seen = yield from create(ticket, MUTEX.role, data, all_reads, lambda _: at.first.missing(*shared(at)))
     ticket.check_sequence(MUTEX)
     sight = yield from look(at, ticket, seen=seen)
     if not at.first.done:

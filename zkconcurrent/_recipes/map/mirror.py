@@ -183,7 +183,7 @@ class Mirror(ReceiptPool):
 
         Another may have before, and have made something else.
         """
-        (above,) = yield from create(ticket, "writer-", label, op.Get(self.at.path))
+        (above,) = yield from create(ticket, "writer-", label, (op.Get(self.at.path),))
         if above is None or above.data != self.at.header:
             raise op.NoNode
 
