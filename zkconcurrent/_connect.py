@@ -291,7 +291,11 @@ def prepare(
         options["acl"] = acl
     if twice := sorted(options.keys() & found.keys()):
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
-    settings = {"connection_retry": dict(RETRY), "timeout": TIMEOUT, **found, **options}
+    retry: dict[str, Any] = dict(RETRY)
+    if (sleep := getattr(options.get("handler"), "sleep_func", None)) is not None:
+        # kazoo takes no other than the handler's.
+        retry["sleep_func"] = sleep
+    settings = {"connection_retry": retry, "timeout": TIMEOUT, **found, **options}
     check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
     if not isinstance(settings.get("kazoo_recipes", False), bool):
         raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")

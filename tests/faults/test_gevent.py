@@ -8,9 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.forwarder import Forwarder
+from tests.helpers.over_tls import TLS, InOneRecord
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.long
+
+# Replies that come together, within a time in which kazoo sends no ping.
+TOGETHER = """
+import sys
+if sys.argv[1] == "gevent":
+    from gevent import monkey; monkey.patch_all()
+    from kazoo.handlers.gevent import SequentialGeventHandler as Handler
+elif sys.argv[1] == "eventlet":
+    import eventlet; eventlet.monkey_patch()
+    from kazoo.handlers.eventlet import SequentialEventletHandler as Handler
+else:
+    from kazoo.handlers.threading import SequentialThreadingHandler as Handler
+import zkconcurrent
+with zkconcurrent.connect(sys.argv[2], handler=Handler(), timeout=60) as zk:
+    for _ in range(3):
+        replies = [zk.exists_async("/") for _ in range(5)]
+        assert all(reply.wait(3) for reply in replies)
+"""
 
 
 @pytest.mark.parametrize("how", ["patched", "unpatched"])
@@ -26,3 +46,21 @@ def test_greenlets(how: str, zookeeper: Server, zk_path: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("handler", ["gevent", "eventlet", "threads"])
+def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
+    """Faults 420, 421: `connect` takes each handler of kazoo's, and none leaves a reply until other data arrives."""
+    with Forwarder(zookeeper.port) as door:
+        door.RequestHandlerClass = InOneRecord
+        url = f"zks://localhost:{door.server_address[1]}?ca={TLS / 'ca.pem'}"
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", TOGETHER, handler, url],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        door.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr

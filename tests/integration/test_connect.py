@@ -8,16 +8,13 @@ import functools
 import gc
 import logging
 import re
-import select
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -28,9 +25,10 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Eventually, InThread
-from tests.helpers.forwarder import Connection, Forwarder
+from tests.helpers.forwarder import Forwarder
 from tests.helpers.installations import real_installation
 from tests.helpers.kinds import KINDS
+from tests.helpers.over_tls import TLS, OverTls
 from tests.helpers.proxy import Proxy
 from tests.helpers.trickle import trickling
 from zkconcurrent import _connect
@@ -39,9 +37,6 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.recipes import _RECIPES
 from zkconcurrent.testing import MemoryServer, Server
 from zkconcurrent.testing._ports import ReservedPorts
-
-TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and its issuer's; for 100 years
-
 
 clean = pytest.mark.usefixtures("nothing_left")
 
@@ -67,31 +62,6 @@ def test_a_client_that_was_idle(zookeeper: Server, eventually: Eventually) -> No
             lock.acquire()
         assert count.requests["multi"] == 1  # the path and the node; no proof
         lock.release()
-
-
-class OverTls(Connection):
-    """One connection over TLS that is passed on without."""
-
-    def handle(self) -> None:
-        """Copy both ways until either side ends; visitors who don't like the certificate go."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(TLS / "server.pem")
-        with (
-            contextlib.suppress(OSError),
-            self.connect() as far,
-            context.wrap_socket(self.request, server_side=True) as near,
-        ):
-            while True:
-                ready = [near] if near.pending() else select.select([near, far], [], [])[0]
-                if near in ready:
-                    if not (data := near.recv(65536)):
-                        return
-                    far.sendall(data)
-                if far in ready:
-                    # Each answer in a TLS record of its own, as ZooKeeper does it: kazoo waits beside two in one.
-                    if not (length := far.recv(4, socket.MSG_WAITALL)):
-                        return
-                    near.sendall(length + far.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
 
 
 @pytest.fixture

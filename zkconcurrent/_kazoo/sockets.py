@@ -140,15 +140,22 @@ def receive(sock: socket.socket, most: int) -> bytes | None:
     return come
 
 
+def decrypted(readers: Files) -> list[HasFileno]:
+    """Return those that TLS has decrypted data of: they are ready, although their sockets do not show it.
+
+    kazoo would leave the second of two replies in one record until more data arrives.
+    """
+    return [file for file in readers if getattr(file, "pending", int)()]
+
+
 def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
     """Wait as `handler.select` of kazoo's threads does, with one system call.
 
     kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock. Unusual
-    cases are left to kazoo. Data that TLS has already decrypted is ready too, although the socket does not show it:
-    kazoo would leave the second of two replies in one record until more data arrives.
+    cases are left to kazoo.
     """
-    if decrypted := [file for file in readers if getattr(file, "pending", int)()]:
-        return decrypted, [], []
+    if found := decrypted(readers):
+        return found, [], []
     to_read, to_write = list(map(_FILENO, readers)), list(map(_FILENO, writers))
     if (poll := _poll_of(to_read, to_write)) is not None:
         events = dict(poll.poll(None if timeout is None else max(timeout, 0.0) * 1000))

@@ -61,7 +61,7 @@ from .opening import Opening
 from .private_parts import Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
-from .sockets import Files, Poller, Ready, WakeupSocket, raise_interrupt, receive, wait_for_files
+from .sockets import Files, Poller, Ready, WakeupSocket, decrypted, raise_interrupt, receive, wait_for_files
 from .watches import OF_DATA, withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -257,6 +257,8 @@ class Transport:
             self._kazoo.replace(connection, _read=self._read, _read_socket=self._read_socket)
             self._kazoo.replace(handler, dispatch_callback=self._dispatch_callback)
             connection.handler.select = self._select
+        else:
+            connection.handler.select = self._select_by_handler
 
     @_drop_on_error
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
@@ -488,6 +490,11 @@ class Transport:
         rest = [file for file in readers if file is not ahead]
         readable, writable, other = wait_for_files(rest, writers, others, 0)
         return [ahead, *readable], writable, other
+
+    def _select_by_handler(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
+        """Wait for files as greenlets do."""
+        found = decrypted(readers)
+        return (found, [], []) if found else self._handler.select(readers, writers, others, timeout)
 
     def _dispatch_callback(self, callback: Any) -> None:
         """Call the library's watcher at once; kazoo calls watchers on another thread, as they may be slow."""
