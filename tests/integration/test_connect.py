@@ -303,12 +303,20 @@ def test_tls(tls_port: int, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["zks://localhost:{0}", "zks://127.0.0.1:{0}?ca={1}", "zk://localhost:{0}"],
-    ids=["not trusted", "not its name", "not TLS"],
+    ("url", "advice"),
+    [
+        ("zks://localhost:{0}", "certificate must come from an issuer in `ca`"),
+        ("zks://127.0.0.1:{0}?ca={1}", "certificate must come from an issuer in `ca`, name this host"),
+        ("zk://localhost:{0}", "a server closes a connection at once"),
+        ("zks://localhost:{2}", "speak TLS at another port"),
+    ],
+    ids=["not trusted", "not its name", "not TLS", "a port without TLS"],
 )
-def test_tls_is_checked(url: str, tls_port: int) -> None:
-    """A certificate that nobody vouches for, or of another host, is as good as no answer; so is TLS not spoken."""
+def test_tls_is_checked(url: str, advice: str, tls_port: int, zookeeper: Server) -> None:
+    """A certificate that nobody vouches for, or of another host, is as good as no answer; so is TLS not spoken.
+
+    Fault 422: the error says what to do about that.
+    """
     # In a process of its own, as kazoo leaves the socket of a handshake that failed to the garbage collector.
     code = """
 import sys, zkconcurrent
@@ -317,9 +325,11 @@ try:
 except TimeoutError as error:
     print(error)
 """
-    with python(code, url.format(tls_port, TLS / "ca.pem")) as process:
+    with python(code, url.format(tls_port, TLS / "ca.pem", zookeeper.port)) as process:
         said, _ = process.communicate(timeout=30)
-    assert said.startswith(f"no answer from ZooKeeper at {url[url.index('//') + 2 :].partition(':')[0]}:{tls_port}, ")
+    host = url[url.index("//") + 2 :].partition(":")[0]
+    assert re.match(rf"no answer from ZooKeeper at {host}:({tls_port}|{zookeeper.port}), ", said)
+    assert advice in said
     assert ("over TLS" in said) == url.startswith("zks")
 
 

@@ -52,6 +52,11 @@ FORKED = (
     "argument of the function that a pool runs"
 )
 TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
+WHY_UNTRUSTED = "the server's certificate must come from an issuer in `ca`, name this host, and be valid today"
+WHY_NO_TLS = (
+    "the servers may demand a certificate of the client (certfile), as they do by default, or speak TLS at another "
+    "port alone (secureClientPort)"
+)
 
 __all__ = [
     "ACL",
@@ -179,6 +184,10 @@ class Link:
             advice = "find what keeps files open in this process, or raise its limit: ulimit -n"
         elif addresses.none_resolved:
             advice = "check the host's name"
+        elif "CERTIFICATE_VERIFY_FAILED" in attempts:
+            advice = WHY_UNTRUSTED
+        elif self.client.use_ssl and ("SSL" in attempts or os.strerror(errno.ECONNRESET) in attempts):
+            advice = WHY_NO_TLS
         else:
             advice = WHY_HUNG_UP if addresses.hung_up else TRY_OUT
         return f"{attempts} ({advice})"
