@@ -161,16 +161,13 @@ class QuorumLock(CompositeLock):
         calls = Calls(self._session, lambda: self._undo(owner, before, there, wait))
         steps = self._acquire(calls, owner, wait, limit, there)
         if wait:
-            # The acquire sleeps in a call of its own, the first of all: the calls of a try end before the next try.
-            sleeper = Call(self._session, self._locks[0].path)
-            steps = self._acquire_later(calls, sleeper, owner, limit, steps)
+            steps = self._acquire_later(calls, owner, limit, steps)
             calls.waits_for = (self,)
         return self._await(calls, steps)
 
-    def _acquire_later(
-        self, calls: Calls, sleeper: Call, owner: int, deadline: float | None, steps: Steps[bool]
-    ) -> Steps[bool]:
-        calls.add(sleeper)
+    def _acquire_later(self, calls: Calls, owner: int, deadline: float | None, steps: Steps[bool]) -> Steps[bool]:
+        # The acquire sleeps in a call of its own, the first of all: the calls of a try end before the next try.
+        sleeper = calls.add(Call(self._session, self._locks[0].path))
         self._acquiring.add(owner)
         sleeper.long_wait = _WaitedFor(self._cores), owner, self._session.now(), deadline
         try:

@@ -67,10 +67,6 @@ class _MapBase(PrimitiveTwin):
     def __iter__(self) -> Iterator[str]:
         return iter(self._core)
 
-    def _any_key(self) -> str | None:
-        key: str | None = self._core._any_key()
-        return key
-
 
 class Dict(_MapBase, Mapping[str, V]):
     """A dictionary that all processes share, for tasks; see `zkconcurrent.Dict`.
@@ -142,7 +138,7 @@ class Dict(_MapBase, Mapping[str, V]):
         Raises:
             KeyError: there are no entries.
         """
-        while (key := self._any_key()) is not None:
+        while (key := self._core._any_key()) is not None:
             if (value := await self._core.pop(key, _MISSING)) is not _MISSING:
                 return key, value
         raise KeyError(f"{self.path!r} has no entries")
@@ -174,7 +170,7 @@ class Set(_MapBase, AbstractSet[str]):
         Raises:
             KeyError: there are no elements.
         """
-        while (element := self._any_key()) is not None:
+        while (element := self._core._any_key()) is not None:
             if await self._core._discard(element, bool):
-                return element
+                return str(element)
         raise KeyError(f"{self.path!r} has no elements")
