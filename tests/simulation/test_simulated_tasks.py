@@ -213,7 +213,7 @@ DATA_MUTANTS = [
     bug(
         "a closed loop keeps its memberships",
         "aio._group:Joining.__aexit__",
-        "self._core._give_up()",
+        "self._membership._give_up()",
         "pass",
     ),
     bug(
