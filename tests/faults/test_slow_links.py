@@ -17,7 +17,9 @@ from kazoo.client import KazooClient
 import zkconcurrent
 import zkconcurrent.aio
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.forwarder import Forwarder, SlowConnection
 from tests.helpers.lock_types import Kind, against, every
+from tests.helpers.over_tls import TLS, OverTls
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
@@ -487,3 +489,19 @@ def test_all_parties_agree(
         for n, verdicts in enumerate(passed):
             near = Barrier(clients[2], f"{zk_path}/{n}", 3, act)
             assert near.broken != verdicts.pop()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bool) -> None:
+    """Fault 423: a value that comes for longer than a third of the session timeout is read once, on one connection."""
+    SharedValue(zk, zk_path, b"").set(bytes(700_000))
+    with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
+        door.RequestHandlerClass = OverTls
+        link.RequestHandlerClass = SlowConnection
+        url = f"localhost:{link.server_address[1]}?timeout=2"
+        with zkconcurrent.connect(f"zks://{url}&ca={TLS / 'ca.pem'}" if tls else f"zk://{url}") as slow:
+            before = Session.of(slow).link.connection
+            assert len(SharedValue(slow, zk_path, b"").get().value) == 700_000
+            assert Session.of(slow).link.connection is before
+        link.shutdown()
+        door.shutdown()

@@ -62,3 +62,23 @@ def copy(source: socket.socket, sink: socket.socket, passes: threading.Event) ->
     for end in (source, sink):
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
+
+
+class SlowConnection(Connection):
+    """One over a link that is slow towards the client."""
+
+    RATE = 600_000.0  # bytes a second
+
+    def handle(self) -> None:
+        """Copy both ways until either side ends, what is for the client in small parts."""
+        with self.connect() as far:
+            there = threading.Thread(target=copy, args=(self.request, far, self.server.passes), daemon=True)
+            there.start()
+            with contextlib.suppress(OSError):
+                while data := far.recv(4096):
+                    self.request.sendall(data)
+                    time.sleep(len(data) / self.RATE)
+            for end in (self.request, far):
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            there.join()

@@ -67,8 +67,10 @@ class Heartbeat:
         self._unanswered: set[HandledReply] = set()
         # The number of the oldest request without a reply, as the keeper last saw it; None if there was none.
         self._next: int | None = None
-        # The keeper has seen no reply since then.
+        # The keeper has seen no reply, and no part of a large one, since then.
         self._silent_since = 0.0
+        # How many parts there were.
+        self._parts_seen = 0
         # The connection was cut, and the next has not been opened yet.
         self._cut = False
         # When the last request was sent, the last in the order of beats, and the last that a proof followed.
@@ -112,8 +114,8 @@ class Heartbeat:
     def beat(self, now: float) -> float:
         """Send what is due; cut a connection on which a reply is overdue. For the keeper, while connected.
 
-        A connection that is slow, or has many replies to deliver, is kept: a new one would have to ask for all of them
-        again.
+        A connection that is slow, or has many replies or a large one to deliver, is kept: a new one would have to ask
+        for all of them again.
 
         Returns:
             After how many seconds, at most, to call again.
@@ -186,7 +188,10 @@ class Heartbeat:
     def _check_link(self, now: float) -> None:
         client = self._client
         before, self._next = self._next, client.link.transport.awaited_xid
-        if self._next is None or before not in (None, self._next):
+        parts, self._parts_seen = self._parts_seen, client.link.transport.parts
+        # A call asks again after a session timeout, which would make a slow link slower still.
+        arrives = self._parts_seen != parts and now - self._sent < client.timeout
+        if self._next is None or before not in (None, self._next) or arrives:
             self._silent_since = now
             if now - self._sent > client.timeout:
                 # The replies were lost inside kazoo.

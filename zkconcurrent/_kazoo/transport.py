@@ -114,6 +114,7 @@ class Transport:
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
         on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
         quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
+        parts: how many parts of large replies have come: a link that still brings them is slow, and not dead.
         max_request: how many bytes a request may have.
     """
 
@@ -132,6 +133,9 @@ class Transport:
         # The part of the next replies that was read already, and the socket that it came from.
         self._received = bytearray()
         self._received_from: socket.socket | None = None
+        # Whether kazoo is reading a large reply, over TLS.
+        self._reads_large = False
+        self.parts = 0
         # The requests to authenticate, whose replies come out of order.
         self._pending_auths: deque[object] = deque()
         # Whether a caller has sent a request since kazoo last wanted to ping.
@@ -458,13 +462,20 @@ class Transport:
         """Read `length` bytes from one buffer; kazoo waits and reads twice for each reply, its length and its rest."""
         sock, ahead = self._connection._socket, self._received
         if (until := self.opening.until) is not None or type(sock) is not socket.socket:
-            return self._kazoo.read(length, timeout) if until is None else self.opening.read(sock, length)
+            if until is not None:
+                return self.opening.read(sock, length)
+            self._reads_large = length > LARGE
+            try:
+                return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
+            finally:
+                self._reads_large = False
         if sock is not self._received_from:
             self._received_from = sock
             ahead.clear()
         while len(ahead) < length:
             if (more := receive(sock, READ_SIZE)) is not None:
                 ahead += more
+                self.parts += length > LARGE
             elif not wait_for_files([sock], [], [], timeout)[0]:
                 raise self._handler.timeout_exception("socket time-out during read")
         turn = self._turn
@@ -485,6 +496,7 @@ class Transport:
     def _select(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files; one with data already read ahead is ready, and the others are polled too."""
         ahead = self._received_from
+        self.parts += self._reads_large
         if not self._received or ahead is None or ahead not in readers:
             return self._waiter.wait(readers, writers, others, timeout)
         rest = [file for file in readers if file is not ahead]
