@@ -39,6 +39,7 @@ from zkconcurrent import (
     RLock,
     Semaphore,
     WaitReport,
+    ZkConcurrentError,
     aio,
     connect,
     dump_on_signal,
@@ -157,6 +158,14 @@ def test_the_client(zk: KazooClient, zk_path: str) -> None:
         assert f"connected, {session}, lease ends in " in str(inspect())
         assert report.timeout == zk._session_timeout / 1000
     assert "lease" not in str(client_of(zk)), "nothing renews the lease of a client that holds nothing"
+
+
+def test_a_server_by_its_address(zk_path: str) -> None:
+    """An address of IPv6 stands in brackets, so that its port can be told from it."""
+    client = KazooClient("[::1]:2181,127.0.0.1:2182")
+    with suppress(ZkConcurrentError):
+        Lock(client, zk_path).acquire(blocking=False)
+    assert "[::1]:2181,127.0.0.1:2182" in [each.hosts for each in inspect().clients]
 
 
 def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:

@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, starmap
 from operator import attrgetter
 from types import FrameType
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
+from .._kazoo.addresses import shown
 from .._protocol.rules import PREFIX_LENGTH
 from .._protocol.ticket import State, Ticket
 from .._runtime.clock import ago, in_words
@@ -336,7 +337,7 @@ class _Seen:
 def servers_of(session: Session) -> str:
     """Return the servers of a client, and the chroot."""
     client = session.link.client
-    return f"{','.join(f'{host}:{port}' for host, port in client.hosts)}{client.chroot}"
+    return f"{','.join(starmap(shown, client.hosts))}{client.chroot}"
 
 
 def state_of(session: Session) -> str:
