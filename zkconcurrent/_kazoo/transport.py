@@ -272,7 +272,7 @@ class Transport:
         series. The server tells the changes of a session apart by their numbers, including changes of the last
         connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
-        client, connection = self._client, self._connection
+        client, connection, turn = self._client, self._connection, self._turn
         refuse_of_other_sessions(client)
         request: Any = client._queue[0][0] if client._queue else None
         closes = request is CloseInstance
@@ -281,7 +281,7 @@ class Transport:
         if closes:
             # Other clients may acquire before the reply is here.
             self.on_close()
-        with self._in_turn(connect_timeout, closes=closes):
+        with _NO_CALLERS if turn is None else self._in_turn(turn, connect_timeout, closes=closes):
             self._renew_if_idle()
             if withdraw_removals(client):
                 # kazoo's next turn looks at the new head of the queue anew: it may be the last request of all.
@@ -304,34 +304,35 @@ class Transport:
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping, unless callers have sent a request since the last one: any request does as well."""
-        if self._turn is not None:
+        turn = self._turn
+        if turn is not None:
             lately, self._sent_lately = self._sent_lately, False
             if lately and not self._connection._ro_mode:
                 return
-        with self._in_turn(connect_timeout):
+        with _NO_CALLERS if turn is None else self._in_turn(turn, connect_timeout):
             self._kazoo.send_ping(connect_timeout)
 
     @contextlib.contextmanager
-    def _in_turn(self, timeout: float, *, closes: bool = False) -> Iterator[None]:
+    def _in_turn(self, turn: SendLock, timeout: float, *, closes: bool = False) -> Iterator[None]:
         """Have the block send in this thread's turn, behind the rest of a caller's request.
 
         Args:
-            timeout: how long sending that may take, in seconds.
+            turn: the right to send.
+            timeout: how long sending that rest may take, in seconds.
             closes: the block sends the last request of all, which may go out beside that of a caller.
         """
-        turn = self._turn
-        if turn is not None and not turn.take():
-            if not closes:
-                raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
-            turn = None
-        try:
-            if turn is not None and turn.unsent:
-                self._connection._write(turn.unsent, timeout)
-                turn.unsent = b""
-            yield
-        finally:
-            if turn is not None:
+        if turn.take():
+            try:
+                if turn.unsent:
+                    self._connection._write(turn.unsent, timeout)
+                    turn.unsent = b""
+                yield
+            finally:
                 turn.lock.release()
+        elif closes:
+            yield
+        else:
+            raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
 
     def _renew_if_idle(self) -> None:
         """End the connection if `renew` asks for it and nothing waits for a reply; in the turn of this thread."""
@@ -526,6 +527,8 @@ def on_connection_thread(watcher: F) -> F:
     return watcher
 
 
+# In the place of a turn, on a connection on which callers do not send.
+_NO_CALLERS = contextlib.nullcontext()
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # A client in one of these states refuses all requests.
 _REFUSALS = {
