@@ -462,9 +462,9 @@ class Transport:
     def _read(self, length: int, timeout: float) -> bytes:
         """Read `length` bytes from one buffer; kazoo waits and reads twice for each reply, its length and its rest."""
         sock, ahead = self._connection._socket, self._received
-        if (until := self.opening.until) is not None or type(sock) is not socket.socket:
-            if until is not None:
-                return self.opening.read(sock, length)
+        if self.opening.until is not None:
+            return self.opening.read(sock, length)
+        if type(sock) is not socket.socket:
             self._reads_large = length > LARGE
             try:
                 return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
