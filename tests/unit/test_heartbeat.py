@@ -22,9 +22,14 @@ STRAY, OWN = "_c_00000000-0000-0000-0000-000000000009-lock-0000000000", "_c_0000
 
 
 class Line:
-    """A link whose answers never come, of which the test says what waits for one."""
+    """A link whose answers never come, of which the test says what waits for one.
+
+    Attributes:
+        parts: how many parts of large answers have come.
+    """
 
     connection = None
+    parts = 0
 
     def __init__(self, waiting: list[int | None]) -> None:
         self.transport = self
@@ -79,6 +84,18 @@ def test_a_connection_is_cut(waiting: list[int | None], cut: bool) -> None:
         heartbeat.beat(1000 + look * LOOK)
     assert line.cut is cut
     assert line.sent == 1
+
+
+def test_a_connection_that_brings_a_large_answer() -> None:
+    """Fault 423: it is kept while parts of it come, for a session timeout: then a call asks again."""
+    line = Line([5] * 30)
+    heartbeat = beating(line)
+    look = 0
+    while not line.cut:
+        line.parts += 1
+        heartbeat.beat(1000 + look * LOOK)
+        look += 1
+    assert TIMEOUT < look * LOOK <= 4 / 3 * TIMEOUT + 3 * LOOK
 
 
 def test_a_heartbeat_that_is_lost() -> None:
