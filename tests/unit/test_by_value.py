@@ -411,7 +411,8 @@ def test_those_of_tasks(name: str) -> None:
     """A function that uses a primitive for tasks is refused with the path, as the primitive is; a namespace is not."""
     made = None
     for arguments in ((opened, f"/{name}"), (opened, f"/{name}", 3)):
-        with suppress(TypeError, ValueError, AttributeError):
+        # Others make claims and terms.
+        with suppress(AttributeError, TypeError, ValueError):
             made = getattr(aio, name)(*arguments) if made is None else made
     if not isinstance(getattr(made, "path", None), str) or name == "Namespace":
         return
