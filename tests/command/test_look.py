@@ -215,7 +215,7 @@ def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_stranger_s_node_without_data(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 409: a node that was made without data, as `create` of zkCli does it, is shown as any other."""
+    """Fault 408: a node that was made without data, as `create` of zkCli does it, is shown as any other."""
     zk.create(f"{zk_path}/_c_9e1d9d52-b8a8-4b62-bc3b-000000000001-lock-", None, sequence=True, makepath=True)
     for command in (("ls",), ("show",), ("top", "-n", 1)):
         code, out, err = end_of(look(*command, zk_path))

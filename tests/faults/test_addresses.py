@@ -174,7 +174,7 @@ def test_a_resolver_that_does_not_reply(
 
 
 def test_a_resolver_that_does_not_reply_to_a_new_client(zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
-    """Fault 418: `connect` gives up in time, and says why; a name that is resolved waits for no other one."""
+    """Fault 402: `connect` gives up in time, and says why; a name that is resolved waits for no other one."""
     resolver.ports.update({NAMES[0]: [], NAMES[1]: [zookeeper.port]})
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=rf"{NAMES[0]}:2181: the resolver does not reply \(check the host's name\)"):
@@ -185,7 +185,7 @@ def test_a_resolver_that_does_not_reply_to_a_new_client(zookeeper: Server, zk_pa
 
 
 def test_many_names_and_a_slow_link(proxy: Proxy, zk_path: str, resolver: Resolver) -> None:
-    """Fault 419: a share of the session timeout is too short for a reply: a client without a session waits longer."""
+    """Fault 403: a share of the session timeout is too short for a reply: a client without a session waits longer."""
     names = [f"zk{n}.invalid" for n in range(8)]
     resolver.ports.update({name: [int(proxy.hosts.rpartition(":")[2])] for name in names})
     proxy.delay(0.17)

@@ -51,7 +51,7 @@ def test_greenlets(how: str, zookeeper: Server, zk_path: str) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("handler", ["gevent", "eventlet", "threads"])
 def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
-    """Faults 420, 421: `connect` takes each handler of kazoo's, and none leaves a reply until other data arrives."""
+    """Faults 404, 405: `connect` takes each handler of kazoo's, and none leaves a reply until other data arrives."""
     with Forwarder(zookeeper.port) as door:
         door.RequestHandlerClass = InOneRecord
         url = f"zks://localhost:{door.server_address[1]}?ca={TLS / 'ca.pem'}"

@@ -493,7 +493,7 @@ def test_all_parties_agree(
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bool) -> None:
-    """Fault 423: a value that comes for longer than a third of the session timeout is read once, on one connection."""
+    """Fault 407: a value that comes for longer than a third of the session timeout is read once, on one connection."""
     SharedValue(zk, zk_path, b"").set(bytes(700_000))
     with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
         door.RequestHandlerClass = OverTls

@@ -315,7 +315,7 @@ def test_tls(tls_port: int, zk_path: str) -> None:
 def test_tls_is_checked(url: str, advice: str, tls_port: int, zookeeper: Server) -> None:
     """A certificate that nobody vouches for, or of another host, is as good as no answer; so is TLS not spoken.
 
-    Fault 422: the error says what to do about that.
+    Fault 406: the error says what to do about that.
     """
     # In a process of its own, as kazoo leaves the socket of a handshake that failed to the garbage collector.
     code = """

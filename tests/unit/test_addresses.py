@@ -48,7 +48,7 @@ def test_machines_and_families_alternate(randomize: bool, monkeypatch: pytest.Mo
 def test_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """All addresses together get one session timeout while the session may live; later, each name gets a share.
 
-    Fault 419: that grows, and begins anew.
+    Fault 403: that grows, and begins anew.
     """
     tried = addresses(monkeypatch, randomize=False)
     tried.expand()

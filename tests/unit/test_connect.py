@@ -417,7 +417,7 @@ def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest
 def test_files_that_tls_cannot_use(
     options: dict[str, Any], told: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fault 417: the error comes at once and names the option, of a command too; nothing asks at the terminal."""
+    """Fault 401: the error comes at once and names the option, of a command too; nothing asks at the terminal."""
     monkeypatch.setattr(_connect, "_start", lambda *_: None)
     url = f"zks://a?{urlencode({name: value for name, value in options.items() if name != 'keyfile_password'})}"
     if told is None:

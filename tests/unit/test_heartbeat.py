@@ -87,7 +87,7 @@ def test_a_connection_is_cut(waiting: list[int | None], cut: bool) -> None:
 
 
 def test_a_connection_that_brings_a_large_answer() -> None:
-    """Fault 423: it is kept while parts of it come, for a session timeout: then a call asks again."""
+    """Fault 407: it is kept while parts of it come, for a session timeout: then a call asks again."""
     line = Line([5] * 30)
     heartbeat = beating(line)
     look = 0
