@@ -28,7 +28,8 @@ from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.sockets import Poller, wait_for_files
-from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread
+from zkconcurrent._kazoo.transport import XIDS, Transport
+from zkconcurrent._kazoo.watches import on_connection_thread
 from zkconcurrent.testing import Server
 
 TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and its issuer's

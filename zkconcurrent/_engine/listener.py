@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from .._kazoo.link import KazooState
-from .._kazoo.transport import on_connection_thread
+from .._kazoo.watches import on_connection_thread
 from .._protocol.lease import Lease
 from .client_state import UNANSWERED, ClientState
 

@@ -521,12 +521,6 @@ class Transport:
             log.exception("a watch event was not handled: %r", callback.args)
 
 
-def on_connection_thread(watcher: F) -> F:
-    """Have a watcher called on the connection thread itself; it must not wait."""
-    watcher.on_connection_thread = True  # type: ignore[attr-defined]
-    return watcher
-
-
 # In the place of a turn, on a connection on which callers do not send.
 _NO_CALLERS = contextlib.nullcontext()
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)

@@ -9,7 +9,7 @@ the queue: the watchers of all earlier requests are noted, or pending, and each 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData, int_struct, write_string
@@ -21,6 +21,13 @@ PERSISTENT_RECURSIVE = 1  # a mode of watches
 CHILDREN, DATA, TREE = 1, 2, 5
 _OF_CHILDREN = (GetChildren.type, GetChildren2.type)
 OF_DATA = (Exists.type, GetData.type)
+W = TypeVar("W", bound=Callable[..., object])
+
+
+def on_connection_thread(watcher: W) -> W:
+    """Have a watcher called on the connection thread itself; it must not wait."""
+    watcher.on_connection_thread = True  # type: ignore[attr-defined]
+    return watcher
 
 
 class _WatchRequest:
