@@ -540,9 +540,9 @@ def test_a_crowd_lets_the_keeper_work(
             pass
 
     waiting = [in_thread(take, n) for n in range(crowd)]
-    eventually(lambda: sum(bool(ticket.awaits) for ticket in list(session.registry.tickets.values())) == crowd)
-    # A reply wakes the thread that asked, and on a busy machine the last ones have yet to come.
-    eventually(lambda: not client._queue and not client._pending)
+    eventually(lambda: [t.watched is not False for t in [*session.registry.tickets.values()]] == [True] * crowd)
+    # A reply wakes the thread that asked. One to a later request comes when all have done so.
+    client.exists(zk_path)
 
     def count_one(what: str) -> None:
         counts[what] += 1
