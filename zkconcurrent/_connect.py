@@ -114,7 +114,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self._name: _Name | str = "its client was not opened by connect()"
         self._opens_at_use = False
         # The clients of objects that are unpickled after this client was stopped.
-        self._followers: dict[tuple[object, ...], Client] = {}
+        self._followers: dict[_Name, Client] = {}
         self._opening = threading.RLock()
         _clients.add(self)
 
@@ -368,14 +368,12 @@ def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
 
 def _only(name: _Name, make: Callable[[], Client]) -> Client:
     """Return this process's client of that name; it is opened at its first use."""
-    # A forked child inherits its parent's, and keeps them: their collection would close them, and warn.
-    key = (*name, os.getpid())
-    client = _by_name.get(key)
+    client = _by_name.get(name)
     while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
         new = make()
         new._opens_at_use = True
         # R4: another thread may be faster. There is one client for a name, and one that follows a stopped one.
-        client = _by_name[key] = (_by_name if client is None else client._followers).setdefault(key, new)
+        client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
     return client
 
 
@@ -543,9 +541,18 @@ def _close_all(until: float) -> None:
                 client.close()
 
 
+def _leave_to_parent() -> None:
+    _inherited.extend(_by_name.values())
+    _by_name.clear()
+
+
 _clients: LiveSet[Client] = LiveSet()
-# Those of unpickled objects, and that of local namespaces; by their names and processes.
-_by_name: dict[tuple[object, ...], Client] = {}
+# Those of unpickled objects, and that of local namespaces.
+_by_name: dict[_Name, Client] = {}
 # They number the local namespaces. A forked child goes on, so that none has a name of its parent's.
 _numbers = itertools.count(1)
+# The parent's clients, in a forked child. They are kept, as their collection would close them and warn.
+_inherited: list[Client] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 closers.append(_close_all)
