@@ -96,6 +96,20 @@ def test_checks_alone_are_a_heartbeat(proxy: Proxy, client: KazooClient, path: s
     assert (count.heartbeats, count.requests) == (2, {"multi": 1})
 
 
+def test_a_read_behind_a_heartbeat(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A watched read of a contender right behind a heartbeat belongs to it if the contender is the client's own."""
+    own, other = (f"{path}/_c_{seed}-0000-0000-0000-000000000001-lock-0000000000" for seed in ("0000000a", "0000000b"))
+    for node in (own, other):
+        client.create(node)
+    for node, requests in ((own, {}), (other, {"getData": 1})):
+        with proxy.counting() as count:
+            beat = client.transaction()
+            beat.check(own, 0)
+            beat.commit()
+            client.get(node, watch=lambda _: None)
+        assert (count.heartbeats, count.requests) == (1, requests)
+
+
 def test_heartbeat_makes_no_flight_and_joins_none(proxy: Proxy, client: KazooClient, path: str) -> None:
     """A request sent while only a heartbeat is outstanding is a flight of its own."""
     proxy.delay(LONG_ENOUGH)

@@ -56,6 +56,7 @@ LONGEST_FRAME = 1 << 26
 _PATHLESS = frozenset({"ping", "auth", "sasl", "setWatches", "setWatches2", "whoAmI", "closeSession"})
 _MULTIPLE = frozenset({"multi", "multiRead"})
 _CHECK = 13
+_SEED = 23  # how many characters of the names of a client's nodes, behind "_c_", are those of the client
 _MULTI_HEADER = 9  # type, done, error: the fields before the path of a multi's first operation
 
 
@@ -74,7 +75,7 @@ class Message:
         zxid: of an answer.
         request: the request of an answer.
         heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, `sync` of "/" of a
-            client that has no chroot, or a read that leaves a watch on a contender, right behind one.
+            client that has no chroot, or a read that leaves a watch on a contender of this client, right behind one.
     """
 
     kind: Literal["request", "answer", "event"]
@@ -110,8 +111,8 @@ class Dialogue:
         self.outstanding: list[Message] = []
         self._framed = True
         self._opened = self._accepted = False
-        # The last request was a heartbeat's.
-        self._beats = False
+        # The last request, if it was a heartbeat's.
+        self._beat = b""
         self._to_server, self._to_client = bytearray(), bytearray()
 
     def requests(self, data: bytes, now: float) -> Iterator[tuple[bytes, Message | None]]:
@@ -153,9 +154,9 @@ class Dialogue:
             message.name == "getEphemerals"
             or (message.name, message.path) == ("sync", "/")
             or (message.name == "multi" and _only_checks(frame))
-            or (message.name == "getData" and frame[-1] and self._beats and "/_c_" in message.path)
+            or (message.name == "getData" and bool(frame[-1]) and _is_of_client(message.path, self._beat))
         )
-        self._beats = message.heartbeat
+        self._beat = frame if message.heartbeat else b""
         self.outstanding.append(message)
         return message
 
@@ -185,6 +186,12 @@ class Dialogue:
             request,
             request.heartbeat,
         )
+
+
+def _is_of_client(path: str, beat: bytes) -> bool:
+    """Whether a node may be of the client that has sent this heartbeat, which names nodes of its own, or none."""
+    _, ours, name = path.rpartition("/_c_")
+    return bool(beat and ours) and (b"/_c_" not in beat or name[:_SEED].encode() in beat)
 
 
 def _only_checks(frame: bytes) -> bool:
