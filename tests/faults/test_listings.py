@@ -102,6 +102,7 @@ NO_CROWD = {
     "group._join": "it lists nothing",
     "group._outlast": "it lists nothing",
     "group.next_members": "an observer has been given the members, and waits for others than these",
+    "lock.wait_behind": "each recipe that waits in it has a scene",
     "map.mirror.follow": "one thread of a client waits, and its copy is the map",
     "queue.take.take": "only the first of the consumers that queue waits here",
 }
@@ -109,7 +110,7 @@ NO_CROWD = {
 
 
 def waiting_recipes() -> set[str]:
-    """Return the functions of the recipes that wait, from their text."""
+    """Return the functions of the recipes that wait, by themselves or in `wait_behind`, from their text."""
     found = set()
     for module in pkgutil.walk_packages(_recipes.__path__, prefix := f"{_recipes.__name__}."):
         file = importlib.import_module(module.name).__file__
@@ -118,9 +119,9 @@ def waiting_recipes() -> set[str]:
             tree = ast.parse(text.read())
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef) and any(
-                isinstance(node, ast.Yield)
+                isinstance(node, ast.Yield | ast.YieldFrom)
                 and isinstance(node.value, ast.Call)
-                and getattr(node.value.func, "attr", "") in ("Wait", "WaitGone", "WaitRecursive")
+                and ast.unparse(node.value.func) in ("op.Wait", "op.WaitGone", "op.WaitRecursive", "wait_behind")
                 for node in ast.walk(function)
             ):
                 found.add(f"{module.name.removeprefix(prefix)}.{function.name}")

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
-from .._protocol.ticket import HOLDS, Ticket
+from .._protocol.ticket import Ticket
 from .._protocol.way import Way
 from .nodes import FirstLook, Lacking, missing
 
@@ -39,6 +39,8 @@ def acquire(
     data: bytes,
     first: FirstLook | None = None,
     look: Look | None = None,
+    *,
+    marked: bool = False,
 ) -> Recipe[Ticket]:
     """Join the queue under `path` and wait for our turn.
 
@@ -49,11 +51,12 @@ def acquire(
         first: the look at the path of the primitive to which the queue belongs, if that lies above it.
         look: called once each node of ours has queued behind others, with the ticket, and the nodes ahead that exclude
             it; it may refuse to wait.
+        marked: the data tell of its owner's holds; a candidate's are its own, whatever they say.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
-        ticket: Ticket = yield op.NewTicket(path, HOLDS in data)
+        ticket: Ticket = yield op.NewTicket(path, marked)
         listing = op.Children(path, ticket)
         looked = look is None
         try:

@@ -422,7 +422,7 @@ class LockCore(QueueCore):
         ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, ends=ends, label=self.label)
         look = self.look(call, owner, deadline, data)
-        return acquire(self.path, self.rule, data, self.first_look, look)
+        return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold, and that their numbers are about to run out."""
