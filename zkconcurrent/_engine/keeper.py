@@ -192,7 +192,7 @@ class Helper:
             self._work()
         finally:
             self.works = False
-            # What has come behind its last look has it started again.
+            # The keeper starts it again if work has come since its last look.
             self._keeper.client.wake_keeper()
 
 
