@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from contextlib import suppress
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.aio.calls import LOCKS
 from tests.aio.loops import left, nodes, run, soon, until
 from tests.conftest import FAST, PATIENCE, Connect
@@ -157,3 +159,63 @@ def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: p
         assert kept
 
     asyncio.run(main())
+
+
+def test_a_log_handler_that_raises_in_the_background(zk: KazooClient, zk_path: str) -> None:
+    """Fault 421: it raises as a failed call is logged that no task awaits; the next one is made all the same."""
+    zk.create(f"{zk_path}/foreign", b"of another program", makepath=True)
+    foreign, event, log = aio.Event(zk, f"{zk_path}/foreign"), aio.Event(zk, f"{zk_path}/e"), _tasks.log
+    begun: list[aio.Completion] = []
+
+    def fail(record: logging.LogRecord) -> bool:
+        if "no task awaits it" in record.getMessage():
+            begun.append(event.set())
+            raise OSError
+        return True
+
+    async def main() -> None:
+        foreign.set()
+        await until(lambda: begun)
+        await asyncio.wait_for(begun[0]._wait(), PATIENCE)
+
+    log.addFilter(fail)
+    try:
+        run(main())
+    finally:
+        log.removeFilter(fail)
+    assert zkconcurrent.Event(zk, event.path).is_set()
+
+
+def test_a_log_handler_that_raises_at_an_unknown_outcome(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
+) -> None:
+    """Fault 421: it raises as the library logs that the outcome of a cancelled change is unknown; others go on."""
+    number, log = aio.AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), _tasks.log
+    logged = list[str]()
+
+    def fail(record: logging.LogRecord) -> bool:
+        if "outcome is unknown" in record.getMessage():
+            logged.append(record.getMessage())
+            raise OSError
+        return True
+
+    async def main() -> None:
+        await number.add(1)
+        (receipt,) = zk.get_children(f"{zk_path}/receipts")
+        await asyncio.to_thread(proxy.refuse)
+        with proxy.lose_answer("multi") as fault:
+            changes = [asyncio.create_task(number.add(1)) for _ in range(2)]
+            await asyncio.to_thread(fault.wait)
+            changes[0].cancel()
+            await asyncio.to_thread(zk.delete, f"{zk_path}/receipts/{receipt}")
+        await asyncio.to_thread(proxy.resume)
+        done = await asyncio.wait_for(asyncio.gather(*changes, return_exceptions=True), PATIENCE)
+        assert isinstance(done[0], asyncio.CancelledError)
+        assert done[1] == 3
+        assert len(logged) == 1
+
+    log.addFilter(fail)
+    try:
+        run(main())
+    finally:
+        log.removeFilter(fail)

@@ -829,6 +829,27 @@ def test_an_interrupt_at_every_line(
     assert len(told.events) > 100
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_listener_that_exits(zk: KazooClient, zk_path: str) -> None:
+    """Fault 421: `sys.exit()` in a listener ends the queue's thread, and another one goes on with what is left."""
+    events, go_on = list[LockEvent](), threading.Event()
+
+    def leave(event: LockEvent) -> None:
+        events.append(event)
+        assert go_on.wait(30)
+        if len(events) == 1:
+            sys.exit()
+
+    queue = QueueListener(leave)
+    remove = zkconcurrent.add_listener(queue)
+    with Lock(zk, zk_path):
+        pass
+    remove()
+    go_on.set()
+    assert queue.flush(timeout=10)
+    assert len(events) == 2
+
+
 def test_a_queue(zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
     """It tells on a thread of its own, where a listener may wait; it drops what does not fit, and logs one error."""
     inner, lock, threads = Lock(zk, f"{zk_path}/inner"), Lock(zk, f"{zk_path}/lock"), list[str]()

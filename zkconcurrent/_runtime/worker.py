@@ -47,5 +47,6 @@ class Worker:
             work()
         finally:
             self._right.append(True)
-        if self._left:
-            self.start(spawn, work)
+            # Also if an error ends this thread: the work that is left would wait until more comes.
+            if self._left:
+                self.start(spawn, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -205,7 +206,9 @@ class BaseMembership:
         if not stopped:
             why = "its node is gone" if cause is None else words(LossRecord(cause))
             fields = {"zk_path": self.path, "zk_cause": cause and cause.value}
-            losses.warning("the membership %s is lost: %s, and then: %s", self.path, why, error, extra=fields)
+            # A log handler of the program may raise; the callers are still to be woken.
+            with suppress(Exception):
+                losses.warning("the membership %s is lost: %s, and then: %s", self.path, why, error, extra=fields)
 
     def _note_joined(self) -> None:
         self._since = self._session.now()
@@ -349,9 +352,9 @@ class Group(Primitive):
     def _begin_join(self, kind: type[M], data: bytes | None, name: str | None, wait: float) -> tuple[M, Call, Steps[M]]:
         """Return a new membership of that class, and the call that begins it."""
         name = check_id(self._path, name)
-        check_timeout(True, wait)
+        check_timeout(True, wait, "wait")
         if wait < 0:
-            raise ValueError("wait must be a non-negative number")
+            raise ValueError("wait value must be a non-negative number")
         if data is not None and not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"data must be bytes, not {type(data).__name__}")
         said = node_data(self._identity()) if data is None else bytes(data)
@@ -375,7 +378,7 @@ class Group(Primitive):
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
         """
-        check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
+        self._until(timeout)
         return self._observe(timeout)
 
     def _observe(self, timeout: float | None) -> Iterator[dict[str, bytes]]:

@@ -129,10 +129,12 @@ class Completion:
         self._error = error
         self._done = True
         wakers = list(self._wakers)
-        if error is not None and not wakers:
-            log.error("a call has failed, and no task awaits it: %s", error)
         for wake in (*wakers, *self._calls):
             wake()
+        if error is not None and not wakers:
+            # A log handler of the program may raise; the next calls are still to be made.
+            with suppress(Exception):
+                log.error("a call has failed, and no task awaits it: %s", error)
 
     def __await__(self) -> Generator[object, object, None]:
         return self._wait().__await__()

@@ -89,9 +89,11 @@ class SettlingState(PathState, Generic[W]):
             except Exception as error:
                 over = not (isinstance(error, RefusedError) and self._goes_on(pending_write, error))
                 if over:
-                    text = "a call at %s was interrupted, and its outcome is unknown: %r"
-                    log.error(text, self.path, error, extra={"zk_path": self.path})
                     pending_write.unknown, pending_write.receipt = True, None
+                    text = "a call at %s was interrupted, and its outcome is unknown: %r"
+                    # A log handler of the program may raise; here and below, others wait for what is left to settle.
+                    with suppress(Exception):
+                        log.error(text, self.path, error, extra={"zk_path": self.path})
             if not over:
                 # It may wait for a change behind it, for instance one that frees a place in a full queue.
                 self._left.rotate(-1)
@@ -106,8 +108,9 @@ class SettlingState(PathState, Generic[W]):
             return False
         if not pending_write.refused:
             text = "the end of a call at %s was refused, and is tried again: %r"
-            log.warning(text, self.path, error, extra={"zk_path": self.path})
             pending_write.refused = True
+            with suppress(Exception):
+                log.warning(text, self.path, error, extra={"zk_path": self.path})
 
         def pause() -> Steps[None]:
             yield REFUSED_PAUSE
