@@ -167,7 +167,13 @@ def _checked(part: str, rule: str, check: Callable[[str], T], text: str) -> T:
 
 
 def _seconds(text: str) -> float:
-    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or not 0 < float(text) < LONGEST_TIMEOUT:
+    if not (seconds := _seconds_or_none(text)):
+        raise ValueError
+    return seconds
+
+
+def _seconds_or_none(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or not float(text) < LONGEST_TIMEOUT:
         raise ValueError
     return float(text)
 
@@ -203,7 +209,7 @@ _OF_TLS: dict[str, tuple[str, Callable[[str], object]]] = {
 _OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "timeout": _SECONDS,
     "tick": _SECONDS,
-    "survive": _SECONDS,
+    "survive": ("be a number of seconds, such as 0 or 2.5", _seconds_or_none),
     "start_timeout": _SECONDS,
     "sasl": _one_of(*_MECHANISMS),
     "acl": _one_of(*ACLS),

@@ -81,7 +81,7 @@ def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thre
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """An id is the name of a node, data are bytes; nothing is created for others."""
+    """Fault 422: an error names the argument; an id is the name of a node, data are bytes; nothing is created."""
     group = Group(zk, zk_path)
     for bad in ("", "a/b", "/", ".", "..", "\0", "x" * 3000):
         with pytest.raises(ValueError, match=r"name|id"):
@@ -93,10 +93,15 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
         with pytest.raises(TypeError, match="data must be bytes"):
             group.join(data)  # type: ignore[arg-type]
     for wait in (-1, -0.5, float("nan")):
-        with pytest.raises(ValueError, match=r"non-negative|NaN"):
+        with pytest.raises(ValueError, match=r"^wait .*non-negative|NaN"):
             group.join(wait=wait)
+    for kind in (None, "1", b""):
+        with pytest.raises(TypeError, match="wait must be a number of seconds"):
+            group.join(wait=kind)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="timeout must be a number of seconds, not str"):
+        group.observe("1")  # type: ignore[arg-type]
     for wait in (threading.TIMEOUT_MAX * 2, float("inf")):
-        with pytest.raises(OverflowError):
+        with pytest.raises(OverflowError, match="wait"):
             group.join(wait=wait)
         with pytest.raises(OverflowError):
             group.observe(wait)

@@ -34,6 +34,7 @@ DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=Tru
         ("zk://a/l%C3%B6ck%20s", {"hosts": "a", "chroot": "/löck s"}),
         ("zk://a?timeout=10", {"hosts": "a", "chroot": "", "timeout": 10.0}),
         ("zk://a/b?timeout=2.5&start_timeout=3", {"hosts": "a", "chroot": "/b", "timeout": 2.5, "start_timeout": 3.0}),
+        ("zk://a?survive=0", {"hosts": "a", "chroot": "", "survive": 0.0}),
         ("zk://u:p%40%2F%3A@a", {"hosts": "a", "chroot": "", "auth_data": [("digest", "u:p@/:")]}),
         ("zk://u:p:q@a", {"hosts": "a", "chroot": "", "auth_data": [("digest", "u:p:q")]}),
         (
@@ -57,7 +58,7 @@ DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=Tru
     ],
 )
 def test_what_is_said(url: str, said: dict[str, Any]) -> None:
-    """Each part of a URL becomes the argument of that meaning, and nothing else does."""
+    """Fault 423: each part of a URL becomes the argument of that meaning, and may be what that may be."""
     assert parse(url) == said
 
 
@@ -98,6 +99,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a?timeout=-1", "option 'timeout' must be a number of seconds"),
         ("zk://a?timeout=0", "option 'timeout' must"),
         ("zk://a?timeout=nan", "option 'timeout' must"),
+        ("zk://a?survive=-1", "option 'survive' must be a number of seconds, such as 0"),
         (
             "zk://a?timeout=10&survive=6",
             r"survive is 6\.0; with a timeout of 10 s it is 0 to 5\.\d+ s; or somewhat more",

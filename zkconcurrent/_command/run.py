@@ -211,6 +211,9 @@ class _Run:
             self._holder.give_up()
             if now >= self._deadline:
                 self.phase = "over"
+        elif self.phase == "over":
+            # Its error is known.
+            return
         elif now >= self._deadline:
             if not self._connected:
                 why = f"ZooKeeper did not answer in time{self._holder.failures()}"

@@ -9,7 +9,6 @@ from typing import Final
 from .._kazoo.link import KazooClient
 from .._runtime.public import public
 from .._threads import group as _group
-from .._threads.base.primitive import check_timeout
 from ._losses import Lost
 from ._tasks import Pending, is_thrown_away, of_tasks
 from ._twin import PrimitiveTwin, awaited
@@ -107,7 +106,7 @@ class Group(PrimitiveTwin):
         Args:
             timeout: how long to wait for each change, in seconds; then the iteration ends. None waits forever.
         """
-        check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
+        self._core._until(timeout)
         return self._observe(timeout)
 
     async def _observe(self, timeout: float | None) -> AsyncIterator[dict[str, bytes]]:

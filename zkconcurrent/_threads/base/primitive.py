@@ -281,26 +281,26 @@ def discard_result(_: object) -> None:
     """Discard a result."""
 
 
-def check_timeout(blocking: bool, timeout: float) -> None:
-    """Refuse the arguments that `threading` refuses.
+def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None:
+    """Refuse the arguments that `threading` refuses; errors call the timeout by `name`.
 
     Raises:
         TypeError: the timeout is no number, such as None, with which kazoo's locks wait forever.
         ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
-    if timeout is None:
+    if timeout is None and name == "timeout":
         raise TypeError("timeout must be a number of seconds, not None: -1 waits forever")
     if not hasattr(timeout, "__float__"):
-        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
+        raise TypeError(f"{name} must be a number of seconds, not {type(timeout).__name__}")
     if not blocking and timeout != -1:
         raise ValueError("can't specify a timeout for a non-blocking call")
     if timeout != timeout:
         raise ValueError("Invalid value NaN (not a number)")
     if timeout < 0 and timeout != -1:
-        raise ValueError("timeout value must be a non-negative number")
+        raise ValueError(f"{name} value must be a non-negative number")
     if timeout > threading.TIMEOUT_MAX:
-        raise OverflowError("timeout value is too large")
+        raise OverflowError(f"{name} value is too large")
 
 
 def kind_of(value: object) -> str:
