@@ -19,7 +19,7 @@ from zkconcurrent import aio
 
 
 def test_a_membership(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A task joins by `await` or for a block; threads see it, and it sees them; the errors are the same."""
+    """Fault 425: a task joins by one `await` or for one block; threads see it; the errors are those of threads."""
     threads = zkconcurrent.Group(connect(), zk_path)
 
     async def main() -> None:
@@ -39,6 +39,12 @@ def test_a_membership(zk: KazooClient, connect: Connect, zk_path: str) -> None:
             await other.leave()
             await other.leave()
         assert await group.members() == {}
+        joining = group.join(b"three")
+        last = await joining
+        for again in (joining, joining.__aenter__()):
+            with pytest.raises(RuntimeError, match="again for the next"):
+                await again
+        await last.leave()
         assert not member.lost.is_set()
 
     asyncio.run(asyncio.wait_for(main(), 30))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS
+from tests.aio.calls import AGAINST, LOCKS, quorum
 from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import PATIENCE
 from zkconcurrent import LockLostError, aio
@@ -52,6 +53,48 @@ def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> Non
             async with block:
                 pass
         assert not await asyncio.to_thread(nodes, far, zk_path)
+
+    run(main())
+
+
+BLOCKS = {
+    **LOCKS,
+    "hold()": lambda client, path: aio.Lock(client, path).hold(),
+    "lead()": lambda client, path: aio.Election(client, path).lead(),
+    "join()": lambda client, path: aio.Group(client, path).join(),
+    "Condition": aio.Condition,
+    "DetachedLock": lambda client, path: aio.DetachedLock(client, path, "owner"),
+    "DoubleBarrier": lambda client, path: aio.DoubleBarrier(client, path, 1),
+    "QuorumLock": quorum,
+    "synchronized": aio.synchronized,
+}
+
+
+def below(client: KazooClient, path: str) -> list[str]:
+    """Return all nodes below a path."""
+    names = [f"{path}/{name}" for name in client.get_children(path)]
+    return [*names, *(each for name in names for each in below(client, name))]
+
+
+@pytest.mark.parametrize("error", [KeyError, LockLostError])
+@pytest.mark.parametrize("make", [make for make in BLOCKS if make != "three permits"])
+def test_a_forked_child(make: str, error: type[Exception], zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Fault 424: an inherited block ends by its own error there, and what the parent holds stays."""
+
+    async def main() -> None:
+        child = -1
+        try:
+            async with BLOCKS[make](zk, zk_path):
+                held = await asyncio.to_thread(below, far, zk_path)
+                child = os.fork()
+                if not child:
+                    raise error(zk_path, "as the child ends its block")
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                assert held == await asyncio.to_thread(below, far, zk_path) != []
+        except BaseException as raised:
+            if not child:
+                os._exit(type(raised) is not error)
+            raise
 
     run(main())
 

@@ -56,7 +56,8 @@ class Condition(PrimitiveTwin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock_core.mine() is None:
+        failed = kind is not None and issubclass(kind, ZkConcurrentError)
+        if failed and not self._session.forked and self._lock_core.mine() is None:
             # A wait could not acquire the lock again; its error says why.
             return
         await self._lock.__aexit__(kind, error, traceback)

@@ -41,10 +41,13 @@ class Joining:
 
     def __init__(self, membership: Membership, begun: Pending[Membership]) -> None:
         self._membership = membership
-        self._begun = begun
+        self._begun: Pending[Membership] | None = begun
 
     def __await__(self) -> Generator[object, object, Membership]:
-        return self._begun.__await__()
+        if self._begun is None:
+            raise RuntimeError("a join() is for one await or block: call join() again for the next")
+        begun, self._begun = self._begun, None
+        return begun.__await__()
 
     async def __aenter__(self) -> Membership:
         return await self

@@ -243,6 +243,9 @@ class Acquirable(Twin, ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if any(core.session.forked for core in self._lock_cores()):
+            # The hold is the parent's.
+            return
         if kind is GeneratorExit and (self._forsake() or asyncio._get_running_loop() is None):
             return
         try:
