@@ -31,6 +31,7 @@ from zkconcurrent import (
     WaitCancelledError,
     synchronized,
 )
+from zkconcurrent._engine.session import Session
 from zkconcurrent._threads.base.cancel import waits
 from zkconcurrent._threads.base.lock_core import LockCore
 
@@ -63,6 +64,40 @@ def test_the_waits_of_a_client_end(
     with mine.hold(timeout=20):  # a wait that begins later is not concerned
         pass
     eventually(lambda: not ephemerals(zk, zk_path))
+
+
+def test_no_memory_for_the_end(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 426: all memory is used up for a moment as a wait ends: its node goes all the same, and others get in."""
+    holder, mine, other = Lock(zk, zk_path), Lock(connect(), zk_path), Lock(connect(), zk_path)
+    session, used_up_until = Session.of(mine.client), 0.0
+    discard, drop = session.discard, session.drop
+
+    def with_memory(act: Any) -> Any:
+        def tried(*args: Any) -> Any:
+            if time.monotonic() < used_up_until:
+                raise MemoryError
+            return act(*args)
+
+        return tried
+
+    monkeypatch.setattr(session, "discard", with_memory(discard))
+    monkeypatch.setattr(session, "drop", with_memory(drop))
+    with holder:
+        waiting = in_thread(mine.acquire)
+        eventually(lambda: ended(mine) == 1)
+        used_up_until = time.monotonic() + 0.2
+        assert mine.cancel_waits() == 1
+        with pytest.raises((MemoryError, WaitCancelledError)):
+            waiting.result(20)
+    assert other.acquire(timeout=20)
+    other.release()
 
 
 def ended(lock: Any) -> int:

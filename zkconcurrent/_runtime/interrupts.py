@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable
 from itertools import accumulate
 from types import FrameType
@@ -31,6 +32,8 @@ from .._errors import ClientError
 
 # An error that strikes more often is not a signal handler's, but that of a recursion that is too deep, say.
 TRIES = 100
+# While all memory is used up, each try would fail at once; other threads may free some.
+MEMORY_PAUSE = 0.01  # seconds
 # More frames than any call of the library needs, apart from those of functions of the program.
 FRAMES = 30
 # Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
@@ -48,6 +51,8 @@ def insist(step: Callable[[], object]) -> None:
     try:
         for _ in range(TRIES):
             try:
+                if isinstance(struck, MemoryError):
+                    time.sleep(MEMORY_PAUSE)
                 step()
                 break
             except BaseException as error:
