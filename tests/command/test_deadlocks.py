@@ -221,6 +221,34 @@ def test_what_can_not_be_followed(look: Run, zk: KazooClient, zk_path: str, why:
     assert found(look("deadlocks", zk_path, "--json"))[0] == 1
 
 
+def test_primitives_that_are_no_locks(
+    look: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 431: their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
+    queue, condition = zkconcurrent.Queue(zk, f"{zk_path}/queue"), zkconcurrent.Condition(zk, f"{zk_path}/condition")
+    barrier = zkconcurrent.Barrier(zk, f"{zk_path}/barrier", 2)
+    queue.put(b"item")
+    queue.get()
+    zkconcurrent.CountDownLatch(zk, f"{zk_path}/latch", 2).count_down()
+    zkconcurrent.Dict(zk, f"{zk_path}/dict")["key"] = b"value"
+    zkconcurrent.Group(zk, f"{zk_path}/group").join()
+
+    def wait() -> None:
+        with condition:
+            condition.wait()
+
+    waiting = [in_thread(wait), in_thread(barrier.wait)]
+    with zkconcurrent.DoubleBarrier(zk, f"{zk_path}/double", 1):
+        eventually(lambda: nodes(zk, f"{condition.path}/waiters") != [] and barrier.n_waiting == 1)
+        assert nodes(zk, f"{queue.path}/members") != []
+        assert end_of(look("deadlocks", zk_path)) == (0, f"no deadlock at {zk_path} or below\n", "")
+    with condition:
+        condition.notify()
+    barrier.wait()
+    for each in waiting:
+        each.result()
+
+
 def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> None:
     """What the nodes say can neither control the terminal nor make a search fail."""
     there = Nodes(zk, zk_path)

@@ -22,9 +22,9 @@ from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, SearchView, Waiter, search
 from .._protocol.operations import Node
-from .._protocol.rules import is_of_kazoo
+from .._protocol.rules import PERMIT, is_of_kazoo, role_of
 from .._protocol.told import Told
-from .look import Scan, node_of
+from .look import RULES, Scan, node_of
 from .outcome import document, escaped, write
 from .server import ask_all, link_of
 
@@ -244,7 +244,10 @@ def _members(reader: _Reader, cycle: Sequence[DeadlockEdge]) -> Iterator[RingMem
 
 
 def _is_contender(name: str) -> bool:
-    return (name.startswith("_c_") and "-lease-" not in name) or is_of_kazoo(name)
+    """Return whether a node may wait for others beside it: a stranger's may, one of a kind that is no lock does not."""
+    role = role_of(name)
+    waits = name.startswith("_c_") if role is None else role in RULES and role != PERMIT.role
+    return waits or is_of_kazoo(name)
 
 
 def deadlocks(found: Namespace) -> int:
