@@ -129,6 +129,44 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eve
     assert end_of(process)[0] == 0
 
 
+def test_an_idle_worker(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 432: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
+
+    Folders of such names that hold locks are no `Queue`.
+    """
+    idle, full = zkconcurrent.Queue(zk, f"{zk_path}/idle"), zkconcurrent.Queue(connect(), f"{zk_path}/full", maxsize=1)
+    full.put(b"first")
+    waiting = [in_thread(idle.get), in_thread(idle.get), in_thread(full.put, b"second")]
+    eventually(lambda: len(nodes(zk, f"{idle.path}/consumers")) == 2 and nodes(zk, f"{full.path}/producers") != [])
+    there = url.replace("?", f"{zk_path}?")
+    zk.ensure_path(f"{zk_path}/shop/items")
+    lock = zkconcurrent.Lock(zk, f"{zk_path}/shop/consumers")
+    with lock:
+        found = brief(document(look("ls", "-r", zk_path, "--json")), zk_path)
+        rows = json.loads(end_of(look("top", zk_path, "-n", 1, "--json"))[1])["rows"]
+        checks = document(look("doctor", "--json", url=there))["checks"]
+    assert found == [
+        ("full", "Queue", "producer", "waits"),
+        *[("idle", "Queue", "consumer", "waits")] * 2,
+        ("shop/consumers", "Lock", None, "held"),
+    ]
+    figures = {row["path"].removeprefix(f"{zk_path}/"): (row["type"], row["waits"], row["held"]) for row in rows}
+    assert figures == {"idle": ("Queue", 2, 0), "full": ("Queue", 1, 0), "shop/consumers": ("Lock", 0, 1)}
+    assert [each["value"] for each in checks if each["name"] == "paths"] == [1]
+    _, out, _ = end_of(look("show", idle.path))
+    assert [line.split(" by ")[0].strip() for line in out.splitlines() if " by " in line] == [
+        "1. waits (consumer)",
+        "2. waits (consumer)",
+    ]
+    for item in (b"1", b"2"):
+        idle.put(item)
+    full.get()
+    for each in waiting:
+        each.result()
+
+
 def test_labels(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The table has labels if any contender has one; JSON always has them, and `show` has them in its words."""
     plain, named = f"{zk_path}/plain", f"{zk_path}/named"
@@ -157,7 +195,7 @@ def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
     zk.ensure_path(zk_path)
     assert end_of(look("show", zk_path)) == (0, f"{zk_path} has no lock that anybody holds or waits for\n", "")
     nothing = (
-        "zkconcurrent: nobody holds a lock there, or waits for one; events, queues, values, maps and groups are not "
+        "zkconcurrent: nobody holds a lock there, or waits for one; events, items, values, maps and groups are not "
         "listed\n"
     )
     assert end_of(look("ls", zk_path)) == (0, "", nothing)

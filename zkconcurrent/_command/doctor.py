@@ -260,7 +260,7 @@ def _paths(link: Link) -> Iterator[Finding]:
         text = f"{count} may not be read, such as {scan.unreadable[0]}"
         yield Finding("paths", WARN, text, "a search for deadlocks ends there, and `ls` shows nothing", count)
     if not bad and not scan.unreadable:
-        locks = len({place.path for place in places})
+        locks = len({place.path for place in places if place.kind != "Queue"})
         yield Finding(
             "paths", OK, f"nodes: {len(scan.listings)}, locks in use: {locks}; none has two kinds", value=locks
         )

@@ -25,6 +25,10 @@ RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
 _TYPES = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadWriteLock", PERMIT: "Semaphore"}
 _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
+# Where the clients of a `Queue` wait, for an item or for room; nobody holds there.
+_LINES = {"consumers": "consumer", "producers": "producer"}
+# The children that a `Queue` has wherever somebody waits.
+_OF_QUEUES = {"claims", "items", "members", "receipts"}
 RESERVED = "/zookeeper"
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
@@ -38,7 +42,7 @@ class Standing(NamedTuple):
     Attributes:
         path: the primitive's path.
         kind: its class, as far as the nodes tell.
-        mode: "read", "write" or "permit"; empty if the kind has one mode only.
+        mode: "read", "write", "permit", "consumer" or "producer"; empty if the kind has one mode only.
         blocker: the name of the node that it waits for; None if it holds, or waits for permits.
         contender: the contender.
     """
@@ -130,8 +134,8 @@ class QueueListing(NamedTuple):
         """Return those that hold, in the order of their turns."""
         if self.rule is PERMIT:
             return line_up(self.names, PERMIT)
-        # Where a semaphore's clients queue, the first, too, waits: for permits.
-        return [] if self.kind == "Semaphore" else holders(self.names, self.rule)
+        # Where a semaphore's clients queue, the first, too, waits: for permits. So does that of a `Queue`, for an item.
+        return [] if self.kind in ("Semaphore", "Queue") else holders(self.names, self.rule)
 
 
 class Scan:
@@ -146,6 +150,7 @@ class Scan:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._semaphores: set[str] = set()
+        self._queues: set[str] = set()
         self._errors: dict[str, Exception] = {}
         self.listings: dict[str, list[str]] = {}
         self.nodes: dict[str, Node] = {}
@@ -195,8 +200,9 @@ class Scan:
                 self.listings[node] = names
                 found, others = self.sort(node, names)
                 queues += found
-                # The parts of a semaphore belong to it: they are no level of their own.
+                # The parts of a semaphore, or of a `Queue`, belong to it: they are no level of their own.
                 parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
+                parts |= _LINES.keys() & set(others) if node in self._queues else set()
                 deeper = others if depth is None or depth > 0 else parts
                 self.goes_on = self.goes_on or len(deeper) < len(others)
                 below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
@@ -222,6 +228,8 @@ class Scan:
                 kinds.setdefault(_TYPES[RULES[role]], []).append(name)
         if {_LEASES, "permits"} & set(others):
             self._semaphores.add(node)
+        if set(others) >= _OF_QUEUES:
+            self._queues.add(node)
         above, _, last = node.rpartition("/")
         folder = "" if node == "/" else node
         queues: list[QueueListing] = []
@@ -229,6 +237,8 @@ class Scan:
             rule = RULES[role_of(contenders[0]) or ""]
             if last == _QUEUE and above in self._semaphores:
                 queues.append(QueueListing(above, folder, "Semaphore", rule, contenders))
+            elif last in _LINES and above in self._queues:
+                queues.append(QueueListing(above, folder, "Queue", rule, contenders))
             else:
                 path = above if rule is PERMIT and last == _LEASES else node
                 queues.append(QueueListing(path, folder, kind, rule, contenders))
@@ -274,6 +284,8 @@ def standing(queue: QueueListing, name: str, node: Node, position: int = 0, bloc
     contender = Contender.of(queue.folder, name, node, position)
     detached = queue.kind == "Lock" and contender.owner is not None
     mode = "permit" if queue.kind == "Semaphore" else _MODES.get(role_of(name) or "", "")
+    if queue.kind == "Queue":
+        mode = _LINES[queue.folder.rpartition("/")[2]]
     return Standing(
         queue.path, "DetachedLock" if detached else queue.kind, mode, blocker if position else None, contender
     )
@@ -351,7 +363,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
     if seen[3] and not found.json and (found.do == "ls" or not seen[0]):
         say(f"there are nodes further below: `ls -r {found.path}` looks at all")
     elif found.do == "ls" and not (seen[0] or seen[2] or found.json):
-        say("nobody holds a lock there, or waits for one; events, queues, values, maps and groups are not listed")
+        say("nobody holds a lock there, or waits for one; events, items, values, maps and groups are not listed")
     return Exit.REFUSED if seen[1] else 0
 
 
