@@ -239,6 +239,18 @@ def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str
         assert (row["path"], row["holder"]["host"]) == ("/", "other")
 
 
+def test_a_path_beside_the_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
+    """Fault 433: the message of a path that is not there names the chroot, or says that this is what is missing."""
+    zk.ensure_path(zk_path)
+    there, missing = (url.replace("?", f"{zk_path}{more}?") for more in ("", "/missing"))
+    for command in ("show", "ls", "top", "break"):
+        more = ["-y", "--holder", 1] if command == "break" else []
+        code, _, err = end_of(look(command, f"{zk_path}/a", *more, url=there))
+        assert (code, f"no such path below {zk_path}, the chroot of the URL; `ls -r`" in err) == (66, True)
+        code, _, err = end_of(look(command, "/a", *more, url=missing))
+        assert (code, f"there is no {zk_path}/missing, the chroot of the URL" in err) == (66, True)
+
+
 def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
     """What a stranger has written into a node can't control the terminal, and can't break the JSON."""
     text = "evil\x1b[2J\r\n\x07\u202e"

@@ -67,7 +67,7 @@ class Page:
         """Read all paths; return what is told of each, by the metric's name and the path."""
         scan = Scan(self._link)
         try:
-            with told():
+            with told(self._link):
                 check_connected(self._link)
                 queues = scan.queues(sorted(self._paths), 0)
                 heads = {f"{queue.folder}/{head}": queue.path for queue in queues for head in queue.holders()[:1]}

@@ -49,7 +49,7 @@ def link_of(found: Namespace) -> Iterator[Link]:
     # Not a session's, which would ask the server for a container.
     link = Link(client)
     try:
-        with told():
+        with told(link):
             live = client.start_async()
             until = time.monotonic() + patience
             # The link is stopped if the credentials are refused.
@@ -87,8 +87,11 @@ def check_accepted(link: Link) -> None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def told(link: Link) -> Iterator[None]:
     """Make a context manager that turns an error of ZooKeeper into the end of the command.
+
+    Args:
+        link: the client's.
 
     Raises:
         CommandError: its block has raised such an error.
@@ -100,9 +103,20 @@ def told() -> Iterator[None]:
     except RefusedError as error:
         raise CommandError(Exit.REFUSED, str(error)) from None
     except kazoo_errors.NoNodeError:
-        raise CommandError(Exit.NOTHING_THERE, "there is no such path; `ls -r` lists what is there") from None
+        with told(link):
+            why = _nothing_there(link)
+        raise CommandError(Exit.NOTHING_THERE, why) from None
     except (kazoo_errors.KazooException, ClientError) as error:
         raise CommandError(Exit.UNREACHABLE, f"the connection was lost ({type(error).__name__})") from None
+
+
+def _nothing_there(link: Link) -> str:
+    """Return what to say of a path that is not there: paths begin below the chroot of the URL, which may be wrong."""
+    chroot = link.client.chroot
+    if chroot and isinstance(ask_all(link.children, ["/"])[0], kazoo_errors.NoNodeError):
+        return f"there is no {chroot}, the chroot of the URL: it is wrong, or no client has used it yet"
+    below = f" below {chroot}, the chroot of the URL" if chroot else ""
+    return f"there is no such path{below}; `ls -r` lists what is there"
 
 
 def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:

@@ -119,7 +119,7 @@ def _watch(link: Link, watched: Sequence[WatchedPath], seconds: float) -> tuple[
             time.sleep(min(pause, max(0.0, seconds - (time.monotonic() - began))))
             now = time.monotonic() - began
             # Noted together, as Ctrl-C may end a look.
-            with told():
+            with told(link):
                 found = [(each, _look(link, each.path)) for each in watched]
             for each, seen in found:
                 each.note(seen, before, now)

@@ -49,7 +49,7 @@ def again(
     while times != 0:
         began = time.monotonic()
         try:
-            with told():
+            with told(link):
                 check_connected(link)
                 found = look(seen)
         except CommandError as error:
