@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 from kazoo.client import KazooClient, TransactionRequest
@@ -17,6 +18,7 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError
 from zkconcurrent._command.holder import _as_command_error
 from zkconcurrent._command.once import Mark
+from zkconcurrent.testing import Server
 
 HOUR = 3300
 
@@ -135,6 +137,36 @@ def test_a_long_job(connect: Connect, zk_path: str, eventually: Eventually) -> N
         assert Mark(second.client, zk_path, 0.5, until_success=True).allows(second)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["behind the job", "behind a late job"])
+def test_a_run_that_queues_again(
+    connect: Connect, zookeeper: Server, zk_path: str, late: bool, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 434: a run whose session expires while it waits skips, as if it had stayed in its place."""
+    first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
+    period = 0.4
+    first.acquire()
+    began = time.monotonic()
+    ran = Mark(first.client, zk_path, period, until_success=False)
+    if late:
+        eventually(lambda: time.monotonic() > began + period)
+    mark = Mark(second.client, zk_path, period, until_success=False)
+    queued = in_thread(second.acquire)
+    eventually(lambda: len(nodes(first.client, zk_path)) == 2)
+    before = nodes(first.client, zk_path)
+    assert ran.allows(first)
+    if not late:
+        eventually(lambda: time.monotonic() > began + period)
+    zookeeper.expire(second.client)
+    eventually(lambda: len(now := nodes(first.client, zk_path)) == 2 and now != before)
+    first.release()
+    queued.result()
+    assert not mark.allows(second)
+    second.release()
+    with first:
+        runs = Mark(first.client, zk_path, period, until_success=False)
+        assert runs.allows(first)
+
+
 @pytest.mark.parametrize(
     ("data", "runs"),
     [
@@ -165,6 +197,24 @@ def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, 
     _, stat = zk.get(f"{zk_path}.once")
     assert stat.version == 0
     assert end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran")) == (0, "", "")
+
+
+def test_a_mark_that_takes_long(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
+    """Fault 435: -w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
+
+    No other run would: the mark says that the job of this period has started.
+    """
+    with zkconcurrent.Lock(zk, zk_path):
+        pass
+    written = proxy.hold("multi")
+    process = run("--once-per", HOUR, "-w", 2, zk_path, "--", "echo", "ran", url=f"zk://{proxy.hosts}?timeout=20")
+    written.wait()
+    assert process.poll() is None
+    # What waits for this test alone ends within the hold.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(3.2)
+    written.release()
+    assert end_of(process) == (0, "ran\n", "")
 
 
 def test_a_follower_that_lags(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,27 @@ def test_not_in_time(run: Run, zk: KazooClient, zk_path: str, eventually: Eventu
         eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
 
 
+def test_a_wait_during_which_the_machine_slept(
+    start: Run, zk: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
+) -> None:
+    """Fault 435: the time that the machine has slept counts for -w: a job of long ago does not start."""
+    slept = tmp_path / "slept"
+    script = (
+        "import os, sys\n"
+        "from zkconcurrent._runtime import clock\n"
+        "awake = clock.boot_clock\n"
+        "clock.boot_clock = lambda: awake() + 1000 * os.path.exists(sys.argv[1])\n"
+        "from zkconcurrent._command import main\n"
+        "sys.exit(main.main(sys.argv[2:]))\n"
+    )
+    with zkconcurrent.Lock(zk, zk_path):
+        process = start(sys.executable, "-c", script, str(slept), "run", "-w", "900", zk_path, "--", "echo", "ran")
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        slept.touch()
+    assert end_of(process) == (75, "", "")
+    eventually(lambda: nodes(zk, zk_path) == [], patience=2)
+
+
 def test_readers_and_writers(run: Run, zk: KazooClient, zk_path: str) -> None:
     """-s are the readers and -x the writers of a ReadWriteLock."""
     pair = zkconcurrent.ReadWriteLock(zk, zk_path)

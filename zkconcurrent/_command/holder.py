@@ -11,7 +11,6 @@ import logging
 import math
 import os
 import threading
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -30,6 +29,7 @@ from .._errors import (
     ZkConcurrentError,
 )
 from .._kazoo.replies import kazoo_errors
+from .._runtime.clock import boot_clock
 from .._threads.base import node_data
 from .._threads.base.lock_base import LockBase, core_of
 from .._threads.rlock import RLock
@@ -46,6 +46,8 @@ HELD = "ZKCONCURRENT_HELD"
 TIMEOUT = 30.0  # seconds
 # How long an outage the hold survives, as a part of the session timeout; the command, a quarter and a second less.
 SURVIVED, LEAST_SURVIVED = 0.5, 0.4
+# How long `run` waits for the thread once the time is up.
+_LATE = 1.0  # seconds
 
 
 class Holder:
@@ -54,7 +56,7 @@ class Holder:
     Args:
         found: the command line.
         url: the server's.
-        deadline: when to give up, by `time.monotonic()`.
+        deadline: when to give up, by `boot_clock`.
         post: told of what has happened, on any thread: a word, and values.
     """
 
@@ -125,6 +127,10 @@ class Holder:
             if self._given_up or not self._acquire(lock):
                 raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
             try:
+                if boot_clock() > self._deadline + _LATE:
+                    # The machine was asleep, and the lock came before `run` has looked at the clock.
+                    raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
+                self._post("granted")
                 if self._mark is not None and not self._mark.allows(self._locks[0]):
                     self._post("skipped")
                 else:
@@ -207,7 +213,7 @@ class Holder:
         if self._deadline == math.inf:
             return lock.acquire()
         # Also after the deadline: the connection came in time.
-        return lock.acquire(timeout=max(0.0, self._deadline - time.monotonic()))
+        return lock.acquire(timeout=max(0.0, self._deadline - boot_clock()))
 
     def _describe(self) -> tuple[dict[str, int], dict[str, str]]:
         """Return the tokens, and the environment of the command."""

@@ -4,7 +4,9 @@ The mark is `PATH.once`: not below PATH, where each child is a contender, and no
 goes. It tells when the run that wrote it had queued, by the leader's clock, and that is compared with when we queued. A
 run may have queued long before it starts: behind a machine that died, or a job that took long. Counted from its start,
 the next period's runs would come too early, and none would do the work of that period. A run that queued before the
-mark was written is one of the same period, or of one that is over: it skips, whatever the clock says.
+mark was written is one of the same period, or of one that is over: it skips, whatever the clock says. If the session of
+a run that waits expires, as on a machine that was asleep, it queues again, with a new node: that tells no more when it
+had queued, so its own clock does, and the leader's of that moment.
 
 The mark is read and written under the lock, in one transaction with a check that our node is there. If the reply is
 lost, the mark itself shows whether the write was applied: its data name the node of the run that wrote it.
@@ -16,7 +18,9 @@ import json
 import os
 
 from .._connect import Client
+from .._engine.session import Session
 from .._kazoo.replies import kazoo_errors
+from .._runtime.clock import boot_clock
 from .._threads.base.lock_base import LockBase, core_of
 from .._threads.base.node_data import HOST
 from .outcome import CommandError, Exit
@@ -40,10 +44,13 @@ class Mark:
         self._seconds = seconds
         self._until_success = until_success
         self._queued = 0
+        # From here on the run queues.
+        self._session, self._came = Session.of(client).registry.lease.session, boot_clock()
 
     def allows(self, lock: LockBase) -> bool:
         """Return whether the command is to run; write the mark of its start."""
-        node = core_of(lock).must_hold().ticket.node
+        ticket = core_of(lock).must_hold().ticket
+        node = ticket.node
         stat = self._client.retry(self._client.exists, node)
         try:
             data, mark = self._client.retry(self._client.get, self._path)
@@ -52,16 +59,29 @@ class Mark:
         except kazoo_errors.NoAuthError:
             raise self._refused() from None
         if stat is None:
-            raise CommandError(Exit.LOST, f"the lock at {lock.path} was lost before the command began")
+            raise self._lost(lock)
         self._queued = stat.ctime
+        is_old = mark is not None and stat.czxid < mark.mzxid
+        if mark is not None and ticket.session != self._session:
+            try:
+                self._queued = min(stat.ctime, self._now(node) - int(1000 * (boot_clock() - self._came)))
+            except kazoo_errors.NoNodeError:
+                raise self._lost(lock) from None
+            is_old = is_old or self._queued < mark.mtime
         if mark is not None:
             # A mark of a later time than that was written before the leader's clock was set back.
-            is_young = abs(stat.ctime - _queued(data, mark.mtime)) < 1000 * self._seconds
-            if is_young or stat.czxid < mark.mzxid:
+            is_young = abs(self._queued - _queued(data, mark.mtime)) < 1000 * self._seconds
+            if is_young or is_old:
                 return False
         if not self._until_success:
             self._write(lock, node)
         return True
+
+    def _now(self, node: str) -> int:
+        """Return the time by the leader's clock, in milliseconds: only a write tells it, here that of the same data."""
+        data, _ = self._client.retry(self._client.get, node)
+        written: int = self._client.retry(self._client.set, node, data).mtime
+        return written
 
     def succeeded(self, lock: LockBase) -> None:
         """Write the mark of a success, if that is what counts."""
@@ -100,6 +120,9 @@ class Mark:
         except kazoo_errors.NoNodeError:
             return False
         return found == data
+
+    def _lost(self, lock: LockBase) -> CommandError:
+        return CommandError(Exit.LOST, f"the lock at {lock.path} was lost before the command began")
 
     def _refused(self) -> CommandError:
         return CommandError(Exit.REFUSED, f"ZooKeeper refuses the mark {self._path} to this client")

@@ -90,6 +90,8 @@ class _Run:
         self._outcome = outcome
         self.phase = "waiting"
         self._connected = False
+        # A wait may last for no longer because the machine was asleep.
+        found.began += boot_clock() - time.monotonic()
         # When to tell that ZooKeeper does not answer.
         self._tell_at = found.began + CONNECT_PATIENCE
         # The signal that ended the wait; and why the command does not run.
@@ -196,10 +198,10 @@ class _Run:
     def _pause(self) -> float:
         if self.phase == "leaving":
             return _AGAIN
-        return max(0.0, min(self._pulse, self._deadline - time.monotonic()))
+        return max(0.0, min(self._pulse, self._deadline - boot_clock()))
 
     def _look_at_clock(self) -> None:
-        now = time.monotonic()
+        now = boot_clock()
         if self.phase == "running":
             self._tell_lease()
         elif self.phase == "ending":
@@ -219,9 +221,10 @@ class _Run:
                 why = f"ZooKeeper did not answer in time{self._holder.failures()}"
                 self._error = CommandError(Exit.UNREACHABLE, why)
                 self.phase = "over"
-            elif now >= self._deadline + RELEASE_PATIENCE:
+            elif now >= self._deadline + RELEASE_PATIENCE / 2:
+                # The thread has not seen that, as it can't reach ZooKeeper, or the machine was asleep.
                 self._error = CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
-                self.phase = "over"
+                self._leave(RELEASE_PATIENCE / 2)
         elif self._deadline == math.inf and not self._connected and now >= self._tell_at:
             self._tell_at = math.inf
             say(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
@@ -285,10 +288,10 @@ class _Run:
             self._gave_up = number
             self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, patience: float = RELEASE_PATIENCE) -> None:
         """Give up the wait for the lock."""
         self.phase = "leaving"
-        self._deadline = time.monotonic() + RELEASE_PATIENCE
+        self._deadline = boot_clock() + patience
 
     def _stop(self, *, lent: bool) -> None:
         """Stop as a job, until the shell lets it go on; where no shell is, the kernel lets it go on at once."""
@@ -314,8 +317,13 @@ class _Run:
     def _on_connected(self) -> None:
         self._connected = True
 
+    def _on_granted(self) -> None:
+        if self.phase == "waiting":
+            # It came in time, whatever it takes to write the mark of `--once-per`.
+            self._deadline = math.inf
+
     def _on_acquired(self, tokens: dict[str, int], environment: dict[str, str]) -> None:
-        self._granted = time.monotonic()
+        self._granted = boot_clock()
         self._outcome.tokens = tokens
         self._outcome.waited = self._granted - self._found.began
         if self.phase == "leaving":
@@ -396,12 +404,12 @@ class _Run:
         if self.phase == "ending":
             return
         self.phase = "ending"
-        self._outcome.held = None if self._granted == math.inf else time.monotonic() - self._granted
+        self._outcome.held = None if self._granted == math.inf else boot_clock() - self._granted
         success = self._status == 0 and self._lost is None
         self._marks = success and self._found.until_success
         # The mark is worth a wait for as long as nobody else can hold the lock.
         patience = max(RELEASE_PATIENCE, self._holder.lease()[0] if self._marks else 0)
-        self._deadline = time.monotonic() + patience
+        self._deadline = boot_clock() + patience
         self._holder.end(success=success)
 
 
