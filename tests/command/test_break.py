@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -57,6 +58,27 @@ def test_a_holder_that_releases_when_asked(
     assert (code, out.split(":")[0]) == (0, "released")
 
 
+def test_a_break_that_is_given_up(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 436: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds."""
+    with zkconcurrent.Lock(connect(), zk_path) as _:
+        (node,) = nodes(zk, zk_path)
+        data, stat = zk.get(f"{zk_path}/{node}")
+        process = look("break", "-y", "--holder", stat.czxid, "--grace", 1000, zk_path)
+        eventually(lambda: zk.get(f"{zk_path}/{node}")[0] == b"__REVOKE__")
+        assert "\n    asked to release: " in end_of(look("show", zk_path))[1]
+        process.send_signal(signal.SIGINT)
+        code, _, err = end_of(process)
+        assert (code, err.splitlines()[-1]) == (
+            -signal.SIGINT,
+            "zkconcurrent: the hold goes on, and its holder is asked no longer",
+        )
+        assert zk.get(f"{zk_path}/{node}")[0] == data
+        code, out, _ = end_of(look("show", zk_path))
+        assert (code, f"of process {os.getpid()} on" in out, "asked" in out) == (0, True, False)
+
+
 def test_never_another(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A token of no hold, also a waiter's, breaks nothing: 75; several holders, or none, are not guessed at."""
     lock = zkconcurrent.ReadWriteLock(zk, zk_path)
@@ -108,7 +130,7 @@ def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
     """Fault 359: without the right to write or delete, nothing is broken: 77, and the message says which right."""
     with zkconcurrent.Lock(zk, zk_path) as _:
         (node,) = nodes(zk, zk_path)
-        stat = zk.get(f"{zk_path}/{node}")[1]
+        data, stat = zk.get(f"{zk_path}/{node}")
         refused = f"zkconcurrent: ZooKeeper refuses: the hold of {zk_path}/{node} goes on, as this client may not "
         for path, may, what in (
             (f"{zk_path}/{node}", {"read": True}, "ask its holder to release"),
@@ -117,6 +139,8 @@ def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
             zk.set_acls(path, [make_acl("world", "anyone", admin=True, **may)])
             code, out, err = end_of(look("break", "-y", "--holder", stat.czxid, "--grace", 0.1, zk_path))
             assert (code, out, err.splitlines()[-1], nodes(zk, zk_path)) == (77, "", f"{refused}{what}", [node])
+            # Fault 436: it tells of its holder as before.
+            assert zk.get(f"{zk_path}/{node}")[0] == data
             zk.set_acls(path, [make_acl("world", "anyone", all=True)])
 
 

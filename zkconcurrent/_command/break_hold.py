@@ -11,8 +11,9 @@ from __future__ import annotations
 import sys
 import threading
 from argparse import Namespace
+from contextlib import suppress
 
-from .._kazoo.link import Link
+from .._kazoo.link import KazooClient, Link
 from .._kazoo.replies import kazoo_errors
 from .look import Scan, Standing, sentences
 from .outcome import CommandError, Exit, escaped, say, write
@@ -34,7 +35,7 @@ def break_hold(found: Namespace) -> int:
         place = _holder(found, places, scan.kazoos(found.path))
         if not found.yes:
             _ask(place, places)
-        word = "broken" if _end(link, place, found.grace) else "released"
+        word = "broken" if _end(link, place, found.grace, scan.nodes[place.contender.node].data) else "released"
     token = place.contender.token
     # Other readers, or holders of permits, may hold rightly with a lower one.
     late = f"with the token {token}" if place.mode in ("read", "permit") else f"whose token is below {token + 1}"
@@ -82,8 +83,8 @@ def _ask(place: Standing, places: list[Standing]) -> None:
         raise CommandError(Exit.NOT_ACQUIRED, "nothing was broken")
 
 
-def _end(link: Link, place: Standing, grace: float) -> bool:
-    """End a hold; return False if its holder has released it before."""
+def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
+    """End a hold, whose node has these data; return False if its holder has released it before."""
     client, contender = link.client, place.contender
     if not contender.session:
         # A detached hold: only what its owner, or an operator, calls ends it, and no process hears of it.
@@ -95,20 +96,33 @@ def _end(link: Link, place: Standing, grace: float) -> bool:
             # It has ended, and a session holds now.
             return False
     what = "ask its holder to release"
+    asked: int | None = None
     try:
         if place.kind != "Semaphore":
             gone = threading.Event()
-            client.set(contender.node, _REVOKE)
+            asked = client.set(contender.node, _REVOKE).version
             if client.exists(contender.node, watch=lambda _: gone.set()) is None:
                 return False
-            # From here on the node does not tell who holds.
+            # From here on the node does not tell who holds, unless this is given up.
             say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
             gone.wait(grace)
         what = "delete it"
         client.delete(contender.node)
     except kazoo_errors.NoNodeError:
         return False
+    except KeyboardInterrupt:
+        _take_back(client, contender.node, data, asked)
+        raise
     except kazoo_errors.NoAuthError:
+        _take_back(client, contender.node, data, asked)
         why = f"ZooKeeper refuses: the hold of {contender.node} goes on, as this client may not {what}"
         raise CommandError(Exit.REFUSED, why) from None
     return True
+
+
+def _take_back(client: KazooClient, node: str, data: bytes, asked: int | None) -> None:
+    """Let a node tell again who holds, if it was asked to release, and nobody has written it since."""
+    if asked is not None:
+        with suppress(kazoo_errors.KazooException):
+            client.set(node, data, asked)
+            say("the hold goes on, and its holder is asked no longer")

@@ -80,6 +80,7 @@ class Standing(NamedTuple):
             "position": each.position,
             "blocker": self.blocker,
             "timeout": each.timeout,
+            "revoked": each.revoked,
             "holds": [{"path": path, "node": node} for path, node in each.holds],
             "more_holds": each.more,
         }
@@ -384,6 +385,8 @@ def sentences(places: list[Standing]) -> Iterator[str]:
         if each.owner is not None:
             until = ": until it is released, whatever becomes of the process" if not each.session else ""
             yield escaped(f"    owner {_short(each.owner)}{until}")
+        if each.revoked:
+            yield "    asked to release: the request has taken the place of what its node told of it"
         if each.timeout is not None:
             yield f"    gives up after {each.timeout:.1f} s"
         if place.blocker is not None:
