@@ -203,6 +203,13 @@ def test_in_the_background(terminal: Terminal, zk_path: str) -> None:
     assert terminal.code() == 0
 
 
+def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 437: where no shell lets it go on, a read of the terminal ends the command: it stops not again and again."""
+    terminal.run(f"(set -m; $RUN {zk_path} -- sh -c 'echo ready; read line </dev/tty; sleep 1000' &)")
+    terminal.expect("^ready$")
+    eventually(lambda: not nodes(zk, zk_path), patience=5)
+
+
 @pytest.mark.parametrize("pager", ["head -n 1", "less"])
 def test_in_a_pipeline(terminal: Terminal, zk: KazooClient, zk_path: str, pager: str, eventually: Eventually) -> None:
     """A pager keeps the terminal; when it ends, the command ends by SIGPIPE, and the lock is free."""

@@ -106,6 +106,21 @@ def group_lives(group: int) -> bool:
     return True
 
 
+def is_orphaned(group: int) -> bool:
+    """Return whether no shell is there that could let a stopped process group go on, on Linux.
+
+    Then the kernel does not stop it for the terminal's sake: a read fails. Nor does process 1 of a namespace stop.
+    """
+    groups = {pid: each for pid, _, each in living()}
+    parents = {parent for _, parent, each in living() if each == group}
+    for parent in parents:
+        # The parent of the first process in a namespace can't be seen, and is 0.
+        with suppress(ProcessLookupError):
+            if groups.get(parent) != group and os.getsid(parent) == os.getsid(0):
+                return os.getpid() == 1
+    return LINUX
+
+
 def signal_all(group: int, number: int) -> None:
     """Send a signal to a process group, if there is one (0: none), and to all others below this process."""
     # To the system, group 0 is the caller's own.

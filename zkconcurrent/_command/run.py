@@ -23,7 +23,7 @@ from .._runtime.clock import boot_clock
 from .arguments import server_url
 from .guard import fork_guard
 from .outcome import BY_SIGNAL, CommandError, Exit, Outcome, die_of, say
-from .processes import adopt_orphans, changed_children, kill_all, wait_for_any, wakeup_pipe
+from .processes import adopt_orphans, changed_children, is_orphaned, kill_all, wait_for_any, wakeup_pipe
 
 if TYPE_CHECKING:
     from .holder import Holder
@@ -384,7 +384,12 @@ class _Run:
             # An operator has stopped the command, and may let it go on.
             return
         if number == signal.SIGTSTP or not _may_lend():
-            self._stop(lent=lent)
+            if number != signal.SIGTSTP and is_orphaned(os.getpgrp()):
+                # As a job that is left behind and stopped: else it would stop again and again, as fast as it can.
+                self._line.send("signal", signal.SIGHUP)
+                time.sleep(_AGAIN)
+            else:
+                self._stop(lent=lent)
         self._go_on()
 
     def _heard_late(self) -> None:
