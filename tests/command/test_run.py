@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -271,6 +273,27 @@ def test_a_signal_reaches_what_is_left(run: Run, zk_path: str) -> None:
     assert "(sleep)" in process.stderr.readline()
     process.terminate()
     assert end_of(process) == (0, "", "")
+
+
+def test_nobody_reads_what_it_says(run: Run, zk_path: str, eventually: Eventually) -> None:
+    """Fault 438: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write, b"line\n")
+    os.set_blocking(write, True)
+    process = run(zk_path, "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!", stderr=write)
+    assert process.stdout is not None
+    left = int(process.stdout.readline())
+    # A second after the end of the command, a message tells what it has left behind.
+    time.sleep(1.5)
+    process.terminate()
+    eventually(lambda: not is_there(left), patience=1)
+    os.close(write)
+    with os.fdopen(read) as text:
+        assert "(sleep)" in text.read()
+    assert end_of(process) == (0, "", None)
 
 
 def test_close(run: Run, zk: KazooClient, zk_path: str) -> None:

@@ -227,7 +227,7 @@ class _Run:
                 self._leave(RELEASE_PATIENCE / 2)
         elif self._deadline == math.inf and not self._connected and now >= self._tell_at:
             self._tell_at = math.inf
-            say(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
+            _say_aside(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
 
     def _tell_lease(self) -> None:
         """Tell the guard until when the lease runs."""
@@ -269,8 +269,8 @@ class _Run:
             ended = kill_all(self._group)
             if self._status is None:
                 self._status = ended.get(self._group, signal.SIGKILL)
-            say("the guard was killed, so the command was, too")
             self._release()
+            say("the guard was killed, so the command was, too")
 
     # -- signals --------------------------------------------------------------------------------------------------
 
@@ -396,7 +396,7 @@ class _Run:
         self._lost = self._lost or LATE
 
     def _heard_left(self, names: list[str]) -> None:
-        say(f"the command has ended; the lock is held until what it has left behind has: {', '.join(names)}")
+        _say_aside(f"the command has ended; the lock is held until what it has left behind has: {', '.join(names)}")
 
     def _heard_ended(self, status: int) -> None:
         self._status = status
@@ -420,6 +420,13 @@ class _Run:
 
 def _note(number: int, frame: object) -> None:
     """Do nothing: the number of the signal is in the pipe."""
+
+
+def _say_aside(message: str) -> None:
+    """Write a message while the loop goes on: nobody may read standard error, as where a pager waits for a key."""
+    # Without a thread more, the message is left out.
+    with suppress(RuntimeError):
+        threading.Thread(target=say, args=(message,), daemon=True).start()
 
 
 def _may_lend() -> bool:
