@@ -488,6 +488,25 @@ def test_no_process(start: Run, zk_path: str) -> None:
     assert err.startswith("zkconcurrent: no process can be started: ")
 
 
+@pytest.mark.parametrize("command", ["run", "ls"])
+def test_no_thread(start: Run, zk_path: str, command: str) -> None:
+    """Fault 395: if the system has no thread for one of those that it takes, the code is 71, and tells of no bug."""
+    script = (
+        "import sys, threading\n"
+        "left, start = [None] * int(sys.argv.pop(1)), threading._start_new_thread\n"
+        "def limited(*args):\n"
+        '    if not left: raise RuntimeError("can\'t start new thread")\n'
+        "    left.pop()\n"
+        "    return start(*args)\n"
+        "threading._start_new_thread = limited\n"
+        "from zkconcurrent._command.main import main\n"
+        "sys.exit(main())"
+    )
+    words = [command, zk_path, "--", "echo", "ran"] if command == "run" else [command]
+    few = [start(sys.executable, "-c", script, str(number), *words) for number in (0, 1, 2)]
+    assert [end_of(each) for each in few] == [(71, "", "zkconcurrent: no thread can be started\n")] * 3
+
+
 def test_a_thousand_descriptors(start: Run, zk_path: str) -> None:
     """However many descriptors the caller has left open, the command runs."""
     script = (

@@ -35,7 +35,7 @@ from .._threads.base.lock_base import LockBase, core_of
 from .._threads.rlock import RLock
 from .._url import parse
 from .once import Mark
-from .outcome import CommandError, Exit
+from .outcome import CommandError, Exit, lacks_threads
 
 if TYPE_CHECKING:
     from .._engine.holds import Hold
@@ -79,9 +79,16 @@ class Holder:
             logger.addHandler(logging.NullHandler())
 
     def start(self) -> None:
-        """Begin."""
+        """Begin.
+
+        Raises:
+            CommandError: the system has no thread for that.
+        """
         name = f"zkconcurrent run {os.path.basename(self._found.command[0])}"
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        except RuntimeError as error:
+            raise _as_command_error(error) from None
 
     # -- for the main thread, which never waits -------------------------------------------------------------------
 
@@ -270,6 +277,8 @@ def _as_command_error(error: BaseException) -> CommandError:
     """Return the end of the command that an error means."""
     if isinstance(error, CommandError):
         return error
+    if lacks_threads(error):
+        return CommandError(Exit.NO_PROCESS, "no thread can be started")
     for kinds, code in _ENDS:
         if isinstance(error, kinds):
             return CommandError(code, str(error) or type(error).__name__)

@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from .outcome import CommandError, Exit, die_of, say, settle_streams
+from .outcome import CommandError, Exit, die_of, lacks_threads, say, settle_streams
 
 # The module and the function of each command that are not named as the command.
 _ELSEWHERE = {"break": ("break_hold", "break_hold"), "ls": ("look", "ls"), "show": ("look", "show")}
@@ -40,7 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # As other programs end that write to a `head`: quietly, and by this signal.
         return die_of(signal.SIGPIPE)
-    except Exception:
+    except Exception as error:
+        if lacks_threads(error):
+            say("no thread can be started")
+            return Exit.NO_PROCESS
         traceback.print_exc()
         say("this is a bug of zkconcurrent")
         return Exit.BUG

@@ -84,6 +84,11 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
+def lacks_threads(error: BaseException) -> bool:
+    """Return whether an error of Python means that the system has no thread more for this process."""
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)
+
+
 class CommandError(Exception):
     """The command ends here.
 
