@@ -22,7 +22,7 @@ from ._engine.long_waits import LONG
 from ._engine.session import Session
 from ._kazoo.addresses import shown
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
-from ._kazoo.recipes import refuse_recipes
+from ._kazoo.refused_recipes import refuse_recipes
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.requests import request_close
 from ._kazoo.transport import MAX_REQUEST

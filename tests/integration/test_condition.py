@@ -400,7 +400,7 @@ def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThr
     lock = Lock(zk, zk_path)
     condition = Condition(zk, f"{zk_path}-condition", lock)
     lock.acquire()
-    hold = lock._lock_core.own()
+    hold = lock._lock_core.releasable()
     assert hold is not None
     assert in_thread(lambda: lock._path_state.claim(hold, lock._session.identity())).result(10)
     for call in (lock.release, condition.wait):

@@ -34,7 +34,7 @@ from tests.helpers.trickle import trickling
 from zkconcurrent import _connect
 from zkconcurrent._connect import _close_all
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.recipes import _RECIPES
+from zkconcurrent._kazoo.refused_recipes import _RECIPES
 from zkconcurrent.testing import MemoryServer, Server
 from zkconcurrent.testing._ports import ReservedPorts
 

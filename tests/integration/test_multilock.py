@@ -577,7 +577,7 @@ def test_what_was_handed_on_is_the_next_threads(
 
     def lose() -> None:
         with inner:
-            hold = inner._lock_core.own()
+            hold = inner._lock_core.releasable()
             assert hold is not None
             theirs.delete(hold.ticket.node)
 

@@ -221,7 +221,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     waiting = in_thread(visit, lock)
     eventually(at_the_handoff(lock, 1))
     with lock._session.lock:
-        hold = lock._lock_core.own()
+        hold = lock._lock_core.releasable()
         assert hold is not None
         lock._path_state.claim(hold, lock._session.identity())
         assert lock._path_state.hand_on(hold)
@@ -310,7 +310,7 @@ def test_a_hold_put_back_while_another_thread_asks(
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(zk, zk_path)
     lock.acquire()
-    hold = lock._lock_core.own()
+    hold = lock._lock_core.releasable()
     assert hold is not None
     lock._path_state.claim(hold, lock._session.identity())
     lock._path_state.drop(hold)  # as Condition.wait does

@@ -86,7 +86,7 @@ DEFECTS = [
     Defect(
         "a waiter's node stays", Session, "discard", keeps(State.QUEUED), [locks.LockMachine, locks.TaskRLockMachine]
     ),
-    Defect("one level", ReentrantCore, "reenter_or_check", lambda core: core.own() is not None, [locks.RLockMachine]),
+    Defect("one level", ReentrantCore, "reenter_or_check", lambda core: core.mine() is not None, [locks.RLockMachine]),
     Defect(
         *("a permit too many", SemaphoreSnapshot, "free"),
         property(lambda sight: sight.size - max(0, len(sight.leases) - 1)),

@@ -391,7 +391,7 @@ class Session(ClientState):
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
 
-        The ticket's `wake` is called when the node is gone.
+        The ticket's `on_change` is called when the node is gone.
         """
         with self.lock:
             # R1: the story finds the end of the hold, once it is looked at.

@@ -236,7 +236,7 @@ class Condition(Primitive):
         """Return the hold with which the caller may wait and notify."""
         self._session.check_not_forked(self._path)
         core = self._lock_core
-        if (hold := core.own()) is None:
+        if (hold := core.releasable()) is None:
             raise RuntimeError(core.why_not_held(f"cannot {wanted} un-acquired lock"))
         core.check(hold)
         return hold

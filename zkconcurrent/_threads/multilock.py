@@ -196,7 +196,7 @@ class MultiLock(CompositeLock):
                 holds.append((core, core.hold_to_release()))
             except (ZkConcurrentError, RuntimeError) as error:
                 # Not `Exception`: a signal handler may raise any error, which must leave this call.
-                if not isinstance(error, ZkConcurrentError) and core.own() is not None:
+                if not isinstance(error, ZkConcurrentError) and core.releasable() is not None:
                     raise  # as in `_give_up_each`
                 errors.append(error)
         release = partial(give_up, levels(holds), errors)

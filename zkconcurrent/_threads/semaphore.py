@@ -55,7 +55,7 @@ class PermitCore(LockCore):
         me = self.identity()
         return next((hold for hold in self._to_release(1) if hold.owner == me), None)
 
-    def own(self) -> Hold | None:
+    def releasable(self) -> Hold | None:
         return next(iter(self._to_release(1)), None)
 
     def lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:  # noqa: ARG002

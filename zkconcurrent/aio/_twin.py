@@ -1,7 +1,7 @@
-"""`Lock`, `RLock`, `ReadWriteLock`, `MultiLock` and `QuorumLock` for tasks, over those of threads.
+"""What all classes for tasks share. Each is the twin of a class for threads, and wraps an object of that (`_core`).
 
-Each class wraps a primitive of threads (`_core`) whose owners are tasks and whose calls are awaited. So threads and
-tasks of one process, other processes and Java exclude each other on one path.
+The owners of the wrapped primitive are tasks, and its calls are awaited. So threads and tasks of one process, other
+processes and Java exclude each other on one path.
 """
 
 from __future__ import annotations

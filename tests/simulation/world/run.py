@@ -422,7 +422,7 @@ def _heard(run: Run) -> Iterator[None]:
     def released(lock: LockBase) -> None:
         hold = lock._lock_core.mine()
         run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
-        hold = lock._lock_core.own()
+        hold = lock._lock_core.releasable()
         lost = hold is not None and (hold.ticket.state is State.LOST or run.world.now >= hold.ticket.lease.end)
         next(releases[kind] for kind in type(lock).__mro__ if kind in releases)(lock)
         if lost:

@@ -254,13 +254,13 @@ class LockCore(QueueCore):
         """Return the newest hold of any thread of this process."""
         return self.path_state.newest(self.rule.role)
 
-    def own(self) -> Hold | None:
+    def releasable(self) -> Hold | None:
         """Return the hold that `release` and the extras apply to."""
         return self.mine() or self.newest()
 
     def current(self) -> Hold | None:
         """Return the hold of which a query tells: the caller's own or, if there is none, the newest of this process."""
-        return (None if owns_nothing(self.identity) else self.own()) or self.newest()
+        return (None if owns_nothing(self.identity) else self.releasable()) or self.newest()
 
     def left(self, hold: Hold | None) -> float:
         """Return for how many seconds a hold surely lasts; 0 if there is none, or it is the parent's of a fork."""
@@ -304,7 +304,7 @@ class LockCore(QueueCore):
             RuntimeError: there is none.
         """
         self.session.check_lease()
-        hold = self.own()
+        hold = self.releasable()
         if hold is None:
             raise RuntimeError(f"{self.path} is not held: acquire it first")
         self.check(hold)
@@ -444,7 +444,7 @@ class LockCore(QueueCore):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self.session.sweep()
-        hold = self.own() or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
+        hold = self.releasable() or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
         if hold is None:
             self.session.check_not_forked(self.path)
             raise RuntimeError(self.why_not_held(self.not_held))
@@ -561,10 +561,10 @@ class ReentrantCore(LockCore):
     not_held = "cannot release un-acquired lock"
     owned = True
 
-    own = LockCore.mine
+    releasable = LockCore.mine
 
     def reenter_or_check(self) -> bool:
-        hold = self.own()
+        hold = self.mine()
         if hold is None:
             return False
         self.check(hold)
