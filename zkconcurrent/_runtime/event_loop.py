@@ -51,8 +51,8 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
     if _in_cell():
         return
     warn(
-        "this call waits in the thread of a running event loop and stops all its tasks: call it through "
-        "asyncio.to_thread()"
+        "this call waits in the thread of a running event loop and stops all its tasks: await a class of "
+        "zkconcurrent.aio instead, or call it through asyncio.to_thread()"
     )
 
 

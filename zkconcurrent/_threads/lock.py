@@ -67,10 +67,13 @@ class Lock(RevocableLock):
             Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
-            TypeError: the timeout is None.
+            TypeError: the timeout is None, or no number.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a hold and has not acknowledged the loss by `release()`.
+            DeadlockError: the call would wait for a hold that only this thread can end; or, with `on_deadlock="raise"`,
+                it has waited in a deadlock.
+            WaitCancelledError: `cancel_waits()` has ended the wait.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """

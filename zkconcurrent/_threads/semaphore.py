@@ -268,7 +268,7 @@ class Semaphore(LockBase):
 
         A call that waits for more permits than exist, added ones included, issues a RuntimeWarning: the wait can only
         end when a client adds permits. There is no warning if no permits exist at all, or with `value=0`: all permits
-        of such a semaphore are added ones.
+        of such a semaphore are added ones. That of a `BoundedSemaphore` raises ValueError instead of the warning.
 
         Args:
             blocking: whether to wait for permits. If False, the call takes the permits only if enough are free for all
@@ -285,6 +285,7 @@ class Semaphore(LockBase):
                 other processes use the path with another value; or there is no semaphore, and `value` is None.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a permit and has not acknowledged the loss by `release()`.
+            WaitCancelledError: `cancel_waits()` has ended the wait.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a semaphore.
         """
@@ -306,7 +307,8 @@ class Semaphore(LockBase):
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
 
-        If `n` is more than this process holds, the call adds the rest as new permits for all processes.
+        If `n` is more than this process holds, the call adds the rest as new permits for all processes; that of a
+        `BoundedSemaphore` raises ValueError, and changes nothing.
 
         If ZooKeeper is out of reach and the call adds no permit, it returns, and the permits become free after the
         reconnect.
@@ -316,7 +318,7 @@ class Semaphore(LockBase):
 
         Raises:
             TypeError: `n` is not an int.
-            ValueError: `n` is less than one, or too large.
+            ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
             LockLostError: this thread has lost permits; or this process has no permits left, and another of its threads
                 has lost some. The call acknowledges the loss of up to `n` permits, and changes nothing else.
             RefusedError: this client may not delete a permit's node; the library keeps trying.

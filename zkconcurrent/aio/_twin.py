@@ -185,9 +185,13 @@ class Acquirable(Twin, ABC):
         Raises:
             RuntimeError: the task consists of this call alone, so it would end as the lock's owner. This happens with
                 `create_task(lock.acquire())` and, before Python 3.12, with `wait_for(lock.acquire(), ...)`.
+            TypeError: the timeout is no number.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this task has lost a hold and has not acknowledged the loss by `release()`.
+            DeadlockError: the call would wait for a hold that only this task can end; or, with `on_deadlock="raise"`,
+                it has waited in a deadlock.
+            WaitCancelledError: `cancel_waits()` has ended the wait.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
