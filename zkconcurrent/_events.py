@@ -3,8 +3,6 @@
 `add_listener` says when each is told. They are plain data: a listener may keep them, or pass them on to another thread.
 """
 
-from __future__ import annotations
-
 import re
 import weakref
 from dataclasses import dataclass, fields
@@ -35,13 +33,12 @@ class OfClient:
     """
 
     __slots__ = ("_client",)
-    _client: weakref.ref[KazooClient]
 
     def __init_subclass__(cls) -> None:
         if cls.__module__ == __name__:
             cls.__module__ = "zkconcurrent"
 
-    def _set_client(self, client: weakref.ref[KazooClient]) -> None:
+    def _set_client(self, client: "weakref.ref[KazooClient]") -> None:
         self._client = client
 
 
@@ -76,7 +73,7 @@ class LockEvent(OfClient):
         return fold(self.path) if self.label is None else self.label
 
     @property
-    def client(self) -> KazooClient | None:
+    def client(self) -> "KazooClient | None":
         """The client. None if it is garbage collected, or the event was pickled or copied."""
         return self._client() if hasattr(self, "_client") else None
 

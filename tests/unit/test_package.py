@@ -6,6 +6,8 @@ import ast
 import inspect
 import subprocess
 import sys
+import typing
+from datetime import datetime
 from types import ModuleType
 
 import pytest
@@ -53,6 +55,17 @@ def test_public_names_are_of_the_package(package: ModuleType) -> None:
     for name in package.__all__:
         module = getattr(getattr(package, name), "__module__", package.__name__)
         assert module in (package.__name__, others.get(name)), name
+
+
+@packages
+def test_the_types_of_a_class_can_be_resolved(package: ModuleType) -> None:
+    """Fault 441: pydantic, FastAPI and others can read the annotations of every public class."""
+    kinds = {name: kind for name in package.__all__ if isinstance(kind := getattr(package, name), type)}
+    hints = {name: typing.get_type_hints(kind) for name, kind in kinds.items()}
+    if package is zkconcurrent:
+        assert hints["Contender"]["since"] is datetime
+        assert hints["Inspection"]["clients"] == tuple[zkconcurrent.ClientReport, ...]
+        assert hints["Lost"]["cause"] == zkconcurrent.LossCause | None
 
 
 def test_tasks_have_the_names_of_threads() -> None:

@@ -6,13 +6,26 @@ read the pickle.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from inspect import get_annotations
+from typing import ForwardRef, TypeVar
 
 T = TypeVar("T")
 
 
 def public(made: T) -> T:
     """Have a class or function of this library name the public package as its module."""
-    if made.__module__.startswith("zkconcurrent."):
-        made.__module__ = made.__module__.partition("._")[0]
+    package, private, _ = (home := made.__module__).partition("._")
+    if private and home.startswith("zkconcurrent."):
+        if isinstance(made, type) and (own := get_annotations(made)):
+            made.__annotations__ = {name: _read_in(home, each) for name, each in own.items()}
+        made.__module__ = package
     return made
+
+
+def _read_in(home: str, annotation: object) -> object:
+    """Return an annotation whose names are those of the file `home`.
+
+    `typing.get_type_hints`, pydantic and others would look for the names in the module that the class names.
+    """
+    text = getattr(annotation, "__forward_arg__", annotation)
+    return ForwardRef(text, is_argument=False, module=home, is_class=True) if isinstance(text, str) else annotation

@@ -8,6 +8,7 @@ from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import semaphore as _semaphore
 from .._threads.base.primitive import OnLost, OnSuspect
+from .._threads.semaphore import PermitCore
 from ._losses import on_loop
 from ._tasks import AnyTask, Completion, Pending, ReleaseCompletion, of_tasks
 from ._twin import LockBase, awaited
@@ -26,7 +27,7 @@ class Semaphore(LockBase):
     """
 
     _owned = False
-    _lock_core: _semaphore.PermitCore
+    _lock_core: PermitCore
     _kind = of_tasks(_semaphore.Semaphore, AnyTask)
 
     def __init__(
