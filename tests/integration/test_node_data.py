@@ -30,8 +30,11 @@ from zkconcurrent import (
     aio,
     inspect,
 )
+from zkconcurrent._engine.holds import Hold
 from zkconcurrent._protocol.ticket import MARK
-from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
+from zkconcurrent._protocol.told import Told
+from zkconcurrent._runtime.identity import identity
+from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS, MOST_LOOKS, waiter_data
 from zkconcurrent.testing import Server
 
 
@@ -195,6 +198,25 @@ def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
     assert len(data) <= MOST_BYTES
     assert 0 < len(node.holds) <= MOST_HOLDS
     assert len(node.holds) + node.more == 30
+
+
+def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 451. An acquire looks at a few of its owner's holds, however many there are; its data count the others."""
+    many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(10 * MOST_HOLDS)])
+    looks = []
+    is_alive = Hold.alive.fget
+
+    def alive(hold: Hold) -> bool:
+        looks.append(hold)
+        return bool(is_alive(hold))
+
+    with many:
+        monkeypatch.setattr(Hold, "alive", property(alive))
+        data = waiter_data(identity()(), many.locks[0]._path_state, None)
+        monkeypatch.undo()
+    told = Told.by_data(data)
+    assert len(looks) <= MOST_LOOKS
+    assert len(told.holds) + told.more == 10 * MOST_HOLDS
 
 
 def test_strangers_data(zk: KazooClient, zk_path: str) -> None:

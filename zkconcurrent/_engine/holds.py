@@ -10,9 +10,10 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError, LossCause
@@ -102,21 +103,25 @@ class KeptHold:
         return self._is_alive()
 
 
-def owned_by(owner: int) -> Collection[Hold]:
-    """Return the holds that only `owner` ends, in whichever client of this process."""
-    return [each for each in told_of(owner) if isinstance(each, Hold) and each.owned]
+def owned_by(owner: int) -> Iterator[Hold]:
+    """Yield the holds that only `owner` ends, in whichever client of this process."""
+    return (each for each in told_of(owner) if isinstance(each, Hold) and each.owned)
 
 
-def told_of(owner: int) -> Collection[Hold | KeptHold]:
-    """Return the holds of which the waits of `owner` tell, in whichever client of this process."""
+def told_of(owner: int) -> Iterator[Hold | KeptHold]:
+    """Yield the holds of which the waits of `owner` tell, in whichever client of this process, first those it `owned`.
+
+    Each acquire of the owner asks for the first few, so this looks only at what it yields: there may be thousands.
+    """
     holds: dict[str, Hold | KeptHold] = holds_of(owner)
-    if not holds:
-        return ()
     # `values()`, as a list of the items would be made of new tuples: the garbage collector might run, and drop a hold.
-    for each in list(holds.values()):
-        if not each.alive:  # it was lost
+    found = list(holds.values())
+    for each in chain([hold for hold in found if hold.owned], [hold for hold in found if not hold.owned]):
+        if each.alive:
+            yield each
+        else:
+            # It was lost.
             holds.pop(each.prefix, None)
-    return list(holds.values())
 
 
 class Possession(NamedTuple):

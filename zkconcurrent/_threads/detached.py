@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_int
@@ -168,7 +168,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             return lock is not None and lock._held is held
 
         # The owner's ended ones go: tries, which tell of nothing, would gather them for ever.
-        told_of(owner)
+        deque(told_of(owner), maxlen=0)
         holds_of(owner)[held.name] = KeptHold(held.name, self._path_state.location, is_alive)
 
     def _stories(self) -> list[Story]:

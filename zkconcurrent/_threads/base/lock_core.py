@@ -398,7 +398,7 @@ class LockCore(QueueCore):
         if handoff is None:
             ticket = yield from call.run(recipe(), deadline)
         else:
-            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=bool(told_of(owner)))
+            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=any(told_of(owner)))
         if ticket is not None:
             ticket.label = self.label
             owned = call.for_block if self.owned is False else self.owned

@@ -11,18 +11,20 @@ import os
 import socket
 import time
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 
 from ..._engine.holds import PathState, told_of
 from ..._protocol.ticket import HOLDS, unique
+from ..._runtime.identity import holds_of, name
 from ..._runtime.identity import label as owner_label
-from ..._runtime.identity import name
 
 HOST = socket.gethostname()
 
 MOST_BYTES = 1000
 """The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""
 MOST_HOLDS = 16
+# How many holds are looked at, of which some may be elsewhere, or have paths that are too long.
+MOST_LOOKS = 4 * MOST_HOLDS
 # What the fields besides the holds may take behind the origin.
 _REST = 135
 # What a hold takes besides its path, at least.
@@ -56,7 +58,7 @@ def waiter_data(
     * `timeout`: for how many seconds it waits at most.
     """
     origin = _origin(os.getpid(), name(owner)[:60], owner, label) + more
-    held = told_of(owner)
+    held = holds_of(owner)
     if deadline is None and not held and not inherited:
         # The most frequent case, and each acquire passes here.
         return b'%b, "time": %.6f}' % (origin, time.time())
@@ -69,7 +71,8 @@ def waiter_data(
         room = MOST_BYTES - _REST - len(origin)
         own = (
             (each.owned, (each.location[0], unique(each.prefix)))
-            for each in sorted(held, key=lambda hold: not hold.owned)
+            # A thread may hold thousands of locks or permits: to look at each takes longer than an acquire.
+            for each in islice(told_of(owner), MOST_LOOKS)
             if each.location is not None and each.location[1].are_those_of(servers)
         )
         told: dict[bool, list[str]] = {True: [], False: []}
@@ -77,7 +80,6 @@ def waiter_data(
         for owned, hold in chain(((True, hold) for hold in inherited), own):
             if count == MOST_HOLDS:
                 break
-            # A thread may hold a thousand permits: to write each as JSON takes longer than an acquire.
             if len(hold[0]) + _PAIR <= room and len(pair := json.dumps(hold)) + 2 <= room:
                 count += 1
                 room -= len(pair) + 2

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ..._engine.holds import owned_by
 from ..._errors import DeadlockError
-from ..._runtime.identity import label, name
+from ..._protocol.rules import PREFIX_LENGTH
+from ..._runtime.identity import holds_of, label, name
 
 log = logging.getLogger("zkconcurrent.deadlocks")
 WAITS_FOR_ITSELF = (
@@ -33,8 +33,10 @@ def refuse_own_hold(path: str, owner: int, deadline: float | None, ahead: Sequen
     Raises:
         DeadlockError: there is no deadline.
     """
-    for each in owned_by(owner):
-        if node := next((node for node in ahead if node.startswith(each.ticket.prefix)), None):
+    holds = holds_of(owner)
+    for node in ahead:
+        each = holds.get(node[:PREFIX_LENGTH])
+        if each is not None and each.owned and each.alive:
             if deadline is None:
                 raise DeadlockError(path, WAITS_FOR_ITSELF % (name(owner), node))
             fields = {"zk_path": path, "zk_by": label(owner)}
