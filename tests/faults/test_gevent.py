@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
-from tests.helpers.forwarder import Forwarder
+from tests.helpers.forwarder import Forwarder, SlowConnection, SlowToTheServer
 from tests.helpers.over_tls import TLS, InOneRecord
+from zkconcurrent import SharedValue
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.long
@@ -30,6 +33,26 @@ with zkconcurrent.connect(sys.argv[2], handler=Handler(), timeout=60) as zk:
     for _ in range(3):
         replies = [zk.exists_async("/") for _ in range(5)]
         assert all(reply.wait(3) for reply in replies)
+"""
+
+# A value that comes, or goes, for longer than a third of the session timeout.
+LARGE = """
+import sys
+if sys.argv[1] == "gevent":
+    from gevent import monkey; monkey.patch_all()
+    from kazoo.handlers.gevent import SequentialGeventHandler as Handler
+else:
+    import eventlet; eventlet.monkey_patch()
+    from kazoo.handlers.eventlet import SequentialEventletHandler as Handler
+import zkconcurrent
+from zkconcurrent._engine.session import Session
+with zkconcurrent.connect(sys.argv[2], handler=Handler()) as zk:
+    shared, before = zkconcurrent.SharedValue(zk, sys.argv[4], b""), Session.of(zk).link.connection
+    if sys.argv[3] == "reply":
+        assert len(shared.get().value) == 700_000
+    else:
+        shared.set(bytes(900_000))
+    assert Session.of(zk).link.connection is before
 """
 
 
@@ -63,4 +86,27 @@ def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
             check=False,
         )
         door.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("handler", ["gevent", "eventlet"])
+@pytest.mark.parametrize("what", ["reply", "request"])
+def test_large_values_over_a_slow_link(
+    handler: str, what: str, zookeeper: Server, zk: KazooClient, zk_path: str
+) -> None:
+    """Fault 412: a connection on which parts of a large reply or request pass is kept, as with threads."""
+    SharedValue(zk, zk_path, b"").set(bytes(700_000 if what == "reply" else 1))
+    with Forwarder(zookeeper.port) as link:
+        link.RequestHandlerClass = SlowConnection if what == "reply" else SlowToTheServer
+        link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        url = f"zk://localhost:{link.server_address[1]}?timeout={2 if what == 'reply' else 3}"
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", LARGE, handler, url, what, zk_path],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        link.shutdown()
     assert done.returncode == 0, done.stdout + done.stderr

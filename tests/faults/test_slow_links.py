@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +19,14 @@ from kazoo.client import KazooClient
 import zkconcurrent
 import zkconcurrent.aio
 from tests.conftest import Connect, Eventually, InThread
-from tests.helpers.forwarder import Forwarder, SlowConnection
+from tests.helpers.forwarder import Forwarder, SlowConnection, SlowToTheServer
 from tests.helpers.lock_types import Kind, against, every
 from tests.helpers.over_tls import TLS, OverTls
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     BoundedSemaphore,
+    ClientError,
     Condition,
     CountDownLatch,
     DoubleBarrier,
@@ -505,3 +508,59 @@ def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bo
             assert Session.of(slow).link.connection is before
         link.shutdown()
         door.shutdown()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_a_large_request(zookeeper: Server, zk_path: str, tls: bool) -> None:
+    """Fault 411: a value that is sent for longer than a third of the session timeout goes out on one connection."""
+    with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
+        door.RequestHandlerClass = OverTls
+        link.RequestHandlerClass = SlowToTheServer
+        # What is in this buffer has left the client, and so would not show that the link passes more.
+        link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        url = f"localhost:{link.server_address[1]}?timeout=3"
+        with zkconcurrent.connect(f"zks://{url}&ca={TLS / 'ca.pem'}" if tls else f"zk://{url}") as slow:
+            shared = SharedValue(slow, zk_path, b"")
+            shared.set(b"x")
+            before = Session.of(slow).link.connection
+            shared.set(bytes(900_000))
+            assert Session.of(slow).link.connection is before
+        link.shutdown()
+        door.shutdown()
+
+
+class TooSlow(SlowConnection):
+    """One over a link that is far too slow towards the client."""
+
+    RATE = 300_000.0
+
+
+class TooSlowToTheServer(SlowToTheServer):
+    """One over a link that is far too slow towards the server."""
+
+    RATE = 300_000.0
+
+
+@pytest.mark.parametrize("what", ["reply", "request"])
+def test_a_large_message_that_takes_too_long(
+    what: str,
+    zookeeper: Server,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Fault 411: a value that passes for longer than a session timeout is sent again and again; the log says why."""
+    SharedValue(zk, zk_path, b"").set(bytes(900_000))
+    with Forwarder(zookeeper.port) as link:
+        link.RequestHandlerClass = TooSlow if what == "reply" else TooSlowToTheServer
+        link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        with zkconcurrent.connect(f"zk://localhost:{link.server_address[1]}?timeout=1") as slow:
+            shared = SharedValue(slow, zk_path, b"")
+            call = in_thread(shared.get if what == "reply" else lambda: shared.set(bytes(900_000)))
+            (warning,) = eventually(lambda: [each for each in caplog.messages if "bytes" in each][:1])
+            assert re.match(rf"a {what} of 900,\d\d\d bytes \(\w+ {zk_path}\) was under way for \d.\d s", warning)
+        with pytest.raises(ClientError):
+            call.result(20)
+        link.shutdown()

@@ -70,15 +70,30 @@ class SlowConnection(Connection):
     RATE = 600_000.0  # bytes a second
 
     def handle(self) -> None:
-        """Copy both ways until either side ends, what is for the client in small parts."""
+        """Copy both ways until either side ends, one of them in small parts."""
         with self.connect() as far:
-            there = threading.Thread(target=copy, args=(self.request, far, self.server.passes), daemon=True)
+            slow, other = self.directions(far)
+            there = threading.Thread(target=copy, args=(*other, self.server.passes), daemon=True)
             there.start()
             with contextlib.suppress(OSError):
-                while data := far.recv(4096):
-                    self.request.sendall(data)
+                while data := slow[0].recv(4096):
+                    slow[1].sendall(data)
                     time.sleep(len(data) / self.RATE)
             for end in (self.request, far):
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
             there.join()
+
+    def directions(self, far: socket.socket) -> tuple[tuple[socket.socket, socket.socket], ...]:
+        """Return the slow direction, from and to which socket, and the other."""
+        return (far, self.request), (self.request, far)
+
+
+class SlowToTheServer(SlowConnection):
+    """One over a link that is slow towards the server."""
+
+    RATE = 450_000.0
+
+    def directions(self, far: socket.socket) -> tuple[tuple[socket.socket, socket.socket], ...]:
+        """Return the slow direction, from and to which socket, and the other."""
+        return (self.request, far), (far, self.request)

@@ -67,10 +67,8 @@ class Heartbeat:
         self._unanswered: set[HandledReply] = set()
         # The number of the oldest request without a reply, as the keeper last saw it; None if there was none.
         self._next: int | None = None
-        # The keeper has seen no reply, and no part of a large one, since then.
+        # The keeper has seen no reply, and no part of a large one or of a large request, since then.
         self._silent_since = 0.0
-        # How many parts there were.
-        self._parts_seen = 0
         # The connection was cut, and the next has not been opened yet.
         self._cut = False
         # When the last request was sent, the last in the order of beats, and the last that a proof followed.
@@ -188,10 +186,9 @@ class Heartbeat:
     def _check_link(self, now: float) -> None:
         client = self._client
         before, self._next = self._next, client.link.transport.awaited_xid
-        parts, self._parts_seen = self._parts_seen, client.link.transport.parts
         # A call asks again after a session timeout, which would make a slow link slower still.
-        arrives = self._parts_seen != parts and now - self._sent < client.timeout
-        if self._next is None or before not in (None, self._next) or arrives:
+        passes = client.link.transport.large.passed() and now - self._sent < client.timeout
+        if self._next is None or before not in (None, self._next) or passes:
             self._silent_since = now
             if now - self._sent > client.timeout:
                 # The replies were lost inside kazoo.

@@ -56,6 +56,7 @@ from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
 from kazoo.protocol.serialization import CloseInstance, Create, Watch
 from kazoo.protocol.states import KeeperState
 
+from .large import LARGE, LargeMessages
 from .old_connection import may_be_replaced
 from .opening import Opening
 from .private_parts import Replaced, check_kazoo
@@ -78,9 +79,6 @@ DELETED = 2  # a type of events
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
-LARGE = 1 << 16  # bytes
-# It warns at this number of losses, and each time when it has doubled.
-LARGE_LOSSES = 4
 CALLER_PATIENCE = 0.005  # seconds
 
 
@@ -114,7 +112,7 @@ class Transport:
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
         on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
         quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
-        parts: how many parts of large replies have come: a link that still brings them is slow, and not dead.
+        large: the large requests and replies.
         max_request: how many bytes a request may have.
     """
 
@@ -133,15 +131,11 @@ class Transport:
         # The part of the next replies that was read already, and the socket that it came from.
         self._received = bytearray()
         self._received_from: socket.socket | None = None
-        # Whether kazoo is reading a large reply, over TLS.
-        self._reads_large = False
-        self.parts = 0
+        self.large = LargeMessages(client, self.opening)
         # The requests to authenticate, whose replies come out of order.
         self._pending_auths: deque[object] = deque()
         # Whether a caller has sent a request since kazoo last wanted to ping.
         self._sent_lately = False
-        # How many connections in a row were lost with a large request under way.
-        self._large_losses = 0
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
         self.on_raw_event: Callable[[str, bool], None] = lambda *_: None
@@ -250,6 +244,8 @@ class Transport:
         self.opening.install()
         self._kazoo.replace(
             connection,
+            _read=self._read,
+            _write=self._write,
             _send_request=self._send_request,
             _send_ping=self._send_ping,
             _read_header=self._read_header,
@@ -258,7 +254,7 @@ class Transport:
         )
         self._kazoo.replace(client, _notify_pending=self._notify_pending)
         if self._direct:
-            self._kazoo.replace(connection, _read=self._read, _read_socket=self._read_socket)
+            self._kazoo.replace(connection, _read_socket=self._read_socket)
             self._kazoo.replace(handler, dispatch_callback=self._dispatch_callback)
             connection.handler.select = self._select
         else:
@@ -303,12 +299,14 @@ class Transport:
 
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
-        """Send a ping, unless callers have sent a request since the last one: any request does as well."""
+        """Send a ping, unless callers have sent a request since the last one: any request does as well.
+
+        Nor behind a large request that is on its way: kazoo would take the link for dead, as no reply comes so soon.
+        """
         turn = self._turn
-        if turn is not None:
-            lately, self._sent_lately = self._sent_lately, False
-            if lately and not self._connection._ro_mode:
-                return
+        lately, self._sent_lately = turn is not None and self._sent_lately, False
+        if (lately or self.large.untaken > LARGE) and not self._connection._ro_mode:
+            return
         with _NO_CALLERS if turn is None else self._in_turn(turn, connect_timeout):
             self._kazoo.send_ping(connect_timeout)
 
@@ -350,7 +348,7 @@ class Transport:
         self._turn = None
         # No error may leave this thread, which it would end.
         with contextlib.suppress(Exception):
-            self._note_large()
+            self.large.lost()
         self.opening.addresses.lost()
         if self._is_renewing:
             self._is_renewing = False
@@ -359,21 +357,6 @@ class Transport:
         self._client._pending.extend(self._pending_auths)
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)
-
-    def _note_large(self) -> None:
-        """Warn of a large request that has cost the last connections: it is sent again and again, for ever."""
-        sizes = [len(request.serialize()) for request, _, _ in list(self._client._pending)]
-        if not sizes:
-            return
-        size = max(sizes)
-        self._large_losses = times = self._large_losses + 1 if size > LARGE else 0
-        if times >= LARGE_LOSSES and times & (times - 1) == 0:
-            log.warning(
-                "the connection was lost %d times in a row with a request of %s bytes under way: if the servers' "
-                "jute.maxbuffer is smaller, restart this program with a smaller max_request",
-                times,
-                f"{size:,}",
-            )
 
     def _read_header(self, timeout: float) -> object:
         """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
@@ -387,6 +370,30 @@ class Transport:
         if header.xid == AUTH_XID and self._pending_auths:
             self._client._pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        """Read `length` bytes of a handshake, of a reply, or of its length."""
+        sock = self._connection._socket
+        if self.opening.until is not None:
+            return self.opening.read(sock, length)
+        if length > LARGE:
+            self.large.begin(length, is_reply=True)
+        if self._direct and type(sock) is socket.socket:
+            reply = self._read_ahead(sock, length, timeout)
+        else:
+            reply = self._kazoo.read(length, timeout)
+        if length > LARGE:
+            self.large.end()
+        return reply
+
+    def _write(self, message: bytes, timeout: float) -> None:
+        """Write a request, or the rest of one."""
+        if len(message) <= LARGE:
+            self._kazoo.write(message, timeout)
+            return
+        self.large.begin(len(message), is_reply=False)
+        self._kazoo.write(message, timeout)
+        self.large.end()
 
     @_drop_on_error
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> object:
@@ -459,24 +466,16 @@ class Transport:
             self.nudge()
         return True
 
-    def _read(self, length: int, timeout: float) -> bytes:
+    def _read_ahead(self, sock: socket.socket, length: int, timeout: float) -> bytes:
         """Read `length` bytes from one buffer; kazoo waits and reads twice for each reply, its length and its rest."""
-        sock, ahead = self._connection._socket, self._received
-        if self.opening.until is not None:
-            return self.opening.read(sock, length)
-        if type(sock) is not socket.socket:
-            self._reads_large = length > LARGE
-            try:
-                return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
-            finally:
-                self._reads_large = False
+        ahead = self._received
         if sock is not self._received_from:
             self._received_from = sock
             ahead.clear()
         while len(ahead) < length:
             if (more := receive(sock, READ_SIZE)) is not None:
                 ahead += more
-                self.parts += length > LARGE
+                self.large.parts += length > LARGE
             elif not wait_for_files([sock], [], [], timeout)[0]:
                 raise self._handler.timeout_exception("socket time-out during read")
         turn = self._turn
@@ -497,7 +496,7 @@ class Transport:
     def _select(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files; one with data already read ahead is ready, and the others are polled too."""
         ahead = self._received_from
-        self.parts += self._reads_large
+        self.large.parts += self.large.length > 0
         if not self._received or ahead is None or ahead not in readers:
             return self._waiter.wait(readers, writers, others, timeout)
         rest = [file for file in readers if file is not ahead]
@@ -507,6 +506,7 @@ class Transport:
     def _select_by_handler(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files as greenlets do."""
         found = decrypted(readers)
+        self.large.parts += self.large.length > 0
         return (found, [], []) if found else self._handler.select(readers, writers, others, timeout)
 
     def _dispatch_callback(self, callback: Any) -> None:

@@ -1,0 +1,111 @@
+"""Large requests and replies: whether parts of one pass over a slow link, and what the log says if they take too long.
+
+A link that still passes parts is slow, and not dead: a new connection would have to pass all of them again. While kazoo
+reads or writes, its thread counts the parts. A request may also wait in the socket's buffer, of which Linux tells how
+much the other end has yet to take.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kazoo.client import KazooClient
+
+from .opening import Opening
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # pragma: no cover
+    # Windows has neither.
+    fcntl = termios = None  # type: ignore[assignment]
+
+log = logging.getLogger("zkconcurrent")
+
+LARGE = 1 << 16  # bytes
+# It warns at this number of losses, and each time when it has doubled.
+LOSSES = 4
+
+
+class LargeMessages:
+    """The large requests and replies of one client.
+
+    Attributes:
+        length: that of the large request or reply that kazoo's thread is writing or reading; 0 if there is none.
+        parts: how many parts of large requests and replies have passed.
+    """
+
+    def __init__(self, client: KazooClient, opening: Opening) -> None:
+        self._client = client
+        self._opening = opening
+        self.length = self.parts = 0
+        self._is_reply = False
+        # When that one began to pass.
+        self._since = 0.0
+        # How many bytes the other end of the connection had yet to take, and the parts, at the last look.
+        self._untaken = self._seen = 0
+        # How many connections in a row were lost with one under way.
+        self._losses = 0
+
+    def begin(self, length: int, *, is_reply: bool) -> None:
+        """Note that kazoo's thread begins to read a reply, or to write a request."""
+        self.length, self._is_reply, self._since = length, is_reply, self._opening.clock()
+
+    def end(self) -> None:
+        """Note that all of it has passed."""
+        self.length = 0
+
+    def passed(self) -> bool:
+        """Return whether parts have passed since the last call."""
+        seen, self._seen = self._seen, self.parts
+        before, self._untaken = self._untaken, self.untaken
+        return seen != self._seen or LARGE < before > self._untaken
+
+    @property
+    def untaken(self) -> int:
+        """How many bytes the other end of the connection has yet to take; 0 if the system does not tell."""
+        try:
+            left = fcntl.ioctl(self._client._connection._socket.fileno(), termios.TIOCOUTQ, bytes(4))
+        except (AttributeError, OSError, ValueError):
+            return 0
+        return int.from_bytes(left, "little")
+
+    def lost(self) -> None:
+        """Warn of a large message that has cost the connection, which may go on for ever; call this when it is lost."""
+        length, self.length = self.length, 0
+        pending = [*list(self._client._pending), *list(self._client._queue)[:1]]
+        if not pending:
+            return
+        if is_reply := length > 0 and self._is_reply:
+            request, since = pending[0][0], self._since
+        else:
+            sizes = [len(each[0].serialize()) for each in pending]
+            length = max(sizes)
+            request, reply = pending[sizes.index(length)][:2]
+            since = getattr(reply, "sent", 0.0)
+        self._losses = times = self._losses + 1 if length > LARGE else 0
+        took, handshake = self._opening.clock() - since, self._opening.handshake
+        timeout = self._client._session_timeout / 1000 if handshake is None else handshake.timeout
+        if times & (times - 1) or not times:
+            return
+        # Of a transaction, the largest part.
+        request = max(getattr(request, "operations", None) or [request], key=lambda each: len(each.serialize()))
+        if since and took > 0.8 * timeout:
+            log.warning(
+                "a %s of %s bytes (%s) was under way for %.1f s when the connection was lost, and is sent again: give "
+                "the client a session timeout that is much longer than it takes (%g s now), or keep less in one node",
+                "reply" if is_reply else "request",
+                f"{length:,}",
+                f"{type(request).__name__} {request.path}",
+                took,
+                timeout,
+            )
+        elif times >= LOSSES:
+            log.warning(
+                "the connection was lost %d times in a row with a %s of %s bytes under way: if the servers' "
+                "jute.maxbuffer is smaller, restart this program with a smaller max_request; if the link is slow, with "
+                "a longer session timeout",
+                times,
+                "reply" if is_reply else "request",
+                f"{length:,}",
+            )
