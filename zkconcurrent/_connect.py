@@ -160,6 +160,18 @@ class Client(KazooClient):  # type: ignore[misc]
                 self.start_async()
                 self._opens_at_use = False
 
+    def start_async(self) -> Any:
+        """Start the client without waiting for a server; as `KazooClient.start_async`."""
+        try:
+            return super().start_async()
+        except RuntimeError:
+            if not self.handler.running and getattr(self.handler, "_workers", None):
+                # No thread was left for the second of kazoo's workers. Its `stop` would not end the first one now, and
+                # would wait for it for ever if the client is started again.
+                self.handler._running = True
+                self.handler.stop()
+            raise
+
     def stop(self) -> None:
         """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted before."""
         if self._pid != os.getpid() or self._is_left_to_thread(self.stop):

@@ -529,9 +529,9 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
 
 
 @clean
-@pytest.mark.parametrize("missing", ["a descriptor", 1, 2, 4])
+@pytest.mark.parametrize("missing", ["a descriptor", 1, 2, 3, 4])
 def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 395: no thread can be started, or no descriptor is left: the error says that, and no thread is left."""
+    """Faults 395, 413: no thread can be started, or no descriptor is left: the error says so, and no thread stays."""
 
     def no_more(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread") if begun else OSError(errno.EMFILE, "Too many open files")
@@ -554,6 +554,30 @@ def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monke
     monkeypatch.undo()
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as zk:
         assert zk.connected
+
+
+@clean
+def test_a_start_after_one_that_failed(zookeeper: Server, in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 413: no thread is left for the second of kazoo's workers: the client can be started again, and stopped."""
+    client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
+    client.stop()
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        begun.append(thread)
+        if len(begun) == 2:
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        client.start()
+    monkeypatch.undo()
+    assert not begun[0].is_alive()
+    client.start()
+    in_thread(client.stop).result(20)
+    client.close()
 
 
 @clean
