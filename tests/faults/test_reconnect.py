@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 import zkconcurrent
 from tests.conftest import Eventually
+from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.proxy import Proxy
 from tests.soak.events import clock
 from zkconcurrent._engine.session import Session
@@ -90,6 +92,41 @@ def test_the_only_server_never_replies_to_a_connection(proxy: Proxy, eventually:
             eventually(lambda: zk.connected)
             assert zk.client_id == session
             assert not held.lost.is_set()
+
+
+HEADER = struct.Struct("!iiqi")  # of a reply: its length, the request's number, the zxid, and the error
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        pytest.param(bytes(4), id="an empty one"),
+        pytest.param(struct.pack("!i", -1), id="less than none"),
+        pytest.param(b"\0\0\0\5hello", id="too short"),
+        pytest.param(HEADER.pack(16, -4, 0, 0), id="to credentials that were not sent"),
+        pytest.param(HEADER.pack(16, -1, 0, 0), id="an event of nothing"),
+        pytest.param(HEADER.pack(16, 7, 0, 0), id="to no request"),
+    ],
+)
+def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """Fault 414: something on the way puts in bytes that are no reply: the client connects again, and holds on."""
+    near: list[socket.socket] = []
+
+    class Tampered(Connection):
+        def handle(self) -> None:
+            near.append(self.request)
+            super().handle()
+
+    with Forwarder(zookeeper.port) as link:
+        link.RequestHandlerClass = Tampered
+        url = f"zk://127.0.0.1:{link.server_address[1]}?timeout=6"
+        with zkconcurrent.connect(url) as zk, (held := zkconcurrent.Lock(zk, f"{zk_path}/held")):
+            near[0].sendall(strange)
+            eventually(lambda: len(near) == 2 and zk.connected)
+            with zkconcurrent.Lock(zk, f"{zk_path}/other"):
+                pass
+            assert not held.lost.is_set()
+        link.shutdown()
 
 
 @pytest.mark.parametrize("error", [ConnectionLoss, SessionExpiredError])

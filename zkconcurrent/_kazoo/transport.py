@@ -97,7 +97,7 @@ def _drop_on_error(method: F) -> F:
             raise
         except Exception:
             log.exception("dropping the connection after an error")
-            raise kazoo_errors.ConnectionDropped("an error of zkconcurrent, see its log") from None
+            raise kazoo_errors.ConnectionDropped("an unexpected error, which the log of zkconcurrent shows") from None
 
     return guarded  # type: ignore[return-value]
 
@@ -248,13 +248,13 @@ class Transport:
             _write=self._write,
             _send_request=self._send_request,
             _send_ping=self._send_ping,
+            _read_socket=self._read_socket,
             _read_header=self._read_header,
             _read_response=self._read_response,
             _read_watch_event=self._read_watch_event,
         )
         self._kazoo.replace(client, _notify_pending=self._notify_pending)
         if self._direct:
-            self._kazoo.replace(connection, _read_socket=self._read_socket)
             self._kazoo.replace(handler, dispatch_callback=self._dispatch_callback)
             connection.handler.select = self._select
         else:
@@ -486,8 +486,12 @@ class Transport:
         del ahead[:length]
         return reply
 
+    @_drop_on_error
     def _read_socket(self, timeout: float) -> object:
-        """Take a reply or event, and all that came with it; kazoo looks for other work between two of them."""
+        """Take a reply or event, and all that came with it; kazoo looks for other work between two of them.
+
+        What comes may be no reply at all: a middlebox may have put in bytes of its own.
+        """
         ahead, closed = self._received, self._kazoo.read_socket(timeout)
         while closed is None and len(ahead) >= 4 and len(ahead) >= 4 + int.from_bytes(ahead[:4], "big"):
             closed = self._kazoo.read_socket(timeout)
