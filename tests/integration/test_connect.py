@@ -333,6 +333,26 @@ except TimeoutError as error:
     assert ("over TLS" in said) == url.startswith("zks")
 
 
+def test_a_certificate_that_is_refused_later(
+    zookeeper: Server, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """Fault 415: servers refuse the certificate of a client that was connected before: the log says what to look at."""
+
+    class Demands(OverTls):
+        demands = True
+
+    with Forwarder(zookeeper.port) as door, Proxy(f"127.0.0.1:{door.server_address[1]}") as proxy:
+        door.RequestHandlerClass = OverTls
+        port = proxy.hosts.rpartition(":")[2]
+        with zkconcurrent.connect(f"zks://localhost:{port}?timeout=1&ca={TLS / 'ca.pem'}"):
+            door.RequestHandlerClass = Demands
+            proxy.cut()
+            (said,) = eventually(lambda: [each for each in caplog.messages if "certfile" in each][:1])
+        assert "which is valid today" in said
+        assert not any("maxClientCnxns" in each for each in caplog.messages)
+        door.shutdown()
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # kazoo leaves the socket of a handshake that failed to Python
 def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: str, eventually: Eventually) -> None:
     """Fault 200: a client that waits for its handshake reaches another before its session, or a hold, ends."""

@@ -31,6 +31,12 @@ SHARES = 4
 # In seconds: how long to wait for a resolver if the last addresses are known.
 RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
+# In each error of TLS.
+OF_TLS = "(_ssl.c:"
+WHY_NO_TLS = (
+    "the servers may demand a certificate of the client (certfile), as they do by default, which is valid today and "
+    "comes from an issuer that they trust; or they speak TLS at another port alone (secureClientPort)"
+)
 # What only the server's log tells for sure.
 WHY_HUNG_UP = (
     "a server closes a connection at once while it starts or has no quorum, or if it has too many of them "

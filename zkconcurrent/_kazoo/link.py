@@ -34,7 +34,7 @@ from .._protocol.lease import Lease
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import ident, identity
 from .._runtime.serving import serves_here
-from .addresses import WHY_HUNG_UP, Servers, shown
+from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
@@ -53,10 +53,6 @@ FORKED = (
 )
 TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
 WHY_UNTRUSTED = "the server's certificate must come from an issuer in `ca`, name this host, and be valid today"
-WHY_NO_TLS = (
-    "the servers may demand a certificate of the client (certfile), as they do by default, or speak TLS at another "
-    "port alone (secureClientPort)"
-)
 
 __all__ = [
     "ACL",
@@ -186,7 +182,7 @@ class Link:
             advice = "check the host's name"
         elif "CERTIFICATE_VERIFY_FAILED" in attempts:
             advice = WHY_UNTRUSTED
-        elif self.client.use_ssl and ("SSL" in attempts or os.strerror(errno.ECONNRESET) in attempts):
+        elif self.client.use_ssl and (OF_TLS in attempts or os.strerror(errno.ECONNRESET) in attempts):
             advice = WHY_NO_TLS
         else:
             advice = WHY_HUNG_UP if addresses.hung_up else TRY_OUT

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Connect
 
 from .._runtime.clock import boot_clock
-from .addresses import SHARES, WHY_HUNG_UP, Addresses
+from .addresses import OF_TLS, SHARES, WHY_HUNG_UP, WHY_NO_TLS, Addresses
 from .private_parts import Replaced
 from .sockets import FairHandler, is_open, receive
 
@@ -123,7 +123,8 @@ class Opening:
             if not self.addresses.away_for_long():
                 raise
             # kazoo logs this. Of a client that was connected before, nothing else tells it.
-            raise kazoo_errors.ConnectionDropped(f"{error}; {WHY_HUNG_UP}") from None
+            why = WHY_NO_TLS if OF_TLS in str(error) else WHY_HUNG_UP
+            raise kazoo_errors.ConnectionDropped(f"{error}; {why}") from None
         if type(request) is Connect:
             self.handshake = Handshake(sent, result[0].time_out / 1000.0)
             self.addresses.opened(self.handshake.timeout)
