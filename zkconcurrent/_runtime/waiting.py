@@ -118,6 +118,8 @@ def wait(call: Resumable, steps: Steps[T], event: SleepEvent | None = None) -> T
         check_depth(FRAMES)
     if event is None:
         event = call.session.link.sleep_event()
+    # It is made now, as no memory may be left for it then.
+    end = partial(_end, call, steps)
     try:
         call.begin(event.set)
         try:
@@ -130,15 +132,15 @@ def wait(call: Resumable, steps: Steps[T], event: SleepEvent | None = None) -> T
                     pause = steps.throw(error)
                 else:
                     pause = steps.send(woken) if call.why_end is None else _send_or_end(call, steps, woken)
-        except StopIteration as end:
+        except StopIteration as over:
             call.end()
-            return end.value  # type: ignore[no-any-return]
+            return over.value  # type: ignore[no-any-return]
     except BaseException as error:
         try:
-            insist(partial(_end, call, steps))
+            insist(end)
         finally:
             # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
-            _end(call, steps)
+            end()
         if isinstance(error, Stopped) and error.__cause__ is not None:
             raise error.__cause__ from None
         raise
@@ -231,6 +233,7 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
         check_depth(FRAMES)
     loop = asyncio.get_running_loop()
     wakeup = _Wakeup(loop)
+    end = partial(_end, call, steps)  # as in `wait`
     try:
         call.begin(wakeup.wake, loop.is_closed)
         try:
@@ -256,15 +259,15 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
                     pause = steps.throw(error)
                 else:
                     pause = steps.send(woken) if call.why_end is None else _send_or_end(call, steps, woken)
-        except StopIteration as end:
+        except StopIteration as over:
             call.end()
-            return end.value  # type: ignore[no-any-return]
+            return over.value  # type: ignore[no-any-return]
     except BaseException as error:
         try:
-            insist(partial(_end, call, steps))
+            insist(end)
         finally:
             # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
-            _end(call, steps)
+            end()
         if isinstance(error, Stopped) and error.__cause__ is not None:
             raise error.__cause__ from None
         raise
