@@ -1042,3 +1042,30 @@ def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:
     zk.create(zk_path, b"x")
     with pytest.raises(ZkConcurrentError, match=zk_path):
         len(text(zk, zk_path))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_no_memory_for_the_end_of_a_copy(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 427: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
+    d, other = text(connect(), zk_path), text(zk, zk_path)
+    d["a"] = "1"
+    assert _has(d, "1")
+    session, followers = d._session, d._path_state.followers
+    used_up = True
+
+    def with_memory(act: Any) -> Any:
+        def tried(*args: Any) -> Any:
+            if used_up:
+                raise MemoryError
+            return act(*args)
+
+        return tried
+
+    monkeypatch.setattr(d._mirror, "take", with_memory(d._mirror.take))
+    monkeypatch.setattr(session, "stop_watching_tree", with_memory(session.stop_watching_tree))
+    other["a"] = "2"
+    eventually(lambda: followers._worker.idle, "the thread has ended")
+    used_up = False
+    assert _has(d, "2")

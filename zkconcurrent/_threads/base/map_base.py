@@ -147,6 +147,9 @@ class _Followers:
 
     def begin(self, session: Session, follower: _Follower) -> None:
         """Begin a follower, unless it goes on; start the thread unless it runs."""
+        if follower.runs and self._worker.idle:
+            # The thread has ended before it could end this: it had no memory left, say.
+            follower.end(session)
         if not follower.runs:
             follower.error = None
             if follower not in self._begun:
@@ -168,9 +171,11 @@ class _Followers:
         except Exception:
             log.exception("copies are not kept current any more, until they are read again")
         finally:
-            for follower in going_on:
-                follower.end(session)
-            self.thread, self._wake = None, no_wakeup
+            try:
+                for follower in going_on:
+                    follower.end(session)
+            finally:
+                self.thread, self._wake = None, no_wakeup
 
     def _steps(self, session: Session, call: Call, going_on: list[_Follower]) -> Steps[None]:
         self._wake = call.wake
