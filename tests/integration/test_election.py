@@ -860,3 +860,25 @@ def test_interrupts_at_the_end_of_a_block(
             pass
     assert not strikes
     eventually(queued(zk, zk_path, 0))
+
+
+def test_a_listener_that_exits(
+    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Fault 428: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
+    monkeypatch.setattr(_candidacy, "EXIT_PAUSE", 0.01)
+    election, told = Election(connect(), zk_path), list[str]()
+
+    def leave(event: zkconcurrent.LockEvent) -> None:
+        told.append(type(event).__name__)
+        if told == ["Acquired"]:
+            sys.exit(1)
+
+    remove = zkconcurrent.add_listener(leave)
+    try:
+        election.stand()
+        eventually(lambda: told.count("Acquired") == 2)
+        assert election.wait(SOON) is not None
+        election.withdraw()
+    finally:
+        remove()

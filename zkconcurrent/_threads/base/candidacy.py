@@ -41,6 +41,7 @@ from .lock_core import LockCore
 
 T = TypeVar("T")
 LAYOUTS = {"selector": MUTEX, "latch": LATCH}
+EXIT_PAUSE = 1.0  # seconds
 
 
 class CandidacyWithdrawn(WaitCancelledError):
@@ -146,7 +147,13 @@ class Candidacy:
         self.begun = True
         try:
             while not self.withdrawn:
-                self._queue_and_lead(seat)
+                try:
+                    self._queue_and_lead(seat)
+                except SystemExit:
+                    # A listener has called `sys.exit()`, which ends no thread of the library. It may do so again.
+                    log.error("a listener has called sys.exit() on the thread of the candidacy at %s", seat.path)
+                    if self._event is not None:
+                        self._event.wait(EXIT_PAUSE)
         except CandidacyWithdrawn:
             pass
         except Exception as error:
