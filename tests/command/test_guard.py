@@ -238,6 +238,38 @@ def test_as_process_1(start: Run, zk_path: str, zk: KazooClient) -> None:
     assert nodes(zk, zk_path) == []
 
 
+FIRST_THREAD_ENDS = """\
+import ctypes, os, threading, time
+os.setsid()
+threading.Thread(target=time.sleep, args=[60]).start()
+print("ready", os.getpid(), flush=True)
+os.closerange(0, 3)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str, eventually: Eventually) -> None:
+    """Fault 439: /proc shows such a process as one that has ended; it is killed with `run`, as any other."""
+    process = run(zk_path, "--", "sh", "-c", '"$@" & sleep 1000', "sh", sys.executable, "-c", FIRST_THREAD_ENDS)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline().split()[1])
+    eventually(lambda: state_of(pid) == "Z")
+    process.kill()
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"), patience=5)
+
+
+def test_where_proc_shows_others(start: Run, zk_path: str, zk: KazooClient) -> None:
+    """Fault 439: what the command has left behind keeps the lock; no process of another namespace is named."""
+    from tests.command.conftest import words
+
+    process = start("unshare", "-pf", *words(zk_path, "--", "sh", "-c", "setsid sleep 1.5 >/dev/null 2>&1 &"))
+    assert process.stderr is not None
+    assert process.stderr.readline().endswith("until what it has left behind has\n")
+    assert len(nodes(zk, zk_path)) == 1
+    assert end_of(process) == (0, "", "")
+    assert nodes(zk, zk_path) == []
+
+
 def test_two_runs_never_overlap(run: Run, zk_path: str, tmp_path: Path) -> None:
     """Of many runs at once, each kills another one's part now and then, no two commands run at a time."""
     log = tmp_path / "log"

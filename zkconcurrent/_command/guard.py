@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from .._runtime.clock import boot_clock
 from .processes import (
     LINUX,
+    SEES_ALL,
     adopt_orphans,
     changed_children,
     descendants,
@@ -254,7 +255,7 @@ class _Guard:
 
     def _group_left(self) -> int:
         """Return the process group to signal: once the command has ended, its number may soon be another's."""
-        return self.group if self.status is None or not LINUX else 0
+        return self.group if self.status is None or not SEES_ALL else 0
 
     def _reap(self) -> None:
         for pid, status in changed_children():

@@ -2,7 +2,9 @@
 
 On Linux a *subreaper* is the parent of all orphans below it. So daemons that have left the process group and the
 session of the command are still found, and this process is alone once it has no child. Other systems have no
-subreaper: there, the process group of the command is all that is seen.
+subreaper: there, the process group of the command is all that is seen. Where /proc is missing, or of another namespace,
+as after `unshare --pid --fork` alone, the numbers in it are those of other processes. Orphans are then waited for, but
+not found.
 """
 
 from __future__ import annotations
@@ -19,6 +21,17 @@ from contextlib import suppress
 from pathlib import Path
 
 LINUX = sys.platform == "linux"
+
+
+def _sees_itself() -> bool:
+    """Return whether /proc shows this process under its own number."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
+SEES_ALL = LINUX and _sees_itself()
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL = 0.002  # seconds
@@ -64,13 +77,14 @@ def changed_children() -> Iterator[tuple[int, int]]:
 
 def living() -> Iterator[tuple[int, int, int]]:
     """Return the id, parent and group of all processes, on Linux, but of those that only wait for their parents."""
-    for folder in os.listdir("/proc") if LINUX else ():
+    for folder in os.listdir("/proc") if SEES_ALL else ():
         if folder.isdecimal():
             # It may end meanwhile.
             with suppress(OSError):
                 # The name, in parentheses, may contain anything.
                 fields = Path("/proc", folder, "stat").read_bytes().rpartition(b")")[2].split()
-                if fields[0] not in (b"Z", b"X"):
+                # Where only the first thread has ended, others work.
+                if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                     yield int(folder), int(fields[1]), int(fields[2])
 
 
@@ -95,7 +109,7 @@ def name_of(pid: int) -> str:
 
 def group_lives(group: int) -> bool:
     """Return whether a process group has a process that has not ended."""
-    if LINUX:
+    if SEES_ALL:
         return any(each == group for _, _, each in living())
     try:
         os.killpg(group, 0)
@@ -118,7 +132,7 @@ def is_orphaned(group: int) -> bool:
         with suppress(ProcessLookupError):
             if groups.get(parent) != group and os.getsid(parent) == os.getsid(0):
                 return os.getpid() == 1
-    return LINUX
+    return SEES_ALL
 
 
 def signal_all(group: int, number: int) -> None:

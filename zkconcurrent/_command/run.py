@@ -396,7 +396,8 @@ class _Run:
         self._lost = self._lost or LATE
 
     def _heard_left(self, names: list[str]) -> None:
-        _say_aside(f"the command has ended; the lock is held until what it has left behind has: {', '.join(names)}")
+        whose = f": {', '.join(names)}" if names else ""
+        _say_aside(f"the command has ended; the lock is held until what it has left behind has{whose}")
 
     def _heard_ended(self, status: int) -> None:
         self._status = status
