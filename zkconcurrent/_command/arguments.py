@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from .._arguments.certificates import check_files
@@ -246,7 +245,8 @@ def server_url(found: argparse.Namespace) -> str:
     url = os.environ.get(URL, "").strip() if found.url is None else found.url
     if found.url_file is not None:
         try:
-            url = Path(found.url_file).read_text().partition("\n")[0].strip()
+            with open(found.url_file) as file:
+                url = file.read().partition("\n")[0].strip()
         except (OSError, ValueError) as error:
             _refuse(f"--url-file: {getattr(error, 'strerror', None) or 'it is no text'}: {found.url_file}")
     if not url:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import signal
 import socket
 from argparse import Namespace
@@ -339,6 +338,9 @@ def _exec(command: list[str], environment: dict[str, str]) -> NoReturn:
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
+    # Other commands need not wait for its import.
+    import shutil
+
     # A script whose first line names no interpreter.
     script = shutil.which(command[0], path=environment.get("PATH")) or command[0]
     os.execve("/bin/sh", ["sh", script, *command[1:]], environment)

@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 LINUX = sys.platform == "linux"
 
@@ -82,10 +81,16 @@ def living() -> Iterator[tuple[int, int, int]]:
             # It may end meanwhile.
             with suppress(OSError):
                 # The name, in parentheses, may contain anything.
-                fields = Path("/proc", folder, "stat").read_bytes().rpartition(b")")[2].split()
+                fields = _read(folder, "stat").rpartition(b")")[2].split()
                 # Where only the first thread has ended, others work.
                 if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                     yield int(folder), int(fields[1]), int(fields[2])
+
+
+def _read(pid: int | str, name: str) -> bytes:
+    # Not by `pathlib`, whose import takes longer than all else here.
+    with open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read()
 
 
 def descendants(pid: int = 0) -> list[int]:
@@ -103,7 +108,7 @@ def descendants(pid: int = 0) -> list[int]:
 def name_of(pid: int) -> str:
     """Return how a message names a process."""
     with suppress(OSError):
-        return f"{pid} ({Path('/proc', str(pid), 'comm').read_text(errors='replace').strip()})"
+        return f"{pid} ({_read(pid, 'comm').decode(errors='replace').strip()})"
     return str(pid)
 
 
