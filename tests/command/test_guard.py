@@ -238,6 +238,31 @@ def test_as_process_1(start: Run, zk_path: str, zk: KazooClient) -> None:
     assert nodes(zk, zk_path) == []
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["asked to end", "lost"])
+def test_a_command_of_another_user(start: Run, zk: KazooClient, zk_path: str, lost: bool) -> None:
+    """Fault 435: if the command can't be signalled, as by sudo, a message says so, and who may hold the lock."""
+    script = (
+        "import os, sys\n"
+        "def refuse(*_): raise PermissionError(1, 'Operation not permitted')\n"
+        "os.killpg = refuse\n"
+        "from zkconcurrent._command.main import main\n"
+        "sys.exit(main())\n"
+    )
+    words = ["run", zk_path, "--", "sh", "-c", "echo ready; read line; exit 3"]
+    process = start(sys.executable, "-c", script, *words, stdin=subprocess.PIPE)
+    began(process)
+    if lost:
+        zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    else:
+        process.terminate()
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    assert "is another user's" in told
+    assert ("others may hold the lock meanwhile" in told) == lost
+    process.communicate("\n")
+    assert process.returncode == (76 if lost else 3)
+
+
 FIRST_THREAD_ENDS = """\
 import ctypes, os, threading, time
 os.setsid()

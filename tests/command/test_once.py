@@ -200,7 +200,7 @@ def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, 
 
 
 def test_a_mark_that_takes_long(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Fault 435: -w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
+    """Fault 434: -w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
 
     No other run would: the mark says that the job of this period has started.
     """

@@ -144,7 +144,7 @@ def test_not_in_time(run: Run, zk: KazooClient, zk_path: str, eventually: Eventu
 def test_a_wait_during_which_the_machine_slept(
     start: Run, zk: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Fault 435: the time that the machine has slept counts for -w: a job of long ago does not start."""
+    """Fault 434: the time that the machine has slept counts for -w: a job of long ago does not start."""
     slept = tmp_path / "slept"
     script = (
         "import os, sys\n"

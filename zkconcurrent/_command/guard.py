@@ -125,7 +125,7 @@ class _Guard:
         # When the lease ends, how long the command has after TERM, and how long before the end it must be gone.
         self._end, self._patience, self._spare = float("inf"), 0.0, 0.0
         self._kill_at = float("inf")
-        self._doomed = False
+        self._doomed = self._refused = False
         # When to tell what the command has left behind.
         self._tell_left_at = float("inf")
         self._mask: set[int] = set()
@@ -187,11 +187,16 @@ class _Guard:
             self._line.send("started", child)
 
     def _on_signal(self, number: int) -> None:
-        if self.status is None:
-            with suppress(OSError):
-                os.killpg(self.group, number)
-        else:
-            signal_all(self._group_left(), number)
+        if self.status is not None:
+            self._signal_all(number)
+            return
+        try:
+            os.killpg(self.group, number)
+        except PermissionError:
+            self._tell_refused()
+        except OSError:
+            # It has ended, and that was not seen yet.
+            pass
 
     def _on_go_on(self, lend: bool, stops: int) -> None:
         """Let a command go on that has stopped so often: not one that has stopped once more since `run` looked."""
@@ -241,16 +246,27 @@ class _Guard:
         self._kill_at = now
         if self._found.on_lost == "term":
             self._kill_at = min(now + self._patience, self._end - self._spare)
-            signal_all(self._group_left(), signal.SIGTERM)
-            signal_all(self._group_left(), signal.SIGCONT)
+            self._signal_all(signal.SIGTERM)
+            self._signal_all(signal.SIGCONT)
 
     def _kill(self) -> None:
         if not self.group:
             return
+        self._signal_all(signal.SIGKILL)
         ended = kill_all(self._group_left())
         if self.status is None and self.group in ended:
             self._ended(ended[self.group])
         self._take_terminal_back()
+
+    def _signal_all(self, number: int) -> None:
+        if signal_all(self._group_left(), number):
+            self._tell_refused()
+
+    def _tell_refused(self) -> None:
+        """Tell, once, that there is a process that can't be ended."""
+        if not self._refused:
+            self._refused = True
+            self._line.send("refused")
 
     def _group_left(self) -> int:
         """Return the process group to signal: once the command has ended, its number may soon be another's."""

@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 LINUX = sys.platform == "linux"
@@ -140,17 +140,33 @@ def is_orphaned(group: int) -> bool:
     return SEES_ALL
 
 
-def signal_all(group: int, number: int) -> None:
-    """Send a signal to a process group, if there is one (0: none), and to all others below this process."""
+def signal_all(group: int, number: int) -> bool:
+    """Send a signal to a process group, if there is one (0: none), and to all others below this process.
+
+    Returns:
+        Whether one of them is another user's, who got no signal.
+    """
+    refused = False
     # To the system, group 0 is the caller's own.
     if group:
-        # A process may have ended, or belong to another user.
-        with suppress(OSError):
-            os.killpg(group, number)
+        refused = _is_refused(os.killpg, group, number)
     for pid in descendants():
+        # A process may have ended.
         with suppress(OSError):
-            if os.getpgid(pid) != group:
-                os.kill(pid, number)
+            # The group got it as a whole; 0 only asks whether each one could.
+            refused = _is_refused(os.kill, pid, 0 if os.getpgid(pid) == group else number) or refused
+    return refused
+
+
+def _is_refused(send: Callable[[int, int], None], target: int, number: int) -> bool:
+    try:
+        send(target, number)
+    except PermissionError:
+        return True
+    except OSError:
+        # It has ended.
+        pass
+    return False
 
 
 def kill_all(group: int) -> dict[int, int]:

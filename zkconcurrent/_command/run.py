@@ -112,6 +112,8 @@ class _Run:
         # The end writes the mark of a success.
         self._marks = False
         self._group = 0
+        # What is another user's can't be ended.
+        self._refused = False
         # How often the command has stopped.
         self._stops = 0
         self._posts: deque[tuple[Any, ...]] = deque()
@@ -241,7 +243,7 @@ class _Run:
         if left and abs(end - self._lease) > _AGAIN:
             self._lease = end
             self._line.send("lease", end, patience, spare)
-        elif self._group and boot_clock() > self._lease - spare / 2:
+        elif self._group and not self._refused and boot_clock() > self._lease - spare / 2:
             # The guard does not do its work: it hangs. Without it this process does.
             with suppress(ProcessLookupError):
                 os.kill(self._guard, signal.SIGKILL)
@@ -398,6 +400,11 @@ class _Run:
     def _heard_left(self, names: list[str]) -> None:
         whose = f": {', '.join(names)}" if names else ""
         _say_aside(f"the command has ended; the lock is held until what it has left behind has{whose}")
+
+    def _heard_refused(self) -> None:
+        self._refused = True
+        lost = "and others may hold the lock meanwhile" if self._lost else "nor ended if the lock is lost"
+        _say_aside(f"the command, or a part of it, is another user's, as by sudo: it can't be signalled, {lost}")
 
     def _heard_ended(self, status: int) -> None:
         self._status = status
