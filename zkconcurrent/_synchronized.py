@@ -124,7 +124,8 @@ class LockedBy(ABC):
         if not (isinstance(where, (KazooClient, self._namespace)) or callable(where)):
             raise TypeError(f"give a client, a namespace or a function that returns one, not {type(where).__name__}")
         self._template = Template(path)
-        example = self._template.fill(lambda _: "x")
+        # Any text would do that is valid in a path; this one is what an error is to show.
+        example = self._template.fill(lambda field: f"{{{field.argument}}}")
         is_namespace = isinstance(where, self._namespace)
         if isinstance(where, KazooClient) or (path.startswith("/") and not is_namespace):
             check_path(example)

@@ -29,7 +29,7 @@ class Term(BaseTerm):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the term, or its end by `withdraw()`: read it or await it."""
+        """The loss of the term, or its end by `withdraw()`: ask its `is_set()`, or await its `wait()`."""
         core = self._core
         core.session.check_not_forked(core.path)
         return Lost([(core.session, lambda: self._hold.loss)])

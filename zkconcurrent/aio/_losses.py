@@ -37,7 +37,7 @@ class Guard(Protocol):
 
 @public
 class Lost:
-    """The loss of a hold, or of the first of several holds: tasks read it or await it."""
+    """The loss of a hold, or of the first of several holds: tasks ask `is_set()`, or await `wait()`."""
 
     def __init__(self, parts: Iterable[tuple[Guard, Callable[[], Loss]]]) -> None:
         self._parts: list[tuple[Guard, Loss]] = []

@@ -364,7 +364,7 @@ class LockBase(Acquirable, PrimitiveTwin):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the current hold: read it or await it. Each hold has its own.
+        """The loss of the current hold: ask its `is_set()`, or await its `wait()`. Each hold has its own.
 
         The current hold is the task's own or, if the task holds nothing, this process's newest. If there is no hold,
         this is the loss of the next hold.
