@@ -21,7 +21,7 @@ from .._runtime.waiting import Steps, WakeUp
 from . import requests
 from .ensembles import admit
 from .patience import POLL_INTERVAL
-from .requests import Caller
+from .requests import RunningCall
 from .session import Session
 
 # A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
@@ -31,12 +31,12 @@ RENEWS_FROM = 0.3  # seconds
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def _alone(call: Caller, step: op.Operation) -> Steps[object]:
+def _alone(call: RunningCall, step: op.Operation) -> Steps[object]:
     return (yield from _request(call, (step,)))[0]
 
 
 def _request(
-    call: Caller,
+    call: RunningCall,
     operations: Sequence[Any],
     watcher: Watcher | None = None,
     replies: list[Reply] | None = None,
@@ -108,7 +108,7 @@ def _request(
     return results
 
 
-def _check_session(call: Caller, ticket: Ticket) -> Steps[None]:
+def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
     """Ask the leader for the session of a ticket, whose `multi` it has refused as if the session were over.
 
     If the session lives, and the connection is still the same, it is a local one: only its own server knows it, and
@@ -122,7 +122,7 @@ def _check_session(call: Caller, ticket: Ticket) -> Steps[None]:
         yield from _request(call, (op.Multi(ticket, (op.Check(call.path),)),))
 
 
-def _result(call: Caller, step: Any, reply: Reply) -> object:
+def _result(call: RunningCall, step: Any, reply: Reply) -> object:
     """Return the result to send into the recipe, or raise the error to throw into it."""
     if reply.error is not None:
         return _failure_result(call, step, reply.error)
@@ -134,7 +134,7 @@ def _result(call: Caller, step: Any, reply: Reply) -> object:
     return policy.result(step, reply.value)
 
 
-def _failure_result(call: Caller, step: Any, error: Exception) -> object:
+def _failure_result(call: RunningCall, step: Any, error: Exception) -> object:
     failed, policy = failure(error, call.path), POLICIES[type(step)]
     if policy.failed is not None:
         failed = policy.failed(call, step, error, failed)
@@ -152,7 +152,7 @@ def _failure_result(call: Caller, step: Any, error: Exception) -> object:
         del failed
 
 
-def _check_chroot(call: Caller, _: op.CheckChroot) -> Steps[None]:
+def _check_chroot(call: RunningCall, _: op.CheckChroot) -> Steps[None]:
     link = call.session.link
     chroot = link.client.chroot
     if chroot != link.seen_chroot:
@@ -164,7 +164,7 @@ def _check_chroot(call: Caller, _: op.CheckChroot) -> Steps[None]:
 # -- tickets, and their leases ----------------------------------------------------------------------------------------
 
 
-def _new_ticket(call: Caller, step: op.NewTicket) -> Steps[Ticket]:
+def _new_ticket(call: RunningCall, step: op.NewTicket) -> Steps[Ticket]:
     while True:
         yield from call.await_session(None)
         try:
@@ -177,7 +177,7 @@ def _new_ticket(call: Caller, step: op.NewTicket) -> Steps[Ticket]:
             continue
 
 
-def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:
+def _prove(call: RunningCall, step: op.ProveLease) -> Steps[None]:
     session, ticket = call.session, step.ticket
     if ticket.lease.heard == NEVER:
         # An old connection that the library has just begun to use has proved nothing yet. A free lock or
@@ -198,23 +198,23 @@ def _prove(call: Caller, step: op.ProveLease) -> Steps[None]:
         ticket.proving = False
 
 
-def _detach(call: Caller, step: op.DetachTicket) -> Steps[None]:
+def _detach(call: RunningCall, step: op.DetachTicket) -> Steps[None]:
     call.tickets.remove(step.ticket)
     return
     # This makes it a generator, as in the next two functions.
     yield
 
 
-def _suspend(call: Caller, step: op.SuspendHold) -> Steps[bool]:
+def _suspend(call: RunningCall, step: op.SuspendHold) -> Steps[bool]:
     with call.session.lock:
         return call.session.registry.suspend_hold(step.ticket)
     yield
 
 
-def _at_once(act: Callable[[Session, Ticket], object]) -> Callable[[Caller, Any], Steps[object]]:
+def _at_once(act: Callable[[Session, Ticket], object]) -> Callable[[RunningCall, Any], Steps[object]]:
     """Return the steps of an operation that the session does at once with the ticket."""
 
-    def steps(call: Caller, step: Any) -> Steps[object]:
+    def steps(call: RunningCall, step: Any) -> Steps[object]:
         return act(call.session, step.ticket)
         yield
 
@@ -224,7 +224,7 @@ def _at_once(act: Callable[[Session, Ticket], object]) -> Callable[[Caller, Any]
 # -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[object] | None]:
+def _wait_gone(call: RunningCall, step: op.WaitGone) -> Steps[list[object] | None]:
     if not step.asks:
         call.patience.begin_wait(call.session.now())
     if call.story is not None:
@@ -272,7 +272,7 @@ def _wait_gone(call: Caller, step: op.WaitGone) -> Steps[list[object] | None]:
     return (yield from _request(call, step.reads, replies=early))
 
 
-def _read_ahead(call: Caller, step: op.WaitGone, ahead: str) -> Reply:
+def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
     """Send the read that leaves a watch on the node ahead, and before it that of our own node if there is a way."""
     session, ticket, way = call.session, step.ticket, step.way
     link, on_event = session.link, session.listener.on_event
@@ -299,7 +299,7 @@ def _read_ahead(call: Caller, step: op.WaitGone, ahead: str) -> Reply:
     return reply
 
 
-def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
+def _look_again(call: RunningCall, step: op.WaitGone, early: list[Reply]) -> None:
     """End a wait after a change: send the reads that follow it, or wake the call; with the session's lock held.
 
     On the thread that notes the change: kazoo's, that of the holder ahead, or any that does the session's posted work.
@@ -320,7 +320,7 @@ def _look_again(call: Caller, step: op.WaitGone, early: list[Reply]) -> None:
     session.stop_waiting(ticket, call.wake)
 
 
-def _watch(call: Caller, step: op.Watch) -> Steps[list[object]]:
+def _watch(call: RunningCall, step: op.Watch) -> Steps[list[object]]:
     call.patience.begin_wait(call.session.now())
     call.session.start_waiting(step.ticket, call.wake, *(read.path for read in step.reads))
     replies = yield from _request(call, step.reads, call.session.listener.on_event)
@@ -335,14 +335,14 @@ def _watch(call: Caller, step: op.Watch) -> Steps[list[object]]:
     return replies
 
 
-def _watch_tree(call: Caller, step: op.WatchRecursive) -> Steps[object]:
+def _watch_tree(call: RunningCall, step: op.WatchRecursive) -> Steps[object]:
     call.patience.begin_wait(call.session.now())
     with call.session.lock:
         call.session.registry.trees[step.ticket.path] = step.changes
     return (yield from _request(call, (step,)))[0]
 
 
-def _wait_tree(call: Caller, step: op.WaitRecursive) -> Steps[bool]:
+def _wait_tree(call: RunningCall, step: op.WaitRecursive) -> Steps[bool]:
     session, ticket, link = call.session, step.ticket, call.session.link
     # Before the test of `changes`: from here on, the call misses no change.
     session.start_waiting(ticket, call.wake, ticket.path)
@@ -358,7 +358,7 @@ def _wait_tree(call: Caller, step: op.WaitRecursive) -> Steps[bool]:
     return link.connected and link.connection is step.connection
 
 
-def _wait(call: Caller, step: op.Wait) -> Steps[None]:
+def _wait(call: RunningCall, step: op.Wait) -> Steps[None]:
     try:
         if call.story is not None:
             call.story.wait()

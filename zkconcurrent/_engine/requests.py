@@ -21,7 +21,7 @@ from .session import Session
 from .telling import Story
 
 
-class Caller(Protocol):
+class RunningCall(Protocol):
     """A `Call`, as the operations of its recipe see it; `Call` of `driver.py` implements it.
 
     Attributes:
@@ -59,14 +59,14 @@ class Caller(Protocol):
 
 
 # The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
-def send_get(call: Caller, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
+def send_get(call: RunningCall, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """Read a node's data."""
     reply = Reply(wake)
     call.session.link.get(step.path, reply, watcher)
     return reply
 
 
-def send_children(call: Caller, step: op.Children, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
+def send_children(call: RunningCall, step: op.Children, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """List a node's children."""
     reply = Reply(wake)
     if step.ticket is not None:
@@ -76,7 +76,7 @@ def send_children(call: Caller, step: op.Children, wake: WakeUp | None, watcher:
     return reply
 
 
-def send_exists(call: Caller, step: op.Exists, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
+def send_exists(call: RunningCall, step: op.Exists, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """Ask whether a node exists."""
     reply = Reply(wake)
     call.session.link.exists(step.path, reply, watcher)
@@ -90,7 +90,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
         send: sends the request; called with the link, the operation and the reply.
     """
 
-    def request(call: Caller, step: Any, wake: WakeUp | None, _: object) -> Reply:
+    def request(call: RunningCall, step: Any, wake: WakeUp | None, _: object) -> Reply:
         reply = Reply(wake)
         send(call.session.link, step, reply)
         return reply
@@ -98,7 +98,7 @@ def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
     return request
 
 
-def send_create(call: Caller, step: op.CreateEphemeral, wake: WakeUp | None, _: object) -> Reply:
+def send_create(call: RunningCall, step: op.CreateEphemeral, wake: WakeUp | None, _: object) -> Reply:
     """Create a ticket's node; the reply is noted in the ticket."""
     session, ticket, before = call.session, step.ticket, step.ticket.sent
 
@@ -112,7 +112,7 @@ def send_create(call: Caller, step: op.CreateEphemeral, wake: WakeUp | None, _: 
     return reply
 
 
-def send_multi(call: Caller, step: op.Multi, wake: WakeUp | None, _: object) -> Reply:
+def send_multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object) -> Reply:
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:
@@ -163,7 +163,7 @@ def node_with_zxid(_step: object, replied: tuple[Any, int]) -> tuple[op.Node | N
 # -- what a failure means, where that depends on more than its error -------------------------------------------------
 
 
-def container_failure(call: Caller, step: op.EnsureContainer, error: Exception, failed: Exception) -> Exception:
+def container_failure(call: RunningCall, step: op.EnsureContainer, error: Exception, failed: Exception) -> Exception:
     """Return why a container was not made, or NodeExists if that does not matter."""
     if isinstance(error, kazoo_errors.NoAuthError) and step.path != call.path:
         # The server refuses this even if the node exists: the next create shows whether it does.
@@ -177,18 +177,20 @@ def container_failure(call: Caller, step: op.EnsureContainer, error: Exception, 
     return failed
 
 
-def persistent_failure(call: Caller, step: op.CreatePersistent, _: Exception, failed: Exception) -> Exception:
+def persistent_failure(call: RunningCall, step: op.CreatePersistent, _: Exception, failed: Exception) -> Exception:
     """Return why a persistent node was not made."""
     return no_chroot(call) if isinstance(failed, op.NoNode) and step.path.count("/") == 1 else failed
 
 
-def together_failure(call: Caller, step: op.Multi | op.CreateTogether, _: Exception, failed: Exception) -> Exception:
+def together_failure(
+    call: RunningCall, step: op.Multi | op.CreateTogether, _: Exception, failed: Exception
+) -> Exception:
     """Return why several operations were not applied."""
     part = step.operations[failed.part or 0] if isinstance(failed, op.NoNode) else None
     return no_chroot(call) if isinstance(part, op.Container | op.Create) and part.path.count("/") == 1 else failed
 
 
-def tree_failure(call: Caller, _step: op.WatchRecursive, error: Exception, failed: Exception) -> Exception:
+def tree_failure(call: RunningCall, _step: op.WatchRecursive, error: Exception, failed: Exception) -> Exception:
     """Return why a tree is not watched. The messages name the Dict and the Set, as nothing else watches a tree."""
     if isinstance(error, kazoo_errors.UnimplementedError):
         return RefusedError(call.path, "the server is too old: a Dict or Set needs ZooKeeper 3.6 or newer")
@@ -201,7 +203,7 @@ def tree_failure(call: Caller, _step: op.WatchRecursive, error: Exception, faile
     return failed
 
 
-def no_chroot(call: Caller) -> RefusedError:
+def no_chroot(call: RunningCall) -> RefusedError:
     """Return the error of a client whose chroot does not exist."""
     return RefusedError(
         call.path,
