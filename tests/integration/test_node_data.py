@@ -8,6 +8,8 @@ import json
 import os
 import threading
 import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 from kazoo.client import KazooClient
@@ -339,6 +341,75 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         await waiting
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["with", "hold", "stack", "multi"])
+def test_a_block_in_a_generator(
+    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, kind: str
+) -> None:
+    """Fault 442: any thread may end the block of a `Lock` in a generator, so the one that began it may wait for it."""
+    lock = Lock(zk, zk_path)
+    block = {"with": lock, "hold": lock.hold(), "multi": MultiLock([lock])}.get(kind)
+
+    def dependency() -> Iterator[None]:
+        if block is None:
+            with ExitStack() as stack:
+                stack.enter_context(lock)
+                yield
+        else:
+            with block:
+                yield
+
+    def end() -> None:
+        eventually(queued(zk, zk_path, 2))
+        begun.close()
+
+    begun = dependency()
+    next(begun)
+    ending = in_thread(end)
+    lock.acquire()
+    lock.release()
+    ending.result(10)
+
+
+def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
+    """Fault 442: asyncio may close an asynchronous generator in another task, so the first may wait for its block."""
+    lock = aio.Lock(zk, zk_path)
+
+    async def rows() -> AsyncIterator[int]:
+        async with lock:
+            try:
+                yield 1
+            finally:
+                while not await lock.waiters():
+                    await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        async for _ in rows():
+            break
+        async with lock:
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_wait_on_a_lock_that_no_block_holds(
+    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 443: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
+    lock = Lock(zk, f"{zk_path}/l")
+    condition = Condition(zk, f"{zk_path}/c", lock)
+    condition.acquire()
+    condition.wait(timeout=0.01)
+
+    def end() -> None:
+        eventually(queued(zk, lock.path, 2))
+        lock.release()
+
+    ending = in_thread(end)
+    lock.acquire()
+    lock.release()
+    ending.result(10)
 
 
 def test_a_hold_whose_node_is_gone(zk: KazooClient, connect: Connect, zk_path: str) -> None:

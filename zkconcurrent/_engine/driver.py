@@ -77,7 +77,7 @@ class Call:
         long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
         check: of a wait whose owner holds something, when it is searched for a deadlock.
         label: the label of the lock that it acquires.
-        for_block: what it acquires only its owner ends: a block acquires it.
+        for_block: what it acquires only its owner ends: a block acquires it, and not one in a generator.
         of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
         on_top: a signal handler or a finalizer makes this call, on top of a frame that has the session's lock.

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import FrameType
 
+_YIELDS = CO_GENERATOR | CO_ASYNC_GENERATOR
+# Packages whose functions begin the blocks of their callers.
+_BEGIN_BLOCKS = ("zkconcurrent", "contextlib", "wrapt")
 # One reader at a time, as the first that ends has garbage collected again. A signal handler may interrupt one and read.
 _reading = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -41,3 +46,17 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def in_generator() -> bool:
+    """Return whether the block that the caller begins is in a generator, so that another thread or task may end it.
+
+    FastAPI runs the two halves of a dependency that yields on any threads of a pool, and asyncio closes an asynchronous
+    generator in a task of its own.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_flags & _YIELDS:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _BEGIN_BLOCKS:
+            return False
+        frame = frame.f_back
+    return frame is not None

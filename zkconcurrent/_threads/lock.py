@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .._protocol.rules import MUTEX
+from .._runtime.stacks import in_generator
 from .base.revocable import RevocableLock
 
 
@@ -83,7 +84,7 @@ class Lock(RevocableLock):
         # A program's own class may have an `acquire` of its own.
         if getattr(self.acquire, "__func__", None) is not Lock.acquire:
             return super()._acquire_for_block(blocking, timeout)
-        return self._acquire(blocking, -1 if timeout is None else timeout, True)
+        return self._acquire(blocking, -1 if timeout is None else timeout, not in_generator())
 
     def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         core = self._lock_core

@@ -23,6 +23,7 @@ from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
 from .._recipes.ensembles import mark, marked
 from .._runtime.identity import Task
+from .._runtime.stacks import in_generator
 from .._runtime.waiting import Steps, ends_by_itself
 from .base.contender import Contender
 from .base.lock_base import LockBase, core_of
@@ -109,7 +110,7 @@ class MultiLock(CompositeLock):
         # A program's own class may have an `acquire` of its own.
         if getattr(self.acquire, "__func__", None) is not MultiLock.acquire:
             return super()._acquire_for_block(blocking, timeout)
-        return self._acquire(blocking, -1 if timeout is None else timeout, True)
+        return self._acquire(blocking, -1 if timeout is None else timeout, not in_generator())
 
     def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         limit = self._deadline(blocking, timeout)

@@ -113,7 +113,7 @@ class ConditionWait:
             while True:
                 self.begun += 1
                 call = calls.add(Call(session, lock.path, lock.path_state, max_outage=max_outage))
-                call.for_block = hold.location is not None
+                call.for_block = hold.owned
                 try:
                     if lock.mine() is None:
                         yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
