@@ -251,7 +251,7 @@ MUTANTS = [
     # Losses.
     bug(
         "a release after a loss frees a newer hold",
-        "_threads.base.lock_core:LockCore.own",
+        "_threads.base.lock_core:LockCore.releasable",
         "self.mine() or self.newest()",
         "self.newest()",
     ),
