@@ -909,6 +909,26 @@ def test_no_thread_can_be_started(
     assert other.get(timeout=20) == b"one"
 
 
+def test_no_memory_to_put_an_item_back(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 429: all memory is used up for a moment: the item of an interrupted `get` is put back after that."""
+    queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    other.put(b"one")
+    state, strikes = queue._path_state, [MemoryError] * 3
+    settle = state._settle
+
+    def settled(item_call: Any) -> bool:
+        if strikes:
+            raise strikes.pop()
+        return settle(item_call)
+
+    monkeypatch.setattr(state, "_settle", settled)
+    with alarm(), pytest.raises(Alarm):
+        queue.get(timeout=5)
+    assert other.get(timeout=20) == b"one"
+
+
 def test_an_interrupt_as_the_settling_thread_has_begun(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -337,7 +337,7 @@ class Group(Primitive):
             The membership, a context manager that leaves the group at its end.
 
         Raises:
-            TypeError: the data is not bytes, or the id is not a string.
+            TypeError: the data is not bytes, the id is not a string, or `wait` is no number.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
             OverflowError: `wait` is above `threading.TIMEOUT_MAX`.
             ForeignNodeError: a persistent node has the id as its name.

@@ -37,7 +37,7 @@ class Membership(_group.BaseMembership):
 
 @public
 class Joining:
-    """A `join` that has not begun: a task awaits it, or uses it as an `async with` block that leaves at its end."""
+    """A `join` that has not begun: a task awaits it once, or in one `async with` block, which leaves at its end."""
 
     def __init__(self, membership: Membership, begun: Pending[Membership]) -> None:
         self._membership = membership
@@ -95,7 +95,7 @@ class Group(PrimitiveTwin):
             wait: how long to wait, in seconds, for an id that another member has.
 
         Raises:
-            TypeError: the data is not bytes, or the id is not a string.
+            TypeError: the data is not bytes, the id is not a string, or `wait` is no number.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
         """
         membership, call, steps = self._core._begin_join(Membership, data, id, wait)

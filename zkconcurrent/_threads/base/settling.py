@@ -17,6 +17,7 @@ from ..._errors import ClientError, RefusedError
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.receipts import PendingWrite, Receipt, ReceiptPool
+from ..._runtime.interrupts import MEMORY_PAUSE
 from ..._runtime.process_exit import waits_for_library
 from ..._runtime.waiting import Steps
 from ..._runtime.worker import Worker
@@ -87,7 +88,7 @@ class SettlingState(PathState, Generic[W]):
             try:
                 over = self._settle(pending_write)
             except Exception as error:
-                over = not (isinstance(error, RefusedError) and self._goes_on(pending_write, error))
+                over = not self._goes_on(pending_write, error)
                 if over:
                     pending_write.unknown, pending_write.receipt = True, None
                     text = "a call at %s was interrupted, and its outcome is unknown: %r"
@@ -102,9 +103,14 @@ class SettlingState(PathState, Generic[W]):
             self._left.popleft()
         self.settler = None
 
-    def _goes_on(self, pending_write: W, error: RefusedError) -> bool:
-        """Wait a moment, and return True, if a write that was refused is to be tried again."""
-        if not self._is_tried_again(pending_write) or waits_for_library():
+    def _goes_on(self, pending_write: W, error: Exception) -> bool:
+        """Wait a moment, and return True, if a write that has failed is to be tried again."""
+        if waits_for_library():
+            return False
+        if isinstance(error, MemoryError):
+            self.session.link.handler.sleep_func(MEMORY_PAUSE)
+            return True
+        if not (isinstance(error, RefusedError) and self._is_tried_again(pending_write)):
             return False
         if not pending_write.refused:
             text = "the end of a call at %s was refused, and is tried again: %r"
