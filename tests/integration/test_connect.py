@@ -451,6 +451,23 @@ def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, event
             eventually(lambda: any("then restart this program" in each.getMessage() for each in caplog.records))
 
 
+def test_servers_that_begin_anew(eventually: Eventually) -> None:
+    """Fault 416: servers lose all data while a client is in use: its chroot comes back with its next session."""
+    with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app/x?timeout=1") as client:
+        lock = zkconcurrent.Lock(client, "/lock")
+        with lock:
+            pass
+        session, seen = client.client_id, client.last_zxid
+        server.stop()
+        with MemoryServer(port=int(server.hosts.rpartition(":")[2])) as anew, anew.client() as other:
+            other.create("/other")
+            while other.last_zxid <= seen:
+                other.set("/other", b"")
+            eventually(lambda: client.connected and client.client_id != session)
+            with lock:
+                assert other.exists("/app/x/lock")
+
+
 def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -> None:
     """Fault 253: a call that waits is told of in the log, once for each client."""
     with nobodys_port() as port, caplog.at_level(logging.WARNING, "zkconcurrent"):

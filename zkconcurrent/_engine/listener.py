@@ -98,6 +98,9 @@ class Listener:
         client.timeout = lease.timeout
         if client.link.containers is None:
             client.link.probe()
+        if client.registry.lease.session not in (0, lease.session):
+            # Before any other request of the new session.
+            client.link.make_chroot()
         client.post(partial(self._began, lease))
 
     @on_connection_thread

@@ -36,7 +36,7 @@ from .._runtime.identity import ident, identity
 from .._runtime.serving import serves_here
 from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
-from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
+from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
 from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
@@ -410,6 +410,15 @@ class Link:
 
         self._probes += 1
         self.transport.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), HandledReply(on_reply))
+
+    def make_chroot(self) -> None:
+        """Make the chroot of a client of `connect` again: the servers may have lost it, as when they begin anew."""
+        if not hasattr(self.client, "directory_acl"):
+            return
+        path, acl = "", self.client.directory_acl or self.acl()
+        for part in self.client.chroot.split("/")[1:]:
+            path = f"{path}/{part}"
+            self.transport.send(CreateRequest(path, b"", acl, 0), Reply(no_wakeup))
 
     def create_persistent(self, path: str, data: bytes, reply: Reply) -> None:
         """Make a PERSISTENT node."""
