@@ -321,7 +321,11 @@ def prepare(
     check_seconds("start_timeout", patience)
     chroot = settings.pop("chroot")
     if settings.get("use_ssl"):
-        settings.setdefault("check_hostname", settings.get("verify_certs", True))
+        verified = settings.get("verify_certs", True)
+        if settings.setdefault("check_hostname", verified) and not verified:
+            raise ValueError(
+                "check_hostname needs verify_certs: the name in a certificate that nobody checks is no proof"
+            )
         if settings.get("certfile"):
             # The certfile may contain the key, too. Without a keyfile, kazoo sends neither.
             settings.setdefault("keyfile", settings["certfile"])

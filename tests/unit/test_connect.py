@@ -108,6 +108,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a?timeout=1&timeout=2", "option 'timeout' twice"),
         ("zk://a?ca=/x", "option 'ca' is for TLS: write zks://"),
         ("zks://a?verify_certs=no", "option 'verify_certs' must be true or false"),
+        ("zks://a?verify_certs=false&check_hostname=true", "check_hostname needs verify_certs"),
         ("zk://a?sasl=PLAIN", "option 'sasl' must be DIGEST-MD5 or GSSAPI"),
         ("zk://a?sasl=DIGEST-MD5", "needs a user and a password"),
         ("zk://u:p@a?sasl=GSSAPI", "has a user"),
@@ -119,7 +120,10 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_wrong_is_named(url: str, told: str) -> None:
-    """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it."""
+    """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it.
+
+    Fault 417: so are options of TLS of which one rules out the other.
+    """
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect(url)
 

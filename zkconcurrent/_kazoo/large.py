@@ -8,6 +8,7 @@ much the other end has yet to take.
 from __future__ import annotations
 
 import logging
+import sys
 
 from kazoo.client import KazooClient
 
@@ -68,7 +69,7 @@ class LargeMessages:
             left = fcntl.ioctl(self._client._connection._socket.fileno(), termios.TIOCOUTQ, bytes(4))
         except (AttributeError, OSError, ValueError):
             return 0
-        return int.from_bytes(left, "little")
+        return int.from_bytes(left, sys.byteorder)
 
     def lost(self) -> None:
         """Warn of a large message that has cost the connection, which may go on for ever; call this when it is lost."""
