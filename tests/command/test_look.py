@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -132,7 +133,7 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eve
 def test_an_idle_worker(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 432: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
+    """Fault 431: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
 
     Folders of such names that hold locks are no `Queue`.
     """
@@ -165,6 +166,29 @@ def test_an_idle_worker(
     full.get()
     for each in waiting:
         each.result()
+
+
+@pytest.mark.parametrize("when", ["it loads", "its client starts"])
+def test_an_interrupt_at_the_begin(start: Run, when: str) -> None:
+    """Fault 432: Ctrl-C as the command begins ends it at once, and it writes nothing."""
+    script = (
+        "import builtins, sys\n"
+        "import kazoo.client\n"
+        "from zkconcurrent._command.main import main\n"
+        "load = builtins.__import__\n"
+        "def interrupted(name, *args):\n"
+        "    if name == 'arguments': raise KeyboardInterrupt\n"
+        "    return load(name, *args)\n"
+        "def start(client):\n"
+        # As at the end of the `clear` of this event.
+        "    client._stopped.clear()\n"
+        "    client._stopped._cond.acquire()\n"
+        "    raise KeyboardInterrupt\n"
+        "if sys.argv.pop(1) == 'it loads': builtins.__import__ = interrupted\n"
+        "else: kazoo.client.KazooClient.start_async = start\n"
+        "sys.exit(main())\n"
+    )
+    assert end_of(start(sys.executable, "-c", script, when, "ls"), timeout=20) == (-signal.SIGINT, "", "")
 
 
 def test_labels(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:

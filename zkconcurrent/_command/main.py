@@ -20,10 +20,11 @@ _ELSEWHERE = {"break": ("break_hold", "break_hold"), "ls": ("look", "ls"), "show
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says; return the exit code."""
     began = time.monotonic()
-    from .arguments import parse
-
     settle_streams()
     try:
+        # Here, so that Ctrl-C meanwhile ends the command as later.
+        from .arguments import parse
+
         if os.name != "posix":
             raise CommandError(Exit.USAGE, "this command needs a POSIX system")
         found = parse(sys.argv[1:] if argv is None else argv)

@@ -48,9 +48,11 @@ def link_of(found: Namespace) -> Iterator[Link]:
     client.chroot = settings["chroot"]
     # Not a session's, which would ask the server for a container.
     link = Link(client)
+    started = False
     try:
         with told(link):
             live = client.start_async()
+            started = True
             until = time.monotonic() + patience
             # The link is stopped if the credentials are refused.
             while not live.is_set() and not link.stopped and (left := until - time.monotonic()) > 0:
@@ -62,7 +64,9 @@ def link_of(found: Namespace) -> Iterator[Link]:
         check_accepted(link)
         raise
     finally:
-        discard(client)
+        # Interrupted as it starts, a client may wait for ever to stop; and the process ends here.
+        if started:
+            discard(client)
 
 
 def check_connected(link: Link) -> None:
