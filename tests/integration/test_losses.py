@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
@@ -20,7 +21,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out, ways
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore
+from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore, aio
 from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._engine.session import Session
 from zkconcurrent._runtime.identity import ident, identity
@@ -307,6 +308,80 @@ def test_a_newer_hold_is_untouched(
     assert lock.locked()
     done.set()
     assert holding.result(20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        *((kind, how) for kind in ("lock", "multi") for how in ("release", "generator", "same thread")),
+        *(("semaphore", how) for how in ("generator", "same thread")),
+    ],
+)
+def test_a_newer_hold_is_untouched_by_other_threads(
+    kind: str, how: str, zookeeper: Server, connect: Connect, zk_path: str
+) -> None:
+    """Fault 444: where threads end each other's holds, the end of a lost one leaves alone the hold that followed."""
+    zk = connect(timeout=4)
+    first: Any = Semaphore(zk, zk_path) if kind == "semaphore" else Lock(zk, zk_path)
+    lock = MultiLock([first]) if kind == "multi" else first
+
+    def begin() -> Iterator[None]:
+        if how == "release":
+            lock.acquire()
+            yield
+            lock.release()
+        else:
+            with lock:
+                yield
+
+    with ExitStack() as stack:
+        one, two, three = (stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3))
+        older, newer = begin(), begin()
+        one.submit(next, older).result(10)
+        operate(zookeeper, first)
+        two.submit(next, newer).result(10)
+        ending = two if how == "same thread" else three
+        with pytest.raises(LockLostError):
+            ending.submit(next, older, None).result(10)
+        assert first.locked()
+        three.submit(next, newer, None).result(10)
+        assert not first.locked()
+        one.submit(lambda: lock.acquire() and lock.release()).result(10)
+
+
+def test_a_newer_hold_is_untouched_by_other_tasks(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 444: the same for asynchronous generators, whose blocks other tasks may end."""
+    zk = connect(timeout=4)
+    lock, plain = aio.Lock(zk, zk_path), Lock(zk, zk_path)
+
+    async def begin() -> AsyncIterator[None]:
+        async with lock:
+            yield
+
+    async def step(block: AsyncIterator[None], then: asyncio.Event | None = None) -> None:
+        async for _ in block:
+            break
+        if then is not None:
+            begun.set()
+            await then.wait()
+
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def main() -> None:
+        older, newer = begin(), begin()
+        await step(older)
+        await asyncio.to_thread(operate, zookeeper, plain)
+        holding = asyncio.create_task(step(newer, done))
+        await begun.wait()
+        with pytest.raises(LockLostError):
+            await asyncio.create_task(step(older))
+        assert await lock.fetch_locked()
+        await asyncio.create_task(step(newer))
+        assert not await lock.fetch_locked()
+        done.set()
+        await holding
+
+    asyncio.run(main())
 
 
 @every

@@ -106,7 +106,8 @@ class Lock(RevocableLock):
                 is set, `on_lost` is called, and a warning is logged.
 
         Raises:
-            LockLostError: the hold was lost; the call changes nothing else.
+            LockLostError: the hold was lost. Or, if the caller has acquired nothing, another thread has lost one,
+                and no block of that thread is to end it. The call changes nothing else.
             RuntimeError: no thread of this process holds the lock.
             RefusedError: this client may not delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.

@@ -21,6 +21,7 @@ from .._recipes.destroy import Tree, Users, destroy, users
 from .._recipes.semaphore import Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
+from .._runtime.stacks import in_generator
 from .._runtime.waiting import Steps
 from .base.contender import Contender
 from .base.lock_base import LockBase
@@ -146,7 +147,7 @@ class PermitCore(LockCore):
             return call, ended[:n]
         # Two threads that release at once must not release the same permits.
         with self.session.lock:
-            holds = self._to_release(n)
+            holds = self._losses_of_others(n) or self._to_release(n)
             if holds and not holds[0].alive:
                 for hold in holds:
                     self.path_state.drop(hold)
@@ -157,6 +158,13 @@ class PermitCore(LockCore):
             insist(lambda: self._drop_all(holds))
         call.settled = True
         return call, holds
+
+    def _losses_of_others(self, n: int) -> list[Hold]:
+        """Return lost permits that the block of a generator may mean, if another thread has acquired them."""
+        me, lost = self.identity(), [hold for hold in self.all() if not hold.alive]
+        if not lost or any(hold.owner == me for hold in lost) or not in_generator():
+            return []
+        return lost[:n]
 
     def _drop_all(self, holds: list[Hold]) -> None:
         for hold in holds:

@@ -28,6 +28,7 @@ from ..._recipes.lock import Look, acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
 from ..._runtime.identity import Task, ended, holds_of, label, name, owns_nothing, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
+from ..._runtime.stacks import in_generator
 from ..._runtime.waiting import Steps
 from .cancel import cancel_waits
 from .contender import Contender
@@ -444,11 +445,25 @@ class LockCore(QueueCore):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self.session.sweep()
-        hold = self.releasable() or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
+        hold = self._loss_of_another() or self.releasable()
+        hold = hold or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
         if hold is None:
             self.session.check_not_forked(self.path)
             raise RuntimeError(self.why_not_held(self.not_held))
         return hold
+
+    def _loss_of_another(self) -> Hold | None:
+        """Return the oldest lost hold that another thread has acquired, if the caller's release may be meant for it.
+
+        Where threads release for each other, the one that settles a loss must not end the hold that has followed.
+        """
+        if self.owned is not False or len(self.holds) < 2:
+            return None
+        mine = self.mine()
+        if mine is not None and not (mine.alive and in_generator()):
+            return None
+        # A hold of a block is left to its own thread.
+        return next((each for each in self.all() if not (each.alive or each.owned)), None)
 
     def begin_release(self, hold: Hold) -> Call | None:
         """Release one level, or settle one level of a lost hold; return the call for `released`, as `end_hold` does.
