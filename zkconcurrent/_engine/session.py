@@ -234,7 +234,9 @@ class Session(ClientState):
         """
         if self.exiting:
             raise ClientError(
-                path, "the interpreter is exiting; end this thread, or join it, before the main thread ends"
+                path,
+                "the interpreter is exiting: end this thread, or join it, before the main thread ends; register a "
+                "function with atexit after the client is opened",
             )
 
     @property
