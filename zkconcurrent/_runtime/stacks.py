@@ -1,4 +1,4 @@
-"""Stacks: the frames of one, and those of other threads, which are read while no garbage is collected.
+"""Stacks: the frames of one, its generators, and those of other threads, which are read while no garbage is collected.
 
 CPython 3.11 makes the object of a frame as it is asked for, and that allocation may collect garbage. A finalizer then
 lets other threads run, and the one whose stack is read returns from just this frame: the reader gets an object of any

@@ -180,7 +180,7 @@ def _sleep(call: Resumable, event: SleepEvent, pause: float) -> bool:
 
     A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
     the handler waits for may be up to other threads. So they get the lock meanwhile. They then see the same half-done
-    step as the handler; the session allows for that: see `session`.
+    step as the handler; the session allows for that: see the head of `_engine/session.py`.
     """
     owned = call.owned_locks
     if not owned:

@@ -1,4 +1,4 @@
-"""A primitive: an object for one path of one client, whose calls block as `threading`'s do."""
+"""A primitive: an object for one path of one client. Its calls block as `threading`'s do, and it is pickled by name."""
 
 from __future__ import annotations
 
