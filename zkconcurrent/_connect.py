@@ -16,12 +16,13 @@ from importlib.util import find_spec
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from ._acl import take_acl
 from ._arguments.certificates import check_files
 from ._arguments.limits import check_positive
 from ._engine.long_waits import LONG
 from ._engine.session import Session
 from ._kazoo.addresses import shown
-from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
+from ._kazoo.link import KazooClient
 from ._kazoo.refused_recipes import refuse_recipes
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.requests import request_close
@@ -34,7 +35,7 @@ from ._runtime.process_exit import closers
 from ._runtime.public import public
 from ._runtime.serving import serves_here, serving
 from ._secrets import RedactedLog, Secret, credentials, secret
-from ._url import ACLS, Settings, check_lease, check_seconds, meant, parse
+from ._url import Settings, check_lease, check_seconds, meant, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,8 +54,6 @@ _LOCAL_TIMEOUT = 1_000_000.0
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
-# For a directory: any client may add nodes, and only a node's creator may delete it.
-_DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
 # The arguments of `process_client`: a URL, and the options of `connect`, in order.
@@ -333,7 +332,7 @@ def prepare(
         settings["keyfile_password"] = settings.get("keyfile_password") or ""
     if settings.get("sasl_options") and find_spec("puresasl") is None:
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
-    _take_acl(settings)
+    take_acl(settings)
     try:
         client = Client(**settings)
     except TypeError:
@@ -508,39 +507,6 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
 
 def _hosts(client: KazooClient) -> str:
     return ",".join(shown(host, port) for host, port in client.hosts)
-
-
-def _take_acl(settings: Settings) -> None:
-    """Set the ACLs of the nodes that the client makes.
-
-    Raises:
-        TypeError: `acl` is neither a word nor a list, or `default_acl` is no list.
-        ValueError: it is an unknown word; there are no credentials; or `default_acl` is given too.
-    """
-    proven = bool(settings.get("auth_data") or settings.get("sasl_options"))
-    acl = settings.pop("acl", None)
-    if acl is not None and settings.get("default_acl") is not None:
-        raise ValueError("acl and default_acl set the same thing: give only one of them")
-    if settings.get("default_acl") is not None:
-        settings["default_acl"] = _acl_list("default_acl must be", settings["default_acl"])
-        return
-    if acl is None:
-        acl = "creator" if proven else "open"
-    if isinstance(acl, str):
-        if acl not in ACLS:
-            raise ValueError(f"acl must be one of {', '.join(ACLS)}, or a list of kazoo.security.ACL")
-        if acl == "creator" and not (proven or settings.get("certfile")):
-            raise ValueError("acl=creator needs credentials: a user and a password, sasl, or a certfile")
-        settings["default_acl"] = CREATOR_ALL_ACL if acl == "creator" else OPEN_ACL_UNSAFE
-        settings["directory_acl"] = _DIRECTORY_ACL if acl == "creator" else None
-    else:
-        settings["default_acl"] = _acl_list(f"acl must be one of {', '.join(ACLS)}, or", acl)
-
-
-def _acl_list(must_be: str, given: object) -> list[ACL]:
-    if not isinstance(given, Sequence) or not given or not all(isinstance(each, ACL) for each in given):
-        raise TypeError(f"{must_be} a list of kazoo.security.ACL that is not empty")
-    return list(given)
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------

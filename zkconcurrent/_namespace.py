@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, T
 from ._arguments.limits import check_label
 from ._arguments.paths import check_name, check_path
 from ._engine import telling
+from ._engine.deadlocks import OnDeadlock, check_on_deadlock
 from ._engine.session import Session
 from ._ensembles import spread_over
 from ._errors import ClientError
@@ -40,7 +41,6 @@ from ._threads import (
 )
 from ._threads import dict as _dict
 from ._threads import set as _set
-from ._threads.base.lock_core import OnDeadlock, check_on_deadlock
 from ._threads.base.primitive import OnLost, OnSuspect, PickledByPath
 
 if TYPE_CHECKING:

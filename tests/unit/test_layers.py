@@ -23,6 +23,7 @@ LAYERS = [
     {"_threads"},
     {"_secrets"},
     {"_url"},
+    {"_acl"},
     {"_connect", "_ensembles"},
     {"_namespace"},
     {"_synchronized"},

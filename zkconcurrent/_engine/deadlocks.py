@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from .._errors import DeadlockEdge, DeadlockError
 from .._kazoo import full_paths
@@ -44,6 +44,18 @@ AGAIN_AFTER = 0.25  # seconds
 SHARED_FOR = 1.0  # seconds
 MOST_A_SECOND = 200
 UNLESS = ", unless another thread or process releases what one of them holds"
+
+OnDeadlock: TypeAlias = Literal["warn", "raise"]
+
+
+def check_on_deadlock(on_deadlock: object) -> None:
+    """Refuse what is no answer to a deadlock.
+
+    Raises:
+        ValueError: it is neither "warn" nor "raise".
+    """
+    if on_deadlock not in get_args(OnDeadlock):
+        raise ValueError(f"on_deadlock must be 'warn' or 'raise', not {on_deadlock!r}")
 
 
 class WaitCheck:

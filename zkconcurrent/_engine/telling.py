@@ -377,6 +377,37 @@ class Story:
         """Tell what was recorded; if this thread must not call a listener, have another one tell it."""
         self._teller.tell(self)
 
+    def acquire_by(
+        self, tickets: list[Ticket], wait: bool, steps: Steps[bool], granted: Callable[[Story], object] | None
+    ) -> Steps[bool]:
+        """Run the steps of an acquire, and tell how it has ended.
+
+        Args:
+            tickets: those of its call.
+            wait: whether it waits, or makes a single attempt.
+            steps: the steps, which return whether they acquired.
+            granted: notes that they did; otherwise the tickets are the hold.
+        """
+        try:
+            acquired = yield from steps
+            if not acquired:
+                self.give_up(wait=wait)
+            elif granted is not None:
+                granted(self)
+            else:
+                self.grant([each for each in tickets if each.state in (State.HELD, State.LOST)])
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            # The loop, or whoever runs several calls as one, abandons the call, and so has it told if an interrupt
+            # strikes.
+            self.fail(error)
+            self.tell()
+            raise
+        # Here an interrupt gives the hold back: the steps have not ended.
+        self.tell()
+        return acquired
+
     def end_by(self, call: object, rest: Steps[None]) -> Steps[None]:
         """Run the rest of a release, whose reply tells how the hold has ended; tell that then, on this thread."""
         self.caller = weakref.ref(call)

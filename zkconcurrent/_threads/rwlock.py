@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._engine.deadlocks import OnDeadlock
 from .._engine.driver import Call
 from .._engine.hold_limits import AfterLimit
 from .._errors import DeadlockError
@@ -26,7 +27,7 @@ from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
 from .base.lock_base import core_of
-from .base.lock_core import OnDeadlock, ReentrantCore
+from .base.lock_core import ReentrantCore
 from .base.node_data import node_data
 from .base.primitive import OnLost, OnSuspect, PickledByPath, kind_of
 from .rlock import RLock

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
+from .._engine.deadlocks import OnDeadlock
 from .._kazoo.link import KazooClient
 from .._namespace import BasePath, check_names, named, opened
 from .._runtime.public import public
-from .._threads.base.lock_core import OnDeadlock
 from .._threads.base.primitive import OnLost, OnSuspect
 from . import (
     _atomic,

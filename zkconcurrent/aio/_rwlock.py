@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._engine.deadlocks import OnDeadlock
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
-from .._threads.base.lock_core import OnDeadlock
 from .._threads.base.primitive import OnLost, OnSuspect
 from ._contention import RevocableLock
 from ._losses import on_loop

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from ..._arguments.limits import check_label
+from ..._engine.deadlocks import OnDeadlock, check_on_deadlock
 from ..._engine.ensembles import token_of
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
@@ -21,7 +22,7 @@ from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
 from .callbacks import Callbacks
 from .contender import Contender
-from .lock_core import LockCore, OnDeadlock, QueueCore, check_on_deadlock
+from .lock_core import LockCore, QueueCore
 from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, check_callbacks, kind_of, not_held, reports_loss
 
 # The frames of the end of a block whose hold is lost.

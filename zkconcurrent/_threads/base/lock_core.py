@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
+from ..._engine.deadlocks import OnDeadlock
 from ..._engine.driver import Call
 from ..._engine.hold_limits import Limit
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by, told_of
@@ -35,43 +36,8 @@ from .contender import Contender
 from .node_data import node_data, waiter_data
 from .own_holds import refuse_own_hold
 
-
-def _told(
-    call: Call, story: Story, wait: bool, steps: Steps[bool], granted: Callable[[Story], object] | None
-) -> Steps[bool]:
-    try:
-        acquired = yield from steps
-        if not acquired:
-            story.give_up(wait=wait)
-        elif granted is not None:
-            granted(story)
-        else:
-            story.grant([each for each in call.tickets if each.state in (State.HELD, State.LOST)])
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        # The loop, or whoever runs several calls as one, abandons the call, and so has it told if an interrupt strikes.
-        story.fail(error)
-        story.tell()
-        raise
-    # Here an interrupt gives the hold back: the steps have not ended.
-    story.tell()
-    return acquired
-
-
-OnDeadlock: TypeAlias = Literal["warn", "raise"]
 Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
 """The holders, and the waiters."""
-
-
-def check_on_deadlock(on_deadlock: object) -> None:
-    """Refuse what is no answer to a deadlock.
-
-    Raises:
-        ValueError: it is neither "warn" nor "raise".
-    """
-    if on_deadlock not in get_args(OnDeadlock):
-        raise ValueError(f"on_deadlock must be 'warn' or 'raise', not {on_deadlock!r}")
 
 
 class QueueCore:
@@ -130,7 +96,7 @@ class QueueCore:
             return steps
         mode = "exclusive" if self.rule.exclusive and self.rule is not PERMIT else "shared"
         call.story = story = self.session.teller.begin(self.path_state.kind, self.path, mode, owner, self.label)
-        return steps if story is None else _told(call, story, wait, steps, granted)
+        return steps if story is None else story.acquire_by(call.tickets, wait, steps, granted)
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
