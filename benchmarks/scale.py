@@ -150,10 +150,9 @@ def flood(stage: Stage, setting: Setting, size: int, small: bool) -> Work:
     }
     each = [kinds[setting.how](at) for at in range(calls)]
     batches = [[request for some in each[at : at + size] for request in some] for at in range(0, calls, size)]
-    try:
-        return measured(stage, lambda: deque(map(wire.exchange, batches), maxlen=0), calls)
-    finally:
-        wire.close()
+    done = measured(stage, lambda: deque(map(wire.exchange, batches), maxlen=0), calls)
+    wire.close()
+    return done
 
 
 class Wire:
@@ -205,7 +204,7 @@ SERIES = [
     Setting("sessions", (10, 100, 300, 1000), 3, OURS, "timeout=10"),
     Setting("sessions", (10, 100, 300), 3, OURS, "timeout=10&tick=1"),
     Setting("sessions", (100, 300, 1000, 2000), 3, OURS, "timeout=20&tick=1"),
-    Setting("paths", (1, 100, 1000), 3, OURS, "timeout=10"),
+    Setting("paths", (1, 100, 1000, 10_000), 3, OURS, "timeout=10"),
     Setting("waiters", (1, 10, 100, 1000), 3, "kazoo"),
     Setting("waiters", (1, 10, 100, 1000, 5000), 3),
     # More than are taken, as a `get` waits for an item.
