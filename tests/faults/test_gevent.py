@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 
 from tests.helpers.forwarder import Forwarder, SlowConnection, SlowToTheServer
 from tests.helpers.over_tls import TLS, InOneRecord
+from tests.helpers.trickle import trickling
 from zkconcurrent import SharedValue
 from zkconcurrent.testing import Server
 
@@ -53,6 +54,22 @@ with zkconcurrent.connect(sys.argv[2], handler=Handler()) as zk:
     else:
         shared.set(bytes(900_000))
     assert Session.of(zk).link.connection is before
+"""
+
+# A client that nobody answers, but for a byte now and then.
+TRICKLED = """
+import sys
+if sys.argv[1] == "gevent":
+    from gevent import monkey; monkey.patch_all()
+    from kazoo.handlers.gevent import SequentialGeventHandler as Handler
+else:
+    import eventlet; eventlet.monkey_patch()
+    from kazoo.handlers.eventlet import SequentialEventletHandler as Handler
+import zkconcurrent
+try:
+    zkconcurrent.connect(sys.argv[2], handler=Handler())
+except TimeoutError as error:
+    print(error)
 """
 
 
@@ -110,3 +127,18 @@ def test_large_values_over_a_slow_link(
         )
         link.shutdown()
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("handler", ["gevent", "eventlet"])
+def test_a_host_that_trickles(handler: str) -> None:
+    """Fault 418: `connect` gives up in time, as with threads."""
+    with trickling() as port:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", TRICKLED, handler, f"zk://127.0.0.1:{port}?start_timeout=0.5"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert "no reply of a ZooKeeper" in done.stdout, done.stdout + done.stderr
