@@ -275,14 +275,38 @@ def test_a_signal_reaches_what_is_left(run: Run, zk_path: str) -> None:
     assert end_of(process) == (0, "", "")
 
 
-def test_nobody_reads_what_it_says(run: Run, zk_path: str, eventually: Eventually) -> None:
-    """Fault 438: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
+def full_pipe() -> tuple[int, int]:
+    """Return the ends of a pipe that takes no more."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     with suppress(BlockingIOError):
         while True:
             os.write(write, b"line\n")
     os.set_blocking(write, True)
+    return read, write
+
+
+def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 438: while the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
+    read, write = full_pipe()
+    process = run("--status-fd", write, zk_path, "--", "echo", "ran", pass_fds=[write])
+    os.close(write)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ran\n"
+    eventually(lambda: not nodes(zk, zk_path), patience=5)
+
+    def ends() -> bool:
+        process.terminate()
+        return process.poll() is not None
+
+    eventually(ends, patience=5)
+    os.close(read)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_nobody_reads_what_it_says(run: Run, zk_path: str, eventually: Eventually) -> None:
+    """Fault 438: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
+    read, write = full_pipe()
     process = run(zk_path, "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!", stderr=write)
     assert process.stdout is not None
     left = int(process.stdout.readline())

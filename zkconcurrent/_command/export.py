@@ -80,8 +80,8 @@ class Page:
         ages = [*zip(heads.values(), nodes, strict=True)]
         hidden = {path for path, got in ages if isinstance(got, kazoo_errors.NoAuthError)}
         for path in self._paths:
-            # A semaphore has its contenders below it.
-            parts = {path, *(f"{path}/{part}" for part in FOLDERS["Semaphore"])}
+            # A semaphore has its contenders below it, and so has a `Queue`.
+            parts = {path, *(f"{path}/{part}" for part in (*FOLDERS["Semaphore"], *FOLDERS["Queue"]))}
             if path in hidden or parts.intersection(scan.unreadable):
                 values["up", path] = 0
                 continue

@@ -58,6 +58,13 @@ def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
     return {descriptor for descriptor, _ in poll.poll(math.ceil(1000 * seconds))}
 
 
+def can_write(descriptor: int) -> bool:
+    """Return whether a short write would not wait: a full pipe, which nobody reads, takes none."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
 def wakeup_pipe() -> tuple[int, int]:
     """Return the ends of a pipe into which each signal that has a handler writes its number."""
     woken, wake = os.pipe()

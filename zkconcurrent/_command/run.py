@@ -23,7 +23,7 @@ from .._runtime.clock import boot_clock
 from .arguments import server_url
 from .guard import fork_guard
 from .outcome import BY_SIGNAL, CommandError, Exit, Outcome, die_of, say
-from .processes import adopt_orphans, changed_children, is_orphaned, kill_all, wait_for_any, wakeup_pipe
+from .processes import adopt_orphans, can_write, changed_children, is_orphaned, kill_all, wait_for_any, wakeup_pipe
 
 if TYPE_CHECKING:
     from .holder import Holder
@@ -71,6 +71,11 @@ def run(found: Namespace) -> int:
         elif found.conflict_exit_code is not None:
             # As `flock`, which says nothing, either.
             outcome.code = found.conflict_exit_code
+    if found.status_fd is not None and not can_write(found.status_fd):
+        # All is done. So a signal may end the wait for a reader.
+        for number in signal.valid_signals():
+            if signal.getsignal(number) is _note:
+                signal.signal(number, signal.SIG_DFL)
     outcome.tell(found.status_fd)
     if outcome.outcome == "interrupted" or outcome.signal == signal.SIGINT:
         die_of(outcome.signal)
