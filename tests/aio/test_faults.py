@@ -162,7 +162,7 @@ def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: p
 
 
 def test_a_log_handler_that_raises_in_the_background(zk: KazooClient, zk_path: str) -> None:
-    """Fault 421: it raises as a failed call is logged that no task awaits; the next one is made all the same."""
+    """Fault 418: it raises as a failed call is logged that no task awaits; the next one is made all the same."""
     zk.create(f"{zk_path}/foreign", b"of another program", makepath=True)
     foreign, event, log = aio.Event(zk, f"{zk_path}/foreign"), aio.Event(zk, f"{zk_path}/e"), _tasks.log
     begun: list[aio.Completion] = []
@@ -189,7 +189,7 @@ def test_a_log_handler_that_raises_in_the_background(zk: KazooClient, zk_path: s
 def test_a_log_handler_that_raises_at_an_unknown_outcome(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 421: it raises as the library logs that the outcome of a cancelled change is unknown; others go on."""
+    """Fault 418: it raises as the library logs that the outcome of a cancelled change is unknown; others go on."""
     number, log = aio.AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), _tasks.log
     logged = list[str]()
 

@@ -19,7 +19,7 @@ from zkconcurrent import aio
 
 
 def test_a_membership(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 425: a task joins by one `await` or for one block; threads see it; the errors are those of threads."""
+    """Fault 422: a task joins by one `await` or for one block; threads see it; the errors are those of threads."""
     threads = zkconcurrent.Group(connect(), zk_path)
 
     async def main() -> None:

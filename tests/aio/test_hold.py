@@ -79,7 +79,7 @@ def below(client: KazooClient, path: str) -> list[str]:
 @pytest.mark.parametrize("error", [KeyError, LockLostError])
 @pytest.mark.parametrize("make", [make for make in BLOCKS if make != "three permits"])
 def test_a_forked_child(make: str, error: type[Exception], zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 424: an inherited block ends by its own error there, and what the parent holds stays."""
+    """Fault 421: an inherited block ends by its own error there, and what the parent holds stays."""
 
     async def main() -> None:
         child = -1

@@ -61,7 +61,7 @@ def test_a_holder_that_releases_when_asked(
 def test_a_break_that_is_given_up(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 436: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds."""
+    """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds."""
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
@@ -139,7 +139,7 @@ def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
             zk.set_acls(path, [make_acl("world", "anyone", admin=True, **may)])
             code, out, err = end_of(look("break", "-y", "--holder", stat.czxid, "--grace", 0.1, zk_path))
             assert (code, out, err.splitlines()[-1], nodes(zk, zk_path)) == (77, "", f"{refused}{what}", [node])
-            # Fault 436: it tells of its holder as before.
+            # Fault 432: it tells of its holder as before.
             assert zk.get(f"{zk_path}/{node}")[0] == data
             zk.set_acls(path, [make_acl("world", "anyone", all=True)])
 

@@ -224,7 +224,7 @@ def test_what_can_not_be_followed(look: Run, zk: KazooClient, zk_path: str, why:
 def test_primitives_that_are_no_locks(
     look: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 431: their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
+    """Fault 427: their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
     queue, condition = zkconcurrent.Queue(zk, f"{zk_path}/queue"), zkconcurrent.Condition(zk, f"{zk_path}/condition")
     barrier = zkconcurrent.Barrier(zk, f"{zk_path}/barrier", 2)
     queue.put(b"item")

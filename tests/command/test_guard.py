@@ -240,7 +240,7 @@ def test_as_process_1(start: Run, zk_path: str, zk: KazooClient) -> None:
 
 @pytest.mark.parametrize("lost", [False, True], ids=["asked to end", "lost"])
 def test_a_command_of_another_user(start: Run, zk: KazooClient, zk_path: str, lost: bool) -> None:
-    """Fault 435: if the command can't be signalled, as by sudo, a message says so, and who may hold the lock."""
+    """Fault 431: if the command can't be signalled, as by sudo, a message says so, and who may hold the lock."""
     script = (
         "import os, sys\n"
         "def refuse(*_): raise PermissionError(1, 'Operation not permitted')\n"
@@ -274,7 +274,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str, eventually: Eventually) -> None:
-    """Fault 439: /proc shows such a process as one that has ended; it is killed with `run`, as any other."""
+    """Fault 435: /proc shows such a process as one that has ended; it is killed with `run`, as any other."""
     process = run(zk_path, "--", "sh", "-c", '"$@" & sleep 1000', "sh", sys.executable, "-c", FIRST_THREAD_ENDS)
     assert process.stdout is not None
     pid = int(process.stdout.readline().split()[1])
@@ -284,7 +284,7 @@ def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str, eventuall
 
 
 def test_where_proc_shows_others(start: Run, zk_path: str, zk: KazooClient) -> None:
-    """Fault 439: what the command has left behind keeps the lock; no process of another namespace is named."""
+    """Fault 435: what the command has left behind keeps the lock; no process of another namespace is named."""
     from tests.command.conftest import words
 
     process = start("unshare", "-pf", *words(zk_path, "--", "sh", "-c", "setsid sleep 1.5 >/dev/null 2>&1 &"))

@@ -133,7 +133,7 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eve
 def test_an_idle_worker(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 431: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
+    """Fault 427: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
 
     Folders of such names that hold locks are no `Queue`.
     """
@@ -170,7 +170,7 @@ def test_an_idle_worker(
 
 @pytest.mark.parametrize("when", ["it loads", "its client starts"])
 def test_an_interrupt_at_the_begin(start: Run, when: str) -> None:
-    """Fault 432: Ctrl-C as the command begins ends it at once, and it writes nothing."""
+    """Fault 428: Ctrl-C as the command begins ends it at once, and it writes nothing."""
     script = (
         "import builtins, sys\n"
         "import kazoo.client\n"
@@ -264,7 +264,7 @@ def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str
 
 
 def test_a_path_beside_the_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
-    """Fault 433: the message of a path that is not there names the chroot, or says that this is what is missing."""
+    """Fault 429: the message of a path that is not there names the chroot, or says that this is what is missing."""
     zk.ensure_path(zk_path)
     there, missing = (url.replace("?", f"{zk_path}{more}?") for more in ("", "/missing"))
     for command in ("show", "ls", "top", "break"):

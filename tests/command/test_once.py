@@ -141,7 +141,7 @@ def test_a_long_job(connect: Connect, zk_path: str, eventually: Eventually) -> N
 def test_a_run_that_queues_again(
     connect: Connect, zookeeper: Server, zk_path: str, late: bool, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 434: a run whose session expires while it waits skips, as if it had stayed in its place."""
+    """Fault 430: a run whose session expires while it waits skips, as if it had stayed in its place."""
     first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
     period = 0.4
     first.acquire()
@@ -200,7 +200,7 @@ def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, 
 
 
 def test_a_mark_that_takes_long(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Fault 434: -w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
+    """Fault 430: -w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
 
     No other run would: the mark says that the job of this period has started.
     """

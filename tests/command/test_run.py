@@ -144,7 +144,7 @@ def test_not_in_time(run: Run, zk: KazooClient, zk_path: str, eventually: Eventu
 def test_a_wait_during_which_the_machine_slept(
     start: Run, zk: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
 ) -> None:
-    """Fault 434: the time that the machine has slept counts for -w: a job of long ago does not start."""
+    """Fault 430: the time that the machine has slept counts for -w: a job of long ago does not start."""
     slept = tmp_path / "slept"
     script = (
         "import os, sys\n"
@@ -287,7 +287,7 @@ def full_pipe() -> tuple[int, int]:
 
 
 def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 438: while the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
+    """Fault 434: while the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
     read, write = full_pipe()
     process = run("--status-fd", write, zk_path, "--", "echo", "ran", pass_fds=[write])
     os.close(write)
@@ -305,7 +305,7 @@ def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str, eventu
 
 
 def test_nobody_reads_what_it_says(run: Run, zk_path: str, eventually: Eventually) -> None:
-    """Fault 438: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
+    """Fault 434: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
     read, write = full_pipe()
     process = run(zk_path, "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!", stderr=write)
     assert process.stdout is not None

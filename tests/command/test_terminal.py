@@ -204,7 +204,7 @@ def test_in_the_background(terminal: Terminal, zk_path: str) -> None:
 
 
 def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 437: where no shell lets it go on, a read of the terminal ends the command: it stops no more."""
+    """Fault 433: where no shell lets it go on, a read of the terminal ends the command: it stops no more."""
     terminal.run(f"(set -m; $RUN {zk_path} -- sh -c 'echo ready; read line </dev/tty; sleep 1000' &)")
     terminal.expect("^ready$")
     eventually(lambda: not nodes(zk, zk_path), patience=5)

@@ -112,7 +112,7 @@ def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
 def test_large_values_over_a_slow_link(
     handler: str, what: str, zookeeper: Server, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 412: a connection on which parts of a large reply or request pass is kept, as with threads."""
+    """Fault 411: a connection on which parts of a large reply or request pass is kept, as with threads."""
     SharedValue(zk, zk_path, b"").set(bytes(700_000 if what == "reply" else 1))
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = SlowConnection if what == "reply" else SlowToTheServer
@@ -132,7 +132,7 @@ def test_large_values_over_a_slow_link(
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("handler", ["gevent", "eventlet"])
 def test_a_host_that_trickles(handler: str) -> None:
-    """Fault 418: `connect` gives up in time, as with threads."""
+    """Fault 417: `connect` gives up in time, as with threads."""
     with trickling() as port:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", TRICKLED, handler, f"zk://127.0.0.1:{port}?start_timeout=0.5"],

@@ -109,7 +109,7 @@ HEADER = struct.Struct("!iiqi")  # of a reply: its length, the request's number,
     ],
 )
 def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
-    """Fault 414: something on the way puts in bytes that are no reply: the client connects again, and holds on."""
+    """Fault 413: something on the way puts in bytes that are no reply: the client connects again, and holds on."""
     near: list[socket.socket] = []
 
     class Tampered(Connection):

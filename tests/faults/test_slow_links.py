@@ -512,7 +512,7 @@ def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bo
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_a_large_request(zookeeper: Server, zk_path: str, tls: bool) -> None:
-    """Fault 411: a value that is sent for longer than a third of the session timeout goes out on one connection."""
+    """Fault 410: a value that is sent for longer than a third of the session timeout goes out on one connection."""
     with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
         door.RequestHandlerClass = OverTls
         link.RequestHandlerClass = SlowToTheServer
@@ -551,7 +551,7 @@ def test_a_large_message_that_takes_too_long(
     eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Fault 411: a value that passes for longer than a session timeout is sent again and again; the log says why."""
+    """Fault 410: a value that passes for longer than a session timeout is sent again and again; the log says why."""
     SharedValue(zk, zk_path, b"").set(bytes(900_000))
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = TooSlow if what == "reply" else TooSlowToTheServer

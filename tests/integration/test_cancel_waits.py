@@ -74,7 +74,7 @@ def test_no_memory_for_the_end(
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 426: all memory is used up for a moment as a wait ends: its node goes all the same, and others get in."""
+    """Fault 423: all memory is used up for a moment as a wait ends: its node goes all the same, and others get in."""
     holder, mine, other = Lock(zk, zk_path), Lock(connect(), zk_path), Lock(connect(), zk_path)
     session, used_up_until = Session.of(mine.client), 0.0
     discard, drop = session.discard, session.drop

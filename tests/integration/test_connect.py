@@ -336,7 +336,7 @@ except TimeoutError as error:
 def test_a_certificate_that_is_refused_later(
     zookeeper: Server, caplog: pytest.LogCaptureFixture, eventually: Eventually
 ) -> None:
-    """Fault 415: servers refuse the certificate of a client that was connected before: the log says what to look at."""
+    """Fault 414: servers refuse the certificate of a client that was connected before: the log says what to look at."""
 
     class Demands(OverTls):
         demands = True
@@ -452,7 +452,7 @@ def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, event
 
 
 def test_servers_that_begin_anew(eventually: Eventually) -> None:
-    """Fault 416: servers lose all data while a client is in use: its chroot comes back with its next session."""
+    """Fault 415: servers lose all data while a client is in use: its chroot comes back with its next session."""
     with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app/x?timeout=1") as client:
         lock = zkconcurrent.Lock(client, "/lock")
         with lock:
@@ -568,7 +568,7 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
 @clean
 @pytest.mark.parametrize("missing", ["a descriptor", 1, 2, 3, 4])
 def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults 395, 413: no thread can be started, or no descriptor is left: the error says so, and no thread stays."""
+    """Faults 395, 412: no thread can be started, or no descriptor is left: the error says so, and no thread stays."""
 
     def no_more(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread") if begun else OSError(errno.EMFILE, "Too many open files")
@@ -595,7 +595,7 @@ def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monke
 
 @clean
 def test_a_start_after_one_that_failed(zookeeper: Server, in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 413: no thread is left for the second of kazoo's workers: the client can be started again, and stopped."""
+    """Fault 412: no thread is left for the second of kazoo's workers: the client can be started again, and stopped."""
     client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
     client.stop()
     begin = threading.Thread.start

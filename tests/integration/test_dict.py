@@ -1048,7 +1048,7 @@ def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:
 def test_no_memory_for_the_end_of_a_copy(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 427: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
+    """Fault 424: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
     d, other = text(connect(), zk_path), text(zk, zk_path)
     d["a"] = "1"
     assert _has(d, "1")

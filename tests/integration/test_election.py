@@ -865,7 +865,7 @@ def test_interrupts_at_the_end_of_a_block(
 def test_a_listener_that_exits(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """Fault 428: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
+    """Fault 425: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
     monkeypatch.setattr(_candidacy, "EXIT_PAUSE", 0.01)
     election, told = Election(connect(), zk_path), list[str]()
 

@@ -831,7 +831,7 @@ def test_an_interrupt_at_every_line(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_listener_that_exits(zk: KazooClient, zk_path: str) -> None:
-    """Fault 421: `sys.exit()` in a listener ends the queue's thread, and another one goes on with what is left."""
+    """Fault 418: `sys.exit()` in a listener ends the queue's thread, and another one goes on with what is left."""
     events, go_on = list[LockEvent](), threading.Event()
 
     def leave(event: LockEvent) -> None:

@@ -81,7 +81,7 @@ def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thre
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """Fault 422: an error names the argument; an id is the name of a node, data are bytes; nothing is created."""
+    """Fault 419: an error names the argument; an id is the name of a node, data are bytes; nothing is created."""
     group = Group(zk, zk_path)
     for bad in ("", "a/b", "/", ".", "..", "\0", "x" * 3000):
         with pytest.raises(ValueError, match=r"name|id"):

@@ -320,7 +320,7 @@ def test_a_newer_hold_is_untouched(
 def test_a_newer_hold_is_untouched_by_other_threads(
     kind: str, how: str, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 444: where threads end each other's holds, the end of a lost one leaves alone the hold that followed."""
+    """Fault 439: where threads end each other's holds, the end of a lost one leaves alone the hold that followed."""
     zk = connect(timeout=4)
     first: Any = Semaphore(zk, zk_path) if kind == "semaphore" else Lock(zk, zk_path)
     lock = MultiLock([first]) if kind == "multi" else first
@@ -350,7 +350,7 @@ def test_a_newer_hold_is_untouched_by_other_threads(
 
 
 def test_a_newer_hold_is_untouched_by_other_tasks(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 444: the same for asynchronous generators, whose blocks other tasks may end."""
+    """Fault 439: the same for asynchronous generators, whose blocks other tasks may end."""
     zk = connect(timeout=4)
     lock, plain = aio.Lock(zk, zk_path), Lock(zk, zk_path)
 

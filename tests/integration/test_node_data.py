@@ -203,7 +203,7 @@ def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 451. An acquire looks at a few of its owner's holds, however many there are; its data count the others."""
+    """Fault 440. An acquire looks at a few of its owner's holds, however many there are; its data count the others."""
     many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(10 * MOST_HOLDS)])
     looks = []
     is_alive = Hold.alive.fget
@@ -347,7 +347,7 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 def test_a_block_in_a_generator(
     zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, kind: str
 ) -> None:
-    """Fault 442: any thread may end the block of a `Lock` in a generator, so the one that began it may wait for it."""
+    """Fault 437: any thread may end the block of a `Lock` in a generator, so the one that began it may wait for it."""
     lock = Lock(zk, zk_path)
     block = {"with": lock, "hold": lock.hold(), "multi": MultiLock([lock])}.get(kind)
 
@@ -373,7 +373,7 @@ def test_a_block_in_a_generator(
 
 
 def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
-    """Fault 442: asyncio may close an asynchronous generator in another task, so the first may wait for its block."""
+    """Fault 437: asyncio may close an asynchronous generator in another task, so the first may wait for its block."""
     lock = aio.Lock(zk, zk_path)
 
     async def rows() -> AsyncIterator[int]:
@@ -396,7 +396,7 @@ def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
 def test_a_wait_on_a_lock_that_no_block_holds(
     zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 443: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
+    """Fault 438: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
     lock = Lock(zk, f"{zk_path}/l")
     condition = Condition(zk, f"{zk_path}/c", lock)
     condition.acquire()

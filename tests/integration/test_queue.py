@@ -912,7 +912,7 @@ def test_no_thread_can_be_started(
 def test_no_memory_to_put_an_item_back(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 429: all memory is used up for a moment: the item of an interrupted `get` is put back after that."""
+    """Fault 426: all memory is used up for a moment: the item of an interrupted `get` is put back after that."""
     queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     other.put(b"one")
     state, strikes = queue._path_state, [MemoryError] * 3

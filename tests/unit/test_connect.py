@@ -58,7 +58,7 @@ DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=Tru
     ],
 )
 def test_what_is_said(url: str, said: dict[str, Any]) -> None:
-    """Fault 423: each part of a URL becomes the argument of that meaning, and may be what that may be."""
+    """Fault 420: each part of a URL becomes the argument of that meaning, and may be what that may be."""
     assert parse(url) == said
 
 
@@ -122,7 +122,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
 def test_what_is_wrong_is_named(url: str, told: str) -> None:
     """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it.
 
-    Fault 417: so are options of TLS of which one rules out the other.
+    Fault 416: so are options of TLS of which one rules out the other.
     """
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect(url)

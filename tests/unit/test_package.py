@@ -59,7 +59,7 @@ def test_public_names_are_of_the_package(package: ModuleType) -> None:
 
 @packages
 def test_the_types_of_a_class_can_be_resolved(package: ModuleType) -> None:
-    """Fault 441: pydantic, FastAPI and others can read the annotations of every public class."""
+    """Fault 436: pydantic, FastAPI and others can read the annotations of every public class."""
     kinds = {name: kind for name in package.__all__ if isinstance(kind := getattr(package, name), type)}
     hints = {name: typing.get_type_hints(kind) for name, kind in kinds.items()}
     if package is zkconcurrent:
