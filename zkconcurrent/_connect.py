@@ -163,10 +163,10 @@ class Client(KazooClient):  # type: ignore[misc]
         """Start the client without waiting for a server; as `KazooClient.start_async`."""
         try:
             return super().start_async()
-        except RuntimeError:
+        except BaseException:
             if not self.handler.running and getattr(self.handler, "_workers", None):
-                # No thread was left for the second of kazoo's workers. Its `stop` would not end the first one now, and
-                # would wait for it for ever if the client is started again.
+                # No thread was left for the second of kazoo's workers, or an interrupt has struck. Its `stop` would not
+                # end the first one now, and would wait for it for ever if the client is started again.
                 self.handler._running = True
                 self.handler.stop()
             raise

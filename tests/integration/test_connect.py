@@ -594,8 +594,11 @@ def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monke
 
 
 @clean
-def test_a_start_after_one_that_failed(zookeeper: Server, in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 412: no thread is left for the second of kazoo's workers: the client can be started again, and stopped."""
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_start_after_one_that_failed(
+    error: type[BaseException], zookeeper: Server, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 412: a start ends at the second of kazoo's workers: the client can be started again, and stopped."""
     client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
     client.stop()
     begin = threading.Thread.start
@@ -604,11 +607,11 @@ def test_a_start_after_one_that_failed(zookeeper: Server, in_thread: InThread, m
     def start(thread: threading.Thread) -> None:
         begun.append(thread)
         if len(begun) == 2:
-            raise RuntimeError("can't start new thread")
+            raise error("can't start new thread")
         begin(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
+    with pytest.raises(error, match="can't start new thread"):
         client.start()
     monkeypatch.undo()
     assert not begun[0].is_alive()
