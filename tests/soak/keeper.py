@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SESSION = 30.0  # seconds
 KEEPER = "keeper"  # its name in the history
-PATIENCE = 30.0  # seconds in which the queues must be empty, for good
+PATIENCE = 30.0  # seconds in which what is left in a queue must come
 CALM = 1.0  # seconds after which a queue that is empty stays so
 
 
@@ -76,7 +76,10 @@ class Keeper:
         for path, queue in self._queues.items():
             until, calm = time.monotonic() + PATIENCE, time.monotonic() + CALM
             while time.monotonic() < calm:
-                if self._take(path, queue) or self._stocks[path].left(queue):
+                if self._take(path, queue):
+                    # A long run leaves many.
+                    until, calm = time.monotonic() + PATIENCE, time.monotonic() + CALM
+                elif self._stocks[path].left(queue):
                     calm = time.monotonic() + CALM
                     if time.monotonic() > until:
                         raise SoakError(f"{path} is not empty")
