@@ -89,7 +89,8 @@ def test_a_forked_child(make: str, error: type[Exception], zk: KazooClient, far:
                 child = os.fork()
                 if not child:
                     raise error(zk_path, "as the child ends its block")
-                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                _, status = await asyncio.to_thread(os.waitpid, child, 0)
+                assert os.waitstatus_to_exitcode(status) == 0
                 assert held == await asyncio.to_thread(below, far, zk_path) != []
         except BaseException as raised:
             if not child:

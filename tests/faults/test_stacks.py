@@ -31,9 +31,17 @@ zk = KazooClient(hosts)
 zk.start()
 found, noting, inside, over = {}, threading.local(), threading.Event(), threading.Event()
 
+def is_own(frame):
+    own = sys._getframe()
+    while own not in (None, frame):
+        own = own.f_back
+    return own is frame
+
 def note(event, args):
-    # CPython tells an audit hook of each read of a frame's code.
-    if event == "object.__getattr__" and args[1] == "f_code" and not getattr(noting, "now", False):
+    # CPython tells an audit hook of each read of a frame's code. A thread may always read its own.
+    if event != "object.__getattr__" or args[1] != "f_code" or is_own(args[0]):
+        return
+    if not getattr(noting, "now", False):
         noting.now = True
         found.setdefault(args[0].f_code.co_name, set()).add(gc.isenabled())
         noting.now = False

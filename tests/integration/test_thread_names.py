@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -49,9 +50,12 @@ def test_the_thread_of_tasks(zk: KazooClient, zk_path: str) -> None:
     seen: set[str] = set()
 
     async def main() -> None:
-        done = aio.Event(zk, zk_path).set()
-        seen.update(names())
-        await done
+        # The thread may have ended before this one looks.
+        until = time.monotonic() + 30
+        while "background" not in seen and time.monotonic() < until:
+            done = aio.Event(zk, zk_path).set()
+            seen.update(names())
+            await done
 
     asyncio.run(main())
     assert "background" in seen

@@ -139,8 +139,8 @@ MUTANTS = [
     bug(
         "the candidacy ends with its term",
         "_threads.base.candidacy:Candidacy.run",
-        "while not self.withdrawn:\n            self._queue_and_lead(seat)",
-        "self._queue_and_lead(seat)",
+        "while not self.withdrawn:",
+        "for _ in range(1):",
     ),
     bug(
         "a withdrawal is for those who have begun",
