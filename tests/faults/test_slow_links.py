@@ -516,7 +516,7 @@ def test_a_large_request(zookeeper: Server, zk_path: str, tls: bool) -> None:
     with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
         door.RequestHandlerClass = OverTls
         link.RequestHandlerClass = SlowToTheServer
-        # What is in this buffer has left the client, and so would not show that the link passes more.
+        # Bytes in this buffer have left the client, and so would not show that the link passes more.
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         url = f"localhost:{link.server_address[1]}?timeout=3"
         with zkconcurrent.connect(f"zks://{url}&ca={TLS / 'ca.pem'}" if tls else f"zk://{url}") as slow:

@@ -117,7 +117,7 @@ class _Run:
         # The end writes the mark of a success.
         self._marks = False
         self._group = 0
-        # What is another user's can't be ended.
+        # A part of the command is another user's, and can't be ended.
         self._refused = False
         # How often the command has stopped.
         self._stops = 0
