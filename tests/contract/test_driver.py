@@ -944,6 +944,44 @@ def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytes
     assert bench.run(test) >= 1.0 + 5.0
 
 
+def test_a_call_that_is_closed_while_its_recipe_cleans_up(bench: Bench, path: str) -> None:
+    """Fault 441: the call closes its recipe at once, and leaves none of its generators to the garbage collector."""
+    cleaning, closed = [], []
+
+    def clean_up(me: Any) -> Steps:
+        cleaning.append(me)
+        try:
+            yield Wait(me)
+        finally:
+            closed.append(me)
+
+    def recipe() -> Steps:
+        yield CreatePersistent(path, b"")
+        me = yield NewTicket(path)
+        try:
+            yield Watch(me, (Get(path, me),))
+            yield Wait(me)
+        except DeadlinePassed:
+            yield from clean_up(me)
+
+    def test() -> None:
+        session = bench.session()
+        call = Call(session, path)
+        steps = call.run(recipe(), session.now() + 0.5)
+        call.begin(session.link.handler.event_object().set)
+        next(steps)
+        until = session.now() + 20
+        while not cleaning:
+            assert session.now() < until
+            session.link.handler.sleep_func(0.005)
+            steps.send(False)
+        steps.close()
+        assert closed == cleaning
+        call.abandon()
+
+    bench.run(test)
+
+
 def test_a_check_of_a_version(bench: Bench, path: str) -> None:
     """A multi that checks a version fails once the node was written, and nothing of it is done."""
 

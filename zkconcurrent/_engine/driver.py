@@ -187,6 +187,9 @@ class Call:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except GeneratorExit:
+            # While the recipe cleans up, the traceback of its error refers to this frame, and so to the recipe. The
+            # garbage collector would close the generators of that cycle in any order: an inner one first.
+            recipe.close()
             raise
         except BaseException as error:
             if not isinstance(error, DeadlinePassed | ZkConcurrentError):  # an interrupt
