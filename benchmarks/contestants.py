@@ -103,6 +103,12 @@ def kazoo_locking(client: KazooClient, path: str) -> Calls:
     return Calls(queue.get, queue.consume)
 
 
+def our_unwaited(client: KazooClient, path: str) -> Calls:
+    """Our lock, whose release waits for nothing."""
+    lock = zkconcurrent.Lock(client, path)
+    return Calls(lock.acquire, partial(lock.release, wait=False))
+
+
 def our_claim(client: KazooClient, path: str) -> Calls:
     """Our claim, and its acknowledgement."""
     claim = zkconcurrent.Queue[bytes](client, path).claim()
@@ -190,6 +196,7 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
     "ours": {
         "lock": zkconcurrent.Lock,
         "rlock": zkconcurrent.RLock,
+        "unwaited": our_unwaited,
         "read": lambda client, path: zkconcurrent.ReadWriteLock(client, path).read_lock,
         "write": lambda client, path: zkconcurrent.ReadWriteLock(client, path).write_lock,
         "semaphore": zkconcurrent.Semaphore,

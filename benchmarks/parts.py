@@ -55,7 +55,7 @@ BATCH = 10  # waiters that queue at once: each lists all before it, and these li
 PROCESSES = 4  # of a crowd or herd
 TIME, REQUESTS, EVENTS = "ms per hand-over", "requests per hand-over", "watch events per release"
 KINDS = {
-    "Lock": {"raw": "lock", "kazoo": "lock", "curator": "lock", OURS: "lock"},
+    "Lock": {"raw": "lock", "kazoo": "lock", "curator": "lock", OURS: "lock", "unwaited": "unwaited"},
     "RLock": {"curator": "rlock", OURS: "rlock"},
     "read": {"kazoo": "read", "curator": "read", OURS: "read"},
     "write": {"kazoo": "write", "curator": "write", OURS: "write"},
@@ -111,6 +111,7 @@ def network(stage: Stage, quick: bool) -> Groups:
 def _alone(stage: Stage, hosts: str, case: str, cycles: int) -> Groups:
     players = {name: stage.team(name, 1)[0] for name in ("raw", *PEERS)}
     with sessions(list(players.values()), hosts):
+        players["unwaited"] = players[OURS]
         yield [
             Lane(case.format(kind), name, partial(_cycles, players[name], "time", word, stage.path(), cycles))
             for kind, words in KINDS.items()
@@ -177,15 +178,26 @@ def handover(stage: Stage, quick: bool) -> Groups:
         for case, processes, held in (("2 processes", 2, 6), ("2 processes, held 2 ms", 2, 2), ("8 processes", 8, 6))
         for name in PEERS
     ]
+    hosts = stage.network(0.001)
+    yield [
+        Lane(
+            "2 processes, held 10 ms, 1 ms each way",
+            name,
+            partial(_hand_over, stage, quick, name, 2, 10, hosts),
+        )
+        for name in PEERS
+    ]
 
 
-def _hand_over(stage: Stage, quick: bool, name: str, processes: int, held: int = 6) -> dict[str, float]:
+def _hand_over(
+    stage: Stage, quick: bool, name: str, processes: int, held: int = 6, hosts: str | None = None
+) -> dict[str, float]:
     """Measure hand-overs of a lock that is held for so many milliseconds, to those that have waited for half of that.
 
     They are surely in the queue.
     """
     seconds = 0.5 if quick else 1.0
-    queue = compete(stage, stage.team(name, processes), "lock", processes, seconds, hold=held / 1000)
+    queue = compete(stage, stage.team(name, processes), "lock", processes, seconds, hold=held / 1000, hosts=hosts)
     return {"ms": median(queue.hand_overs(waited=held / 2))}
 
 
@@ -483,7 +495,7 @@ PARTS = {
     "reentrant": Part("acquire + release of what the thread holds already", reentrant, 1, (15, 3), 15),
     "try": Part("a try that fails, as another process holds", tries, 1, (15, 3), 10),
     "threads": Part("threads of one process on one lock", threads, 1, (9, 2), 40),
-    "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 250),
+    "handover": Part("from release called in one process to acquired in another", handover, 2, (15, 2), 250),
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
     "queues": Part("items of 100 bytes", queues, 3, (5, 2), 240),
     "atomics": Part("a number that all increment", atomics, 2, (5, 2), 60),

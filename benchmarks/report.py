@@ -18,6 +18,7 @@ NAMES = {
     "locking": "kazoo, LockingQueue",
     "watch": "kazoo, raw watch + list",
     "getting": "zkconcurrent, get",
+    "unwaited": "zkconcurrent, release(wait=False)",
     "unfair": "zkconcurrent, fair=False",
     "one node": "1. one node, everyone tries",
     "everyone": "2. everyone watches the list",

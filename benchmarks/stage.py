@@ -344,6 +344,7 @@ def compete(
     hold: float = 0.0,
     own: bool = False,
     one_by_one: bool = True,
+    hosts: str | None = None,
 ) -> Queue:
     """Let contenders, spread over the processes, take turns for a while.
 
@@ -358,9 +359,10 @@ def compete(
         hold: how many seconds each keeps it.
         own: whether each thread has a session of its own.
         one_by_one: whether they come in turns, so that neighbours in the queue are of different processes.
+        hosts: the server's address for the processes, if it is not the stage's.
     """
     path = stage.path()
-    with sessions(team, stage.hosts):
+    with sessions(team, hosts or stage.hosts):
         base, nodes = stage.meter.read().watches, stage.watched_nodes()
         join = ("join", kind, path, round(hold * 1e6))
         if one_by_one:

@@ -59,11 +59,23 @@ class Target(NamedTuple):
 
 TARGETS = [
     Target("uncontended Lock, against kazoo's Lock", "uncontended", "Lock", "ms", "kazoo", 0.65),
-    Target("against kazoo's raw create + delete", "uncontended", "Lock", "ms", "raw", 1.0),
-    Target("against Curator's InterProcessMutex", "uncontended", "Lock", "ms", "curator", 1.1),
-    Target("the same, 1 ms of network each way", "network", "Lock, 1 ms each way", "ms", "curator", 0.75),
-    Target("semaphore, against kazoo's Semaphore", "uncontended", "semaphore", "ms", "kazoo", 0.45),
-    Target("re-entrant, against threading._PyRLock", "reentrant", "RLock", "µs", "threading._PyRLock", 4),
+    Target("against kazoo's raw create + delete", "uncontended", "Lock", "ms", "raw", 0.9),
+    Target("against Curator's InterProcessMutex", "uncontended", "Lock", "ms", "curator", 0.95),
+    Target("read lock, against Curator's", "uncontended", "read", "ms", "curator", 1.0),
+    Target("write lock, against Curator's", "uncontended", "write", "ms", "curator", 1.0),
+    Target("uncontended Lock, 1 ms each way, against Curator", "network", "Lock, 1 ms each way", "ms", "curator", 0.75),
+    Target(
+        "release not waited for, against waited for",
+        "network",
+        "Lock, 1 ms each way",
+        "ms",
+        OURS,
+        0.55,
+        ours="unwaited",
+    ),
+    Target("semaphore, against kazoo's Semaphore", "uncontended", "semaphore", "ms", "kazoo", 0.38),
+    Target("semaphore, against Curator's", "uncontended", "semaphore", "ms", "curator", 0.8),
+    Target("re-entrant, against threading._PyRLock", "reentrant", "RLock", "µs", "threading._PyRLock", 2),
     Target("requests of that", "reentrant", "RLock", "requests", None, 0),
     Target("failing try, against kazoo's", "try", "Lock", "ms", "kazoo", 0.35),
     Target("eight threads, against kazoo", "threads", "8 threads", "cycles/s", "kazoo", 1.7, True),
@@ -73,7 +85,7 @@ TARGETS = [
     *(
         Target(f"hand-over, {count} processes, against {name}", "handover", f"{count} processes", "ms", peer, bound)
         for count in (2, 8)
-        for name, peer, bound in (("kazoo", "kazoo", 0.85), ("Curator", "curator", 1.15))
+        for name, peer, bound in (("kazoo", "kazoo", 0.85), ("Curator", "curator", 1.0))
     ),
     Target(
         "the same, held for 2 ms, 2 processes, against Curator",
@@ -83,6 +95,16 @@ TARGETS = [
         "curator",
         0.8,
     ),
+    Target(
+        "the same, held for 10 ms, with 1 ms each way",
+        "handover",
+        "2 processes, held 10 ms, 1 ms each way",
+        "ms",
+        "curator",
+        0.65,
+    ),
+    Target("a cycle with 1 waiter in line, against Curator", "crowd", "1 waiting", TIME, "curator", 0.9),
+    Target("8 readers in 4 processes, against Curator", "readers", "8 readers", "cycles/s", "curator", 1.1, True),
     Target("clients woken per release, 1 to 1000 waiters", "crowd", "*", EVENTS, None, 1),
     Target("hand-over, 500 waiters, against Curator", "crowd", "500 waiting", TIME, "curator", 0.15),
     Target("requests per cycle, 1 to 1000 waiters", "crowd", "*", REQUESTS, None, BUDGET, digits=1),
@@ -136,5 +158,5 @@ TARGETS = [
     Target(
         "leader killed: the next, ms after the session's end", "leaders", "kill -9 of the leader", SINCE_END, None, 2
     ),
-    Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
+    Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 5),
 ]
