@@ -989,7 +989,7 @@ def test_a_wait_that_ends_without_its_event(
     counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """A loop of short waits removes no watch; once it is over, one request removes the last one."""
-    event, until = Event(counted, zk_path), time.monotonic() + 2.5 * LINGER
+    event, until = Event(counted, zk_path), time.monotonic() + 8 * LINGER
     event.set()
     event.clear()
     with proxy.counting() as count:

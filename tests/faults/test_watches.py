@@ -39,7 +39,7 @@ def wait_in_vain(client: KazooClient, path: str, paths: int = PATHS) -> None:
 def kept(client: KazooClient) -> list[Any]:
     """Return what the client keeps of watches that nobody needs."""
     watches = Session.of(client).watches
-    return [*Session.of(client).registry.left, *watches._idle, *watches._due, *watches._unanswered]
+    return [*Session.of(client).registry.left, *watches._idle, *watches._due, *watches._later, *watches._unanswered]
 
 
 def watched(client: KazooClient) -> int:

@@ -431,6 +431,7 @@ class Session(ClientState):
             self.spares.delete_unused(now)
             pause = self.heartbeat.beat(now)
         self.watches.remove_idle(now)
+        pause = min(pause, self.watches.pause)
         if pauses := [handoff.end_turn() for handoff in self.handoffs]:
             pause = min(pause, *pauses)
         self.watches_handoffs = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)

@@ -1,7 +1,7 @@
 """Background removals: a wait that ends without its event leaves a watch, which the server and kazoo would keep.
 
-A watch that nobody has needed for `LINGER` seconds is removed. So a loop of short waits at one path, which sets
-the same watch again and again, sends no request more. The keeper sends the removals of many watches together.
+A watch that nobody has needed for `LINGER` seconds is removed. So a loop that waits at one path again and again sends
+no request more. The keeper sends the removals of many watches together.
 
 The registry notes the paths, and knows who waits: a wait registers, with the session's lock held, before it sends the
 request that sets its watch. So a removal that is sent with the lock held, while nobody waits, comes before that request
@@ -20,7 +20,9 @@ from .._kazoo.replies import HandledReply
 from .._kazoo.watches import RemovalWithdrawn, Watcher
 from .client_state import ClientState
 
-LINGER = 2.0  # seconds, at least
+LINGER = 0.25  # seconds, at least
+# A watch that could not be removed, as another one needs it or a server is busy, is looked at again so late.
+AGAIN = 2.0  # seconds
 # If more paths than these are left, none lingers.
 MOST_LINGERING = 1_000
 TOGETHER = 100  # paths
@@ -41,7 +43,9 @@ class Watches:
         self._idle: dict[str, bool] = {}
         # The paths whose watches are to be removed, also as in `Registry.left`.
         self._due: dict[str, bool] = {}
-        self._looked_at = self._sent_at = -math.inf
+        # Those to be looked at again later, as in `Registry.left`.
+        self._later: dict[str, bool] = {}
+        self._looked_at = self._later_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()
         # A server has replied to a removal. Before, each is sent alone: one that knows none may end the connection, and
         # its reply would be lost with the requests behind it.
@@ -49,7 +53,12 @@ class Watches:
 
     def begin_anew(self) -> None:
         """Forget all watches: they ended with the old connection."""
-        self._idle, self._due, self._unanswered = {}, {}, set()
+        self._idle, self._due, self._later, self._unanswered = {}, {}, {}, set()
+
+    @property
+    def pause(self) -> float:
+        """In how many seconds to look again; infinite if no watch lingers."""
+        return LINGER if self._client.registry.left or self._idle else math.inf
 
     def remove_idle(self, now: float) -> None:
         """Remove the watches that nobody has needed for a while. For the keeper."""
@@ -58,6 +67,10 @@ class Watches:
             registry.left.clear()
             self.begin_anew()
             return
+        if self._later and now >= self._later_at:
+            for path, tree in self._later.items():
+                registry.left[path] = tree or registry.left.get(path, False)
+            self._later = {}
         if now >= self._looked_at + LINGER or len(registry.left) > MOST_LINGERING:
             self._looked_at = now
             self._due.update(self._idle)
@@ -92,7 +105,12 @@ class Watches:
         kinds = link.kinds_of_trees() if tree else ()
         for kind in kinds:
             link.remove_watch(path, kind, self._expected(path, True))
-        if tree and not kinds:
+        if not tree or kinds:
+            return
+        if self._unanswered:
+            # The reply about the kinds is one of them, and wakes the keeper.
+            self._due[path] = True
+        else:
             self._leave(path, True)
 
     def _expected(self, path: str, tree: bool) -> HandledReply:
@@ -110,5 +128,6 @@ class Watches:
 
     def _leave(self, path: str, tree: bool) -> None:
         """Leave a watch for now, and look at its path again later."""
-        left = self._client.registry.left
-        left[path] = tree or left.get(path, False)
+        if not self._later:
+            self._later_at = self._client.now() + AGAIN
+        self._later[path] = tree or self._later.get(path, False)
