@@ -25,7 +25,7 @@ ACLS = ("creator", "open")
 _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
 _MEMORY = re.compile(r"memory:([\w.-]*)(/[^?#]*)?(\?[^#]*)?", re.ASCII)
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(.*))?", re.DOTALL)
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(.*))?", re.DOTALL)
 
 
 Settings: TypeAlias = dict[str, Any]
@@ -89,7 +89,10 @@ def _chroot(path: str) -> str:
 def _check_host(n: int, text: str) -> str:
     match = _HOST.fullmatch(text)
     if match is None:
-        raise ValueError(f"host {n} of the URL must be a name, an IPv4 address, or an IPv6 one in [ ]")
+        raise ValueError(
+            f"host {n} of the URL must be a name of letters, digits, '.', '-' and '_', an IPv4 address, or an IPv6 one "
+            "in [ ]; between hosts is a ','"
+        )
     host, port = match[1], match[2]
     if port is None:
         return host

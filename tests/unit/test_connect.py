@@ -74,6 +74,9 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a,,b", "host 2 of the URL must be"),
         ("zk://[::1", "host 1 of the URL must be"),
         ("zk://a b", "host 1 of the URL must be"),
+        ("zk://a;b", "host 1 of the URL must be a name of letters, .*; between hosts is a ','"),
+        ("zk://a,b|c:2181", "host 2 of the URL must be a name of letters"),
+        ("zk://${HOST}:2181", "host 1 of the URL must be a name of letters"),
         ("zk://a:", "port of host 1 of the URL must be .* 1 to 65535"),
         ("zk://a:0", "port of host 1"),
         ("zk://a:65536", "port of host 1"),
@@ -122,7 +125,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
 def test_what_is_wrong_is_named(url: str, told: str) -> None:
     """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it.
 
-    Fault 416: so are options of TLS of which one rules out the other.
+    Fault 416: so are options of TLS of which one rules out the other. Fault 454: and a character of no host's name.
     """
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect(url)
