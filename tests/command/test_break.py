@@ -126,6 +126,30 @@ def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
             semaphore.release()
 
 
+def test_a_queue(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 452: a consumer that waits holds nothing to break. Fault 451: who has claimed an item keeps it."""
+    queue = zkconcurrent.Queue(zk, zk_path)
+
+    def refused(part: str) -> list[int]:
+        (node,) = nodes(zk, f"{zk_path}/{part}")
+        token = zk.get(f"{zk_path}/{part}/{node}")[1].czxid
+        codes = [
+            end_of(look("break", path, "-y", "--grace", 0, "--holder", token))[0]
+            for path in (zk_path, f"{zk_path}/{part}")
+        ]
+        assert nodes(zk, f"{zk_path}/{part}") == [node]
+        return codes
+
+    idle = in_thread(queue.get)
+    eventually(lambda: nodes(zk, f"{zk_path}/consumers") != [])
+    assert refused("consumers") == [66, 66]
+    queue.put(b"item")
+    idle.result()
+    queue.put(b"item")
+    with queue.claim():
+        assert refused("claims") == [78, 78]
+
+
 def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
     """Fault 359: without the right to write or delete, nothing is broken: 77, and the message says which right."""
     with zkconcurrent.Lock(zk, zk_path) as _:

@@ -21,7 +21,7 @@ from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 import zkconcurrent
-from tests.command.conftest import Run, end_of
+from tests.command.conftest import Run, end_of, nodes
 from tests.command.test_look import READS, look
 from tests.command.test_watch import interrupt
 from tests.conftest import Connect, Eventually, InThread
@@ -157,6 +157,21 @@ def test_the_parts_of_a_semaphore(export: Run, zk: KazooClient, zk_path: str) ->
     assert (found["holders", zk_path], found["waiters", zk_path]) == (1, 0)
 
 
+def test_a_part_alone(export: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 452: where only a part is asked for, it is told by its own path; and an idle consumer holds nothing."""
+    permits, queue = zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1), zkconcurrent.Queue(zk, f"{zk_path}/q")
+    idle = in_thread(queue.get)
+    eventually(lambda: nodes(zk, f"{queue.path}/consumers") != [])
+    leases, consumers = f"{permits.path}/leases", f"{queue.path}/consumers"
+    with permits:
+        found = scrape(page_of(export(leases, consumers)))
+    assert (found["holders", leases], found["waiters", leases]) == (1, 0)
+    assert found["holder_age_seconds", leases] >= 0
+    assert (found["holders", consumers], found["waiters", consumers]) == (0, 1)
+    queue.put(b"item")
+    idle.result()
+
+
 def test_many_at_once(export: Run, zk_path: str) -> None:
     """Those that come together need not dial again."""
     process = export(zk_path)
@@ -169,8 +184,14 @@ def test_many_at_once(export: Run, zk_path: str) -> None:
 
 
 def test_other_pages(export: Run, zk_path: str) -> None:
-    """There is no other page; a client that goes amid its request harms nobody."""
+    """There is no other page; a client that goes amid its request harms nobody.
+
+    Fault 453: HEAD gets the page's headers.
+    """
     page = page_of(export(zk_path))
+    with urllib.request.urlopen(urllib.request.Request(page, method="HEAD"), timeout=60) as reply:
+        assert (reply.status, reply.read()) == (200, b"")
+        assert int(reply.headers["Content-Length"]) > 0
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(page.replace("metrics", "other"), timeout=60)
     port = int(page.split(":")[2].partition("/")[0])

@@ -168,6 +168,68 @@ def test_an_idle_worker(
         each.result()
 
 
+def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 450: a holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
+    with zkconcurrent.Lock(zk, zk_path):
+        process = run("-w", 60, zk_path, "--", "sleep", 600)
+        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        assert end_of(look("show", zk_path))[1].count("gives up after ") == 1
+    eventually(lambda: len(nodes(zk, zk_path)) == 1)
+    assert "gives up" not in end_of(look("show", zk_path))[1]
+    process.terminate()
+    assert end_of(process)[0] == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("kind", [zkconcurrent.Queue, zkconcurrent.LifoQueue, zkconcurrent.PriorityQueue])
+def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: type[zkconcurrent.Queue[Any]]) -> None:
+    """Fault 451: `show` and `ls` tell who has taken an item of a queue, and not acknowledged it."""
+    queue = kind(zk, zk_path, codec=zkconcurrent.JSON)
+    for item in ("1", "2"):
+        queue.put((1, item) if kind is zkconcurrent.PriorityQueue else item)
+    with queue.claim():
+        (name,) = nodes(zk, f"{zk_path}/claims")
+        told = document(look("show", zk_path, "--json"))
+        assert brief(told, zk_path) == [(zk_path, "Queue", "claim", "held")]
+        assert (told["contenders"][0]["pid"], told["contenders"][0]["thread"]) == (os.getpid(), "MainThread")
+        assert told["contenders"][0]["node"] == f"{zk_path}/claims/{name}"
+        lines = end_of(look("show", zk_path))[1].splitlines()
+        assert lines[1].startswith(f"  held (claim) by thread 'MainThread' of process {os.getpid()} on host ")
+        assert ", claimed " in lines[1]
+        assert lines[2].endswith(f", node {name}")
+        assert brief(document(look("ls", "-r", zk_path, "--json")), zk_path) == [(zk_path, "Queue", "claim", "held")]
+    assert end_of(look("show", zk_path))[1] == f"{zk_path} has no lock that anybody holds or waits for\n"
+
+
+def test_a_part_by_its_path(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 452: a part of a queue, or of a semaphore, is told as such where it is named, or at the chroot, too."""
+    queue, permits = zkconcurrent.Queue(zk, f"{zk_path}/q"), zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1)
+    permits.acquire()
+    other = zkconcurrent.Semaphore(connect(), permits.path, 1)
+    others = [in_thread(queue.get), in_thread(other.acquire)]
+    eventually(lambda: nodes(zk, f"{queue.path}/consumers") != [] and permits.waiters() != [])
+    told = {
+        "q/consumers": [(queue.path, "Queue", "consumer", "waits")],
+        "s/locks": [(permits.path, "Semaphore", "permit", "waits")],
+        "s/leases": [(permits.path, "Semaphore", "permit", "held")],
+    }
+    for part, expected in told.items():
+        for command in ("show", "ls"):
+            assert brief(document(look(command, f"{zk_path}/{part}", "--json")), "-") == expected
+    rows = json.loads(end_of(look("top", f"{queue.path}/consumers", "-n", 1, "--json"))[1])["rows"]
+    assert [(row["type"], row["waits"], row["held"]) for row in rows] == [("Queue", 1, 0)]
+    roots = {queue.path: ("/", "Queue", "consumer", "waits"), permits.path: ("/", "Semaphore", "permit", "held")}
+    for path, first in roots.items():
+        here = document(look("show", "/", "--json", url=url.replace("?", f"{path}?")))
+        assert brief(here, "-")[0] == first
+    queue.put(b"item")
+    permits.release()
+    for each in others:
+        each.result()
+    other.release()
+
+
 @pytest.mark.parametrize("when", ["it loads", "its client starts"])
 def test_an_interrupt_at_the_begin(start: Run, when: str) -> None:
     """Fault 428: Ctrl-C as the command begins ends it at once, and it writes nothing."""

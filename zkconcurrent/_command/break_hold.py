@@ -30,7 +30,7 @@ def break_hold(found: Namespace) -> int:
     if not at_terminal and not (found.yes and found.holder is not None):
         raise CommandError(Exit.USAGE, "without a terminal, both -y and --holder are needed")
     with link_of(found) as link:
-        scan = Scan(link)
+        scan = Scan(link, claims=True)
         places = scan.queue(found.path)
         place = _holder(found, places, scan.kazoos(found.path))
         if not found.yes:
@@ -54,6 +54,9 @@ def _holder(found: Namespace, places: list[Standing], kazoos: int) -> Standing:
     held = [place for place in places if place.holds]
     if kazoos and not held:
         raise CommandError(Exit.OTHER_KIND, f"kazoo's own recipes use {found.path}: end the process that holds there")
+    if held and held[0].kind == "Queue":
+        why = f"{held[0].path} is a Queue: end the process that has claimed an item, and another one gets that"
+        raise CommandError(Exit.OTHER_KIND, why)
     if not held:
         raise CommandError(Exit.NOTHING_THERE, f"nobody holds {found.path}")
     if found.holder is not None:

@@ -22,7 +22,7 @@ from .._kazoo.addresses import shown
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.rules import FOLDERS
-from .look import Scan, node_of
+from .look import QueueListing, Scan, node_of
 from .outcome import CommandError, Exit, say
 from .server import ask_all, check_connected, link_of, told
 
@@ -63,6 +63,10 @@ class Page:
                 if (name, path) in values:
                     yield f'{_PREFIX}{name}{{path="{_escaped(path)}"}} {values[name, path]:.12g}\n'
 
+    def _told_at(self, queue: QueueListing) -> str:
+        """Return the path that a queue is told of: a part's only if its primitive is not told."""
+        return queue.path if queue.path in self._paths else queue.folder
+
     def _read(self) -> dict[tuple[str, str], float]:
         """Read all paths; return what is told of each, by the metric's name and the path."""
         scan = Scan(self._link)
@@ -70,7 +74,9 @@ class Page:
             with told(self._link):
                 check_connected(self._link)
                 queues = scan.queues(sorted(self._paths), 0)
-                heads = {f"{queue.folder}/{head}": queue.path for queue in queues for head in queue.holders()[:1]}
+                heads = {
+                    f"{queue.folder}/{head}": self._told_at(queue) for queue in queues for head in queue.holders()[:1]
+                }
                 nodes = ask_all(self._link.get, list(heads))
         except CommandError as error:
             if error.code != Exit.UNREACHABLE:
@@ -85,7 +91,7 @@ class Page:
             if path in hidden or parts.intersection(scan.unreadable):
                 values["up", path] = 0
                 continue
-            here = [(len(queue.names), len(queue.holders())) for queue in queues if queue.path == path]
+            here = [(len(queue.names), len(queue.holders())) for queue in queues if self._told_at(queue) == path]
             # The nodes of kazoo's own recipes do not tell who holds: to call the path free would be wrong.
             values["up", path] = float(bool(here) or not scan.kazoos(path))
             if not values["up", path]:
@@ -141,7 +147,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
         self.end_headers()
-        self.wfile.write(page)
+        if self.command != "HEAD":
+            self.wfile.write(page)
+
+    def do_HEAD(self) -> None:
+        """Send what comes before the page, as a load balancer's probe asks for."""
+        self.do_GET()
 
     def log_message(self, *_: Any) -> None:
         """Log nothing: all is well."""

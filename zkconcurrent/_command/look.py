@@ -27,8 +27,12 @@ _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
 # Where the clients of a `Queue` wait, for an item or for room; nobody holds there.
 _LINES = {"consumers": "consumer", "producers": "producer"}
+# Who has taken an item of a `Queue`, and not acknowledged it, has a node of the item's name there.
+_CLAIMS = "claims"
 # The children that a `Queue` has wherever somebody waits.
-_OF_QUEUES = {"claims", "items", "members", "receipts"}
+_OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
+# What belongs to the node above, whose listing tells its kind.
+_PARTS = {_LEASES, _QUEUE, _CLAIMS, *_LINES}
 RESERVED = "/zookeeper"
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
@@ -42,7 +46,7 @@ class Standing(NamedTuple):
     Attributes:
         path: the primitive's path.
         kind: its class, as far as the nodes tell.
-        mode: "read", "write", "permit", "consumer" or "producer"; empty if the kind has one mode only.
+        mode: "read", "write", "permit", "consumer", "producer" or "claim"; empty if the kind has one mode only.
         blocker: the name of the node that it waits for; None if it holds, or waits for permits.
         contender: the contender.
     """
@@ -57,6 +61,11 @@ class Standing(NamedTuple):
     def holds(self) -> bool:
         """Whether it holds."""
         return not self.contender.position
+
+    @property
+    def folder(self) -> str:
+        """The node below which its own node is."""
+        return _above(self.contender.node)
 
     def as_json(self, now: float) -> dict[str, Any]:
         """Return what a document of JSON tells of it."""
@@ -133,6 +142,7 @@ class QueueListing(NamedTuple):
 
     def holders(self) -> list[str]:
         """Return those that hold, in the order of their turns."""
+        # Claims, too, have no order and block nobody.
         if self.rule is PERMIT:
             return line_up(self.names, PERMIT)
         # Where a semaphore's clients queue, the first, too, waits: for permits. So does that of a `Queue`, for an item.
@@ -142,14 +152,19 @@ class QueueListing(NamedTuple):
 class Scan:
     """All contenders at a path and below it.
 
+    Args:
+        link: the client's.
+        claims: whether those who have claimed an item of a `Queue` are told, as its holders.
+
     Attributes:
         listings: the children of each node, by its path; contenders have none.
         nodes: the contenders' nodes, by their paths.
         goes_on: whether there are nodes below those levels.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, claims: bool = False) -> None:
         self._link = link
+        self._claims = claims
         self._semaphores: set[str] = set()
         self._queues: set[str] = set()
         self._errors: dict[str, Exception] = {}
@@ -180,7 +195,7 @@ class Scan:
             KazooException: the path is not there, or may not be read.
             CommandError: a part of it may not be read, so it is not known who is there.
         """
-        places = [place for place in self.places(path, 0) if place.path == path]
+        places = [place for place in self.places(path, 0) if path in (place.path, place.folder)]
         if self.unreadable:
             raise CommandError(Exit.REFUSED, f"{self.unreadable[0]} may not be read by this client")
         return places
@@ -192,6 +207,7 @@ class Scan:
     def queues(self, level: Sequence[str], depth: int | None) -> list[QueueListing]:
         """Return the queues at paths, and at so many levels below them, as far as these are there."""
         queues: list[QueueListing] = []
+        self.look_above(level)
         while level:
             below: list[str] = []
             for node, names in zip(level, ask_all(self._link.children, level), strict=True):
@@ -203,7 +219,7 @@ class Scan:
                 queues += found
                 # The parts of a semaphore, or of a `Queue`, belong to it: they are no level of their own.
                 parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
-                parts |= _LINES.keys() & set(others) if node in self._queues else set()
+                parts |= {_CLAIMS, *_LINES} & set(others) if node in self._queues else set()
                 deeper = others if depth is None or depth > 0 else parts
                 self.goes_on = self.goes_on or len(deeper) < len(others)
                 below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
@@ -212,12 +228,30 @@ class Scan:
             level = [each for each in below if each != RESERVED and each not in self.listings]
         return queues
 
+    def look_above(self, paths: Sequence[str]) -> None:
+        """Find out of which kind the nodes above parts are: what is in a part does not tell."""
+        above = sorted({_above(path) for path in paths if path.rpartition("/")[2] in _PARTS})
+        for node, names in zip(above, ask_all(self._link.children, above), strict=True):
+            if not isinstance(names, Exception):
+                self._note_kind(node, names)
+
+    def _note_kind(self, node: str, names: Sequence[str]) -> None:
+        if {_LEASES, "permits"} & set(names):
+            self._semaphores.add(node)
+        if set(names) >= _OF_QUEUES:
+            self._queues.add(node)
+
     def sort(self, node: str, names: Sequence[str]) -> tuple[list[QueueListing], list[str]]:
         """Return the queues of a node's contenders, and the other children. What is above it must come first.
 
         Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two
         queues.
         """
+        above, last = _above(node), node.rpartition("/")[2]
+        folder = "" if node == "/" else node
+        if last == _CLAIMS and above in self._queues:
+            claims = [QueueListing(above, folder, "Queue", PERMIT, list(names))]
+            return claims if names and self._claims else [], []
         kinds: dict[str, list[str]] = {}
         others: list[str] = []
         for name in names:
@@ -227,12 +261,7 @@ class Scan:
                 others.append(name)
             elif role in RULES:
                 kinds.setdefault(_TYPES[RULES[role]], []).append(name)
-        if {_LEASES, "permits"} & set(others):
-            self._semaphores.add(node)
-        if set(others) >= _OF_QUEUES:
-            self._queues.add(node)
-        above, _, last = node.rpartition("/")
-        folder = "" if node == "/" else node
+        self._note_kind(node, others)
         queues: list[QueueListing] = []
         for kind, contenders in kinds.items():
             rule = RULES[role_of(contenders[0]) or ""]
@@ -263,6 +292,10 @@ class Scan:
         return sorted(places, key=lambda place: (place.path, place.contender.position))
 
 
+def _above(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
 def node_of(got: tuple[bytes | None, Any]) -> Node:
     """Return a node of the reply that has its data, None if there were never any, and its stat."""
     data, stat = got
@@ -286,7 +319,7 @@ def standing(queue: QueueListing, name: str, node: Node, position: int = 0, bloc
     detached = queue.kind == "Lock" and contender.owner is not None
     mode = "permit" if queue.kind == "Semaphore" else _MODES.get(role_of(name) or "", "")
     if queue.kind == "Queue":
-        mode = _LINES[queue.folder.rpartition("/")[2]]
+        mode = _LINES.get(queue.folder.rpartition("/")[2], "claim")
     return Standing(
         queue.path, "DetachedLock" if detached else queue.kind, mode, blocker if position else None, contender
     )
@@ -330,7 +363,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
     """Look once, or again and again; return the exit code."""
 
     def look(before: _Seen | None) -> _Seen:
-        scan = Scan(link)
+        scan = Scan(link, claims=True)
         try:
             places = scan.queue(found.path) if depth == 0 else scan.places(found.path, depth)
         except kazoo_errors.NoNodeError:
@@ -379,7 +412,8 @@ def sentences(places: list[Standing]) -> Iterator[str]:
         modes += [place.mode] if place.mode else []
         mode = f" ({', '.join(modes)})" if modes else ""
         # How long a holder had waited before is not known.
-        since = f"queued {place.age(now):.1f} s ago, at {each.since:%F %T} UTC"
+        came = "claimed" if place.mode == "claim" else "queued"
+        since = f"{came} {place.age(now):.1f} s ago, at {each.since:%F %T} UTC"
         yield escaped(f"  {state}{mode} by {_short(each.whole_name(), _LONGEST)}, {since}")
         yield escaped(f"    token {each.token}, session {_session(each)}, node {each.node.rpartition('/')[2]}")
         if each.owner is not None:
@@ -387,7 +421,8 @@ def sentences(places: list[Standing]) -> Iterator[str]:
             yield escaped(f"    owner {_short(each.owner)}{until}")
         if each.revoked:
             yield "    asked to release: the request has taken the place of what its node told of it"
-        if each.timeout is not None:
+        # A limit of its wait, which is over once it holds.
+        if each.timeout is not None and not place.holds:
             yield f"    gives up after {each.timeout:.1f} s"
         if place.blocker is not None:
             yield escaped(f"    behind {place.blocker}")

@@ -149,6 +149,7 @@ class Crawl:
     def look(self, seconds: float) -> None:
         """Ask the nodes on the screen, then each other one once, as far as the time allows; some of them always."""
         began = time.monotonic()
+        self._scan.look_above([self._path])
         shown = dict.fromkeys(row.queue.folder or "/" for row in self.rows)
         self._poll([path for path in shown if path in self.known])
         while batch := self._turn(began):
