@@ -182,9 +182,15 @@ def test_a_ring_that_ends_meanwhile(look: Run, zk: KazooClient, zk_path: str, pr
 
 
 def test_a_wait_whose_time_is_up(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """A node that outlives its wait, as that of a stopped process, counts no more."""
-    Nodes(zk, zk_path).ring(timeout=0)
-    assert found(look("deadlocks", zk_path, "--json"))[0] == 0
+    """A node that outlives its wait, as that of a stopped process, counts no more.
+
+    Fault 456: where a wait's time is not up yet, the ring ends by itself then, and is not said to last.
+    """
+    Nodes(zk, f"{zk_path}/up").ring(timeout=0)
+    assert found(look("deadlocks", f"{zk_path}/up", "--json"))[0] == 0
+    for name, said, until in (("short", {"timeout": 60.0}, " ends, or gives up:"), ("long", {}, " ends:")):
+        Nodes(zk, f"{zk_path}/{name}").ring(**said)
+        assert f"\n  None goes on before another one{until} " in end_of(look("deadlocks", f"{zk_path}/{name}"))[1]
 
 
 @pytest.mark.parametrize("why", ["stranger", "more", "kazoo", "two kinds", "hidden", "elsewhere"])

@@ -112,13 +112,17 @@ def test_all_kinds(
         each.result()
 
 
-def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile."""
+def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str, eventually: Eventually) -> None:
+    """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile.
+
+    Fault 455: that is a path as `show` takes it, with a URL that has a chroot, too.
+    """
     outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
     with zkconcurrent.RLock(zk, inner):
         process = run(outer, "--", *words("-w", 1000, inner, "--", "true"))
         eventually(lambda: len(nodes(zk, inner)) == 2)
         code, out, err = end_of(look("show", inner))
+        below = end_of(look("show", "/inner", url=url.replace("?", f"{zk_path}?")))[1]
     assert (code, err) == (0, "")
     lines = [line.strip() for line in out.splitlines()]
     assert lines[0] == f"{inner}: Lock"
@@ -127,6 +131,7 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, eve
     assert any(line.startswith("gives up after ") for line in lines)
     assert any(line.startswith("behind _c_") for line in lines)
     assert any(line.startswith(f"holds meanwhile {outer} ") for line in lines)
+    assert "\n    holds meanwhile /outer (" in below
     assert end_of(process)[0] == 0
 
 

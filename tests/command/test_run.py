@@ -86,7 +86,7 @@ def test_without_a_server(run: Run, zk_path: str) -> None:
 
 
 def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: str, tmp_path: Path) -> None:
-    """It is warned of; in a file it is not."""
+    """It is warned of; in a file it is not. Fault 457: a file may begin with a mark; a line that is empty is named."""
     hosts = zookeeper.hosts  # type: ignore[attr-defined]
     with_password = f"zk://user:secret@{hosts}?acl=open"
     code, _, err = end_of(run("--url", with_password, zk_path, "--", "true"))
@@ -94,6 +94,14 @@ def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: st
     file = tmp_path / "url"
     file.write_text(f"{with_password}\n")
     assert end_of(run("--url-file", file, zk_path, "--", "true")) == (0, "", "")
+    # Some editors begin a file with a mark.
+    file.write_text(f"\ufeff{with_password}\n")
+    assert end_of(run("--url-file", file, zk_path, "--", "true")) == (0, "", "")
+    file.write_text(f"\n{with_password}\n")
+    assert end_of(run("--url-file", file, zk_path, "--", "true")) == (
+        *(64, ""),
+        f"zkconcurrent: --url-file: its first line is empty: {file}\n",
+    )
     # What puts a file into the variable may take its newline along.
     assert end_of(run(zk_path, "--", "true", url=f"{with_password}\n")) == (0, "", "")
 

@@ -245,10 +245,13 @@ def server_url(found: argparse.Namespace) -> str:
     url = os.environ.get(URL, "").strip() if found.url is None else found.url
     if found.url_file is not None:
         try:
+            # Some editors begin a file with a mark.
             with open(found.url_file) as file:
-                url = file.read().partition("\n")[0].strip()
+                url = file.read().partition("\n")[0].removeprefix("\ufeff").strip()
         except (OSError, ValueError) as error:
             _refuse(f"--url-file: {getattr(error, 'strerror', None) or 'it is no text'}: {found.url_file}")
+        if not url:
+            _refuse(f"--url-file: its first line is empty: {found.url_file}")
     if not url:
         _refuse(f"no server: set ${URL}, or give --url-file or --url")
     try:

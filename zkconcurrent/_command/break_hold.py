@@ -34,7 +34,7 @@ def break_hold(found: Namespace) -> int:
         places = scan.queue(found.path)
         place = _holder(found, places, scan.kazoos(found.path))
         if not found.yes:
-            _ask(place, places)
+            _ask(place, places, link.client.chroot)
         word = "broken" if _end(link, place, found.grace, scan.nodes[place.contender.node].data) else "released"
     token = place.contender.token
     # Other readers, or holders of permits, may hold rightly with a lower one.
@@ -72,14 +72,14 @@ def _holder(found: Namespace, places: list[Standing], kazoos: int) -> Standing:
     return held[0]
 
 
-def _ask(place: Standing, places: list[Standing]) -> None:
+def _ask(place: Standing, places: list[Standing], chroot: str) -> None:
     """Ask whether to break a hold.
 
     Raises:
         CommandError: the answer is no.
     """
     waiting = sum(not each.holds for each in places)
-    lines = [*sentences([place]), f"  {waiting} wait", f"  {_WARNING}"]
+    lines = [*sentences([place], chroot), f"  {waiting} wait", f"  {_WARNING}"]
     write("".join(f"{line}\n" for line in lines))
     write("Break this hold? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

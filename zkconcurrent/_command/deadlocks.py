@@ -26,7 +26,7 @@ from .._protocol.rules import PERMIT, is_of_kazoo, role_of
 from .._protocol.told import Told
 from .look import RULES, Scan, node_of
 from .outcome import document, escaped, write
-from .server import ask_all, link_of
+from .server import ask_all, is_below, link_of, relative
 
 FOUND, NOT_FOLLOWED = 1, 2
 # What a line shows of a stranger's text, in characters; JSON has the whole.
@@ -287,22 +287,14 @@ def picture(ring: Ring, chroot: str) -> Iterator[str]:
         if told.ends:
             yield "     its process ends this wait with DeadlockError, if it finds the deadlock as well"
     unless = "" if ring.certain else ", unless another thread or process releases what one of them holds"
-    yield f"  None goes on before another one ends{unless}: end one of these processes."
+    or_then = ", or gives up" if any(Told.by_data(each.node.data).timeout is not None for each in members) else ""
+    yield f"  None goes on before another one ends{or_then}{unless}: end one of these processes."
     yield "  If none can be reached, break a hold:"
     held = [(member.held.path, member.token) for member in members if member.held is not None]
     # `break` takes no path that is not below its URL's chroot. The path is whole: else it would be another one.
-    path, token = next((each for each in held if _is_below(each[0], chroot)), held[0])
-    yield f"  zkconcurrent break {shlex.quote(_relative(path, chroot))} --holder {token}"
+    path, token = next((each for each in held if is_below(each[0], chroot)), held[0])
+    yield f"  zkconcurrent break {shlex.quote(relative(path, chroot))} --holder {token}"
 
 
 def _shown(path: str, chroot: str) -> str:
-    """Return a path as the other commands take it; one that is not below the chroot, in full."""
-    return _relative(path, chroot)[:_LONGEST]
-
-
-def _relative(path: str, chroot: str) -> str:
-    return (path.removeprefix(chroot) or "/") if _is_below(path, chroot) else path
-
-
-def _is_below(path: str, chroot: str) -> bool:
-    return f"{path}/".startswith(f"{chroot}/")
+    return relative(path, chroot)[:_LONGEST]

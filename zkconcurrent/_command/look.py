@@ -18,7 +18,7 @@ from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, 
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
 from .outcome import CommandError, Exit, document, escaped, say, write
-from .server import ask_all, link_of
+from .server import ask_all, link_of, relative
 from .watch import again
 
 RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
@@ -333,7 +333,7 @@ _Seen: TypeAlias = tuple[list[Standing], list[str], dict[str, int], bool]
 def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
 
-    def tell(seen: _Seen, now: float) -> list[str]:
+    def tell(seen: _Seen, now: float, _: str) -> list[str]:
         if not seen[0]:
             return []
         rows = [_HEADS, *(place.row(now) for place in seen[0])]
@@ -347,10 +347,10 @@ def ls(found: Namespace) -> int:
 def show(found: Namespace) -> int:
     """Show one queue; return the exit code."""
 
-    def tell(seen: _Seen, _: float) -> list[str]:
+    def tell(seen: _Seen, _: float, chroot: str) -> list[str]:
         places, _unreadable, kazoos, _goes_on = seen
         if places:
-            return list(sentences(places))
+            return list(sentences(places, chroot))
         path = escaped(found.path)
         if found.path in kazoos:
             return [f"{path}: kazoo's own recipes use it: {kazoos[found.path]} nodes, which do not tell who holds"]
@@ -359,7 +359,7 @@ def show(found: Namespace) -> int:
     return _look(found, 0, tell)
 
 
-def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], list[str]]) -> int:
+def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str], list[str]]) -> int:
     """Look once, or again and again; return the exit code."""
 
     def look(before: _Seen | None) -> _Seen:
@@ -382,7 +382,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
         if found.json:
             contenders = [place.as_json(now) for place in seen[0]]
             return [document(found.do, {"path": found.path}, contenders=contenders)]
-        return tell(seen, now)
+        return tell(seen, now, link.client.chroot)
 
     with link_of(found) as link:
         if found.watch:
@@ -401,8 +401,8 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float], li
     return Exit.REFUSED if seen[1] else 0
 
 
-def sentences(places: list[Standing]) -> Iterator[str]:
-    """Return what people read of the contenders of one path."""
+def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
+    """Return what people read of the contenders of one path; other paths as they are below the chroot."""
     kinds, now = list(dict.fromkeys(place.kind for place in places)), time.time()
     yield escaped(f"{places[0].path}: {' and '.join(kinds)}")
     for place in places:
@@ -427,7 +427,7 @@ def sentences(places: list[Standing]) -> Iterator[str]:
         if place.blocker is not None:
             yield escaped(f"    behind {place.blocker}")
         for path, node in each.holds[:MOST_HOLDS]:
-            yield escaped(f"    holds meanwhile {_short(path, _LONGEST)} (node {_short(node)})")
+            yield escaped(f"    holds meanwhile {_short(relative(path, chroot), _LONGEST)} (node {_short(node)})")
         if more := each.more + len(each.holds[MOST_HOLDS:]):
             yield f"    holds meanwhile {more} more"
 

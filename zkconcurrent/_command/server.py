@@ -123,6 +123,16 @@ def _nothing_there(link: Link) -> str:
     return f"there is no such path{below}; `ls -r` lists what is there"
 
 
+def relative(path: str, chroot: str) -> str:
+    """Return a full path as the commands take it; one that is not below the chroot, as it is."""
+    return (path.removeprefix(chroot) or "/") if is_below(path, chroot) else path
+
+
+def is_below(path: str, chroot: str) -> bool:
+    """Return whether a full path is at the chroot or below it."""
+    return f"{path}/".startswith(f"{chroot}/")
+
+
 def ask_all(request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
     """Send a request for each path, hundreds at a time; return the results, in order.
 
