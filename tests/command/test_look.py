@@ -205,6 +205,30 @@ def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: ty
     assert end_of(look("show", zk_path))[1] == f"{zk_path} has no lock that anybody holds or waits for\n"
 
 
+def test_what_is_below_no_item(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
+    """Fault 458: nobody lists an item of a queue, whatever its order; folders of a queue's names may hold locks."""
+    delay = zkconcurrent.DelayQueue(zk, f"{zk_path}/delay")
+    ranked = zkconcurrent.PriorityQueue(zk, f"{zk_path}/ranked", codec=zkconcurrent.JSON)
+    for _ in range(3):
+        delay.put(b"later", delay=3600)
+        ranked.put((-1, "first"))
+    for name in ("claims", "items", "members", "receipts"):
+        zk.create(f"{zk_path}/shop/{name}", makepath=True)
+    with zkconcurrent.Lock(zk, f"{zk_path}/shop/claims/7"), proxy.counting() as count:
+        found = brief(document(look("ls", "-r", zk_path, "--json", url=f"zk://{proxy.hosts}")), zk_path)
+    assert found == [("shop/claims/7", "Lock", None, "held")]
+    listed = {each.path for each in count.trace if each.kind == "request" and each.name.startswith("getChildren")}
+    assert f"{delay.path}/items" in listed
+    assert [path for path in listed if "/queue-" in path] == []
+    # Curator's queues, and those that no client uses, have fewer folders.
+    zk.ensure_path(f"{zk_path}/java/items")
+    for n, data in enumerate((b"192.0.2.7", b"192.0.2.8")):
+        zk.create(f"{zk_path}/java/claims/queue-{n:010}", data, ephemeral=True, makepath=True)
+    shown = document(look("show", f"{zk_path}/java", "--json"))
+    assert brief(shown, zk_path) == [("java", "Queue", "claim", "held")] * 2
+    assert [each["host"] for each in shown["contenders"]] == ["192.0.2.7", "192.0.2.8"]
+
+
 def test_a_part_by_its_path(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
 ) -> None:

@@ -15,6 +15,7 @@ from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
+from .._recipes.queue.order import is_item
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
 from .outcome import CommandError, Exit, document, escaped, say, write
@@ -167,6 +168,8 @@ class Scan:
         self._claims = claims
         self._semaphores: set[str] = set()
         self._queues: set[str] = set()
+        # Of a `Queue` that no client uses, only these are left; Curator's has no more.
+        self._with_items: set[str] = set()
         self._errors: dict[str, Exception] = {}
         self.listings: dict[str, list[str]] = {}
         self.nodes: dict[str, Node] = {}
@@ -219,7 +222,8 @@ class Scan:
                 queues += found
                 # The parts of a semaphore, or of a `Queue`, belong to it: they are no level of their own.
                 parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
-                parts |= {_CLAIMS, *_LINES} & set(others) if node in self._queues else set()
+                parts |= _LINES.keys() & set(others) if node in self._queues else set()
+                parts |= {_CLAIMS} & set(others) if node in self._with_items else set()
                 deeper = others if depth is None or depth > 0 else parts
                 self.goes_on = self.goes_on or len(deeper) < len(others)
                 below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
@@ -240,6 +244,8 @@ class Scan:
             self._semaphores.add(node)
         if set(names) >= _OF_QUEUES:
             self._queues.add(node)
+        if {_CLAIMS, "items"} <= set(names):
+            self._with_items.add(node)
 
     def sort(self, node: str, names: Sequence[str]) -> tuple[list[QueueListing], list[str]]:
         """Return the queues of a node's contenders, and the other children. What is above it must come first.
@@ -249,12 +255,11 @@ class Scan:
         """
         above, last = _above(node), node.rpartition("/")[2]
         folder = "" if node == "/" else node
-        if last == _CLAIMS and above in self._queues:
-            claims = [QueueListing(above, folder, "Queue", PERMIT, list(names))]
-            return claims if names and self._claims else [], []
         kinds: dict[str, list[str]] = {}
         others: list[str] = []
-        for name in names:
+        # These, and their claims, have nothing below them.
+        items = [name for name in names if is_item(name)] if above in self._with_items else []
+        for name in set(names).difference(items) if items else names:
             role = role_of(name)
             # Those of kazoo's contenders, too, have nothing below them.
             if role is None and not is_of_kazoo(name):
@@ -263,6 +268,8 @@ class Scan:
                 kinds.setdefault(_TYPES[RULES[role]], []).append(name)
         self._note_kind(node, others)
         queues: list[QueueListing] = []
+        if items and last == _CLAIMS and self._claims:
+            queues.append(QueueListing(above, folder, "Queue", PERMIT, items))
         for kind, contenders in kinds.items():
             rule = RULES[role_of(contenders[0]) or ""]
             if last == _QUEUE and above in self._semaphores:
