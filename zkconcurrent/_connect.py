@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ._acl import take_acl
 from ._arguments.certificates import check_files
@@ -32,13 +32,10 @@ from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.live_set import LiveSet
 from ._runtime.process_exit import closers
-from ._runtime.public import public
+from ._runtime.public import Self, public
 from ._runtime.serving import serves_here, serving
 from ._secrets import RedactedLog, Secret, credentials, secret
 from ._url import Settings, check_lease, check_seconds, meant, parse
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 PATIENCE = 15.0  # seconds
 # In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.

@@ -7,12 +7,9 @@ import re
 import weakref
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from ._errors import DeadlockEdge, LossCause
-
-if TYPE_CHECKING:
-    from ._kazoo.link import KazooClient
+from ._kazoo.link import KazooClient
 
 # What differs from one object of a kind to the next: a UUID, a hash, a number. A hash may stand beside an underscore,
 # which `\b` takes for a letter.
@@ -38,7 +35,7 @@ class OfClient:
         if cls.__module__ == __name__:
             cls.__module__ = "zkconcurrent"
 
-    def _set_client(self, client: "weakref.ref[KazooClient]") -> None:
+    def _set_client(self, client: weakref.ref[KazooClient]) -> None:
         self._client = client
 
 
@@ -73,7 +70,7 @@ class LockEvent(OfClient):
         return fold(self.path) if self.label is None else self.label
 
     @property
-    def client(self) -> "KazooClient | None":
+    def client(self) -> KazooClient | None:
         """The client. None if it is garbage collected, or the event was pickled or copied."""
         return self._client() if hasattr(self, "_client") else None
 

@@ -38,7 +38,7 @@ Args: TypeAlias = tuple[object, ...]
 KwArgs: TypeAlias = dict[str, object]
 Hold: TypeAlias = Callable[[Any, Function, Args, KwArgs], Any]
 Make: TypeAlias = "Callable[[DecoratedCalls], Function]"
-Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
+Where: TypeAlias = KazooClient | Namespace | Callable[[], KazooClient | Namespace]
 
 
 @public

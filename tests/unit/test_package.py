@@ -7,13 +7,14 @@ import inspect
 import subprocess
 import sys
 import typing
+from collections.abc import Iterator
 from datetime import datetime
 from types import ModuleType
 
 import pytest
 
 import zkconcurrent
-from zkconcurrent import aio
+from zkconcurrent import aio, otel, prometheus, testing
 
 packages = pytest.mark.parametrize("package", [zkconcurrent, aio], ids=lambda package: package.__name__)
 
@@ -66,6 +67,39 @@ def test_the_types_of_a_class_can_be_resolved(package: ModuleType) -> None:
         assert hints["Contender"]["since"] is datetime
         assert hints["Inspection"]["clients"] == tuple[zkconcurrent.ClientReport, ...]
         assert hints["Lost"]["cause"] == zkconcurrent.LossCause | None
+
+
+def _functions(public: object) -> Iterator[tuple[str, object]]:
+    """Yield what users can call of a public class or function, and that the library has written."""
+    if not isinstance(public, type):
+        yield getattr(public, "__qualname__", repr(public)), public
+        return
+    for kind in (each for each in public.__mro__ if each.__module__.startswith("zkconcurrent")):
+        for name, member in vars(kind).items():
+            if name.startswith("_") and not name.startswith("__"):
+                continue
+            found = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            # A named tuple makes some of its methods by itself.
+            if inspect.isfunction(found) and inspect.unwrap(found).__module__.startswith("zkconcurrent"):
+                yield f"{kind.__qualname__}.{name}", found
+
+
+@pytest.mark.parametrize("module", [zkconcurrent, aio, testing, otel, prometheus], ids=lambda module: module.__name__)
+def test_the_types_of_a_function_can_be_resolved(module: ModuleType) -> None:
+    """Fault 470: what injects arguments, or checks them, can read the annotations of each function and method."""
+    names = [name for name in module.__all__ if callable(getattr(module, name))]
+    every = [each for name in names for each in _functions(getattr(module, name))]
+    assert every
+    unresolved = {}
+    for name, function in every:
+        try:
+            typing.get_type_hints(function)
+        except Exception as error:
+            unresolved[name] = error
+    assert not unresolved
+    if module is zkconcurrent:
+        hints = typing.get_type_hints(zkconcurrent.add_listener)
+        assert typing.get_args(hints["listener"])[0] == [zkconcurrent.LockEvent]
 
 
 def test_tasks_have_the_names_of_threads() -> None:

@@ -30,7 +30,7 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from operator import length_hint, methodcaller
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ForwardRef, TypeAlias
 
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
 from .._protocol.operations import OutOfReach
@@ -46,8 +46,11 @@ from .loss_cause import cause_of, was_lost, words
 
 if TYPE_CHECKING:
     from .._events import LockEvent
+else:
+    # A program without listeners never imports it.
+    LockEvent = ForwardRef("import_module(_EVENTS).LockEvent", module=__name__)
 
-Listener: TypeAlias = "Callable[[LockEvent], object]"
+Listener: TypeAlias = Callable[[LockEvent], object]
 # An acquire that waits for nobody is over sooner, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 

@@ -6,8 +6,15 @@ read the pickle.
 
 from __future__ import annotations
 
+import typing
 from inspect import get_annotations
-from typing import ForwardRef, TypeVar
+from typing import TYPE_CHECKING, ForwardRef, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self as Self
+else:
+    # Python 3.10 has none. The annotations that name it must resolve there, too.
+    Self = getattr(typing, "Self", TypeVar("Self"))
 
 T = TypeVar("T")
 

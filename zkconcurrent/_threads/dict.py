@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded, equal
 from .._kazoo.link import KazooClient
@@ -12,15 +12,22 @@ from .._recipes.map import write
 from .base.map_base import MapBase
 from .base.primitive import discard_result
 
-if TYPE_CHECKING:
-    from _typeshed import SupportsKeysAndGetItem
-
 T = TypeVar("T")
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 _MISSING: Any = object()
 # `popitem` gives this to `pop` as the default: there, `_MISSING` would mean that there is no default.
 _TAKEN: Any = object()
+
+
+class HasKeys(Protocol[V_co]):
+    """A mapping, as far as `dict.update` needs it."""
+
+    def keys(self) -> Iterable[str]:
+        """Return the keys."""
+
+    def __getitem__(self, key: str, /) -> V_co: ...
 
 
 class Dict(MapBase, MutableMapping[str, V]):
@@ -131,7 +138,7 @@ class Dict(MapBase, MutableMapping[str, V]):
 
         return self._remove(key, write.delete, False, deleted)
 
-    def update(self, other: SupportsKeysAndGetItem[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
+    def update(self, other: HasKeys[V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
         """Set the value of each key, one after the other."""
         super().update(other.copy() if isinstance(other, Dict) else other, **kwds)
 

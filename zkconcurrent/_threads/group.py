@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from .._arguments.paths import check_name
 from .._engine.driver import Call
@@ -19,13 +19,10 @@ from .._errors import ClientError, LossCause
 from .._protocol.ticket import LossRecord
 from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
-from .._runtime.public import public
+from .._runtime.public import Self, public
 from .._runtime.waiting import Steps, wait
 from .base.node_data import node_data
 from .base.primitive import Primitive, check_timeout, kind_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 M = TypeVar("M", bound="BaseMembership")
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from .._engine.deadlocks import OnDeadlock
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
+from .._runtime.public import Self
 from .._threads import lock as _lock
 from .._threads.base.lock_base import LockBase
 from ._contention import RevocableLock
 from ._losses import on_loop
 from ._tasks import AnyTask, of_tasks
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class PlainLock(RevocableLock):

@@ -15,8 +15,8 @@ from .._synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, Locked
 from ._namespace import Namespace
 from ._rlock import RLock
 
-Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
-ReleasesAtEnd: TypeAlias = "AbstractAsyncContextManager[object, bool | None]"
+Where: TypeAlias = KazooClient | Namespace | Callable[[], KazooClient | Namespace]
+ReleasesAtEnd: TypeAlias = AbstractAsyncContextManager[object, bool | None]
 
 
 @public

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._runtime.public import Self
 from ._ports import ReservedPorts, try_ports
 from ._server import Server
 from ._service import Service
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _ELECTION_TIMEOUT = 30.0
 _POLL_INTERVAL = 0.02

@@ -6,10 +6,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ForwardRef
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
+else:
+    # It is imported when the annotations are resolved: a test run that uses no server should not load kazoo.
+    KazooClient = ForwardRef("__import__('kazoo.client').client.KazooClient")
 
 # In seconds. kazoo's `start()` waits longer.
 PATIENCE = 10.0

@@ -35,14 +35,11 @@ from ..._recipes.queue.state import (
 from ..._recipes.receipts import OutcomeLost, destroy
 from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
-from ..._runtime.public import public
+from ..._runtime.public import Self, public
 from ..._runtime.waiting import Steps, outlast, wait
 from .node_data import node_data
 from .primitive import Primitive, kind_of
 from .settling import SettleOnAbandon, SettlingState
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T")
 R = TypeVar("R")
