@@ -88,6 +88,16 @@ def test_what_is_wrong(url: str) -> None:
     assert str(told.value) == str(expected.value)
 
 
+def test_awaited_in_place_of_a_block() -> None:
+    """Fault 471: the error of `await aio.connect(url)` says what to write."""
+
+    async def main() -> None:
+        await aio.connect("memory:")
+
+    with pytest.raises(TypeError, match=r"write `async with aio\.connect\(url\) as zk:`"):
+        asyncio.run(main())
+
+
 def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
     """Fault 356: the client stops while all threads of the executor wait in its calls; the stop ends their waits."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn
 
 from .. import _connect
 from .._connect import Client
@@ -18,9 +19,30 @@ from .._runtime.waiting import call_soon
 from ._tasks import Pending, in_background
 
 
-@asynccontextmanager
+class Connecting(AbstractAsyncContextManager[Client, None]):
+    """An `async with` block with a started client; `connect()` makes it."""
+
+    def __init__(self, block: AbstractAsyncContextManager[Client, Any]) -> None:
+        self._block = block
+
+    def __await__(self) -> NoReturn:
+        raise TypeError(
+            "connect() is for an async with block, which closes the client: write "
+            "`async with aio.connect(url) as zk:`, or `await stack.enter_async_context(aio.connect(url))` with a "
+            "contextlib.AsyncExitStack"
+        )
+
+    async def __aenter__(self) -> Client:
+        return await self._block.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._block.__aexit__(kind, error, traceback)
+
+
 @public
-async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
+def connect(url: str, **options: Any) -> Connecting:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
     The client starts on a thread of its own, and stops on another one: all those of the loop's default executor may be
@@ -42,6 +64,11 @@ async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
     Source:
         `zkconcurrent.connect`.
     """
+    return Connecting(_connected(url, **options))
+
+
+@asynccontextmanager
+async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
     client, start = _connect.prepare(url, **options)
     await _start(client, start)
     try:
