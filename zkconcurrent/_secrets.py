@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 _SAME = 60.0  # seconds
+# So often is one kind of warning shown in that time.
+_OFTEN = 3
 
 
 class Secret(str):
@@ -48,7 +50,8 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
 
     While no server replies, kazoo tells of each attempt, some ten times in 5 s, in the same words. The first of these
     warnings stays one, and so does one each `_SAME`; that it connects to an address is told once, until it has
-    connected. The others are logged at DEBUG.
+    connected. The others are logged at DEBUG. So is what it tells of connections once one was lost more than `_OFTEN`
+    times in `_SAME`, for the rest of this time.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -57,6 +60,9 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         super().__init__(logger, {})
         self._last: tuple[str, float] = ("", 0.0)
         self._tried: set[str] = set()
+        # When each kind of warning came first in this minute, and how often since.
+        self._shown: dict[str, tuple[float, int]] = {}
+        self._flaps = False
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
@@ -74,10 +80,25 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         elif level == logging.WARNING:
             if text == self._last[0] and now - self._last[1] < _SAME:
                 level = logging.DEBUG
+            elif self._is_often(str(msg), now):
+                if self._flaps:
+                    level = logging.DEBUG
+                else:
+                    msg = f"{msg}; this goes on, and what more comes of it in this minute is logged at DEBUG"
+                self._flaps = True
             else:
-                self._last = text, now
+                self._last, self._flaps = (text, now), False
+        if self._flaps and level == logging.INFO and "onnecti" in text and "Closing" not in text:
+            level = logging.DEBUG
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         self.logger.log(level, msg, *shown, **kwargs)
+
+    def _is_often(self, kind: str, now: float) -> bool:
+        since, times = self._shown.get(kind, (now, 0))
+        if now - since >= _SAME:
+            since, times = now, 0
+        self._shown[kind] = since, times + 1
+        return times >= _OFTEN
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.logger, name)

@@ -281,6 +281,24 @@ def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixtu
     assert sum("Connecting to" in record.getMessage() for record in caplog.records) == 3
 
 
+def test_the_log_of_a_server_that_flaps(proxy: Proxy, caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
+    """Fault 472: the first connections that are lost are shown, and that more are; the rest is at DEBUG."""
+    with caplog.at_level(logging.DEBUG), zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as client:
+        caplog.clear()
+        for _ in range(8):
+            connections: list[str] = []
+            client.add_listener(connections.append)
+            proxy.cut(reset=False)
+            eventually(lambda connections=connections: "CONNECTED" in connections)
+        said = [(record.levelno, record.getMessage()) for record in caplog.records]
+    for words, shown in (("dropped", 4), ("Transition", 3), ("connection lost", 3), ("Connecting to", 3)):
+        levels = [level for level, text in said if words in text]
+        assert len(levels) == 8
+        assert all(level > logging.DEBUG for level in levels[:shown]), words
+        assert levels[shown:] == [logging.DEBUG] * (8 - shown), words
+    assert [text for level, text in said if level > logging.DEBUG][-1].endswith("is logged at DEBUG")
+
+
 @pytest.mark.parametrize("byte", [b"x", b"\1"], ids=["much", "too much"])
 def test_a_host_that_trickles(zookeeper: Server, zk_path: str, byte: bytes) -> None:
     """Fault 331: a host that sends a byte now and then holds up neither `connect` nor the way to another server."""
