@@ -850,6 +850,25 @@ def test_a_listener_that_exits(zk: KazooClient, zk_path: str) -> None:
     assert len(events) == 2
 
 
+def test_a_flush_by_the_listener_itself(zk: KazooClient, zk_path: str) -> None:
+    """Fault 473: a listener that flushes its own queue gets an error, as a thread that joins itself does."""
+    errors = list[str]()
+
+    def flush(_event: LockEvent) -> None:
+        try:
+            queue.flush()
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    queue = QueueListener(flush)
+    remove = zkconcurrent.add_listener(queue)
+    with Lock(zk, zk_path):
+        pass
+    remove()
+    assert queue.flush(timeout=10)
+    assert errors == ["the listener of a QueueListener can't flush it: it would wait for itself"] * 2
+
+
 def test_a_queue(zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
     """It tells on a thread of its own, where a listener may wait; it drops what does not fit, and logs one error."""
     inner, lock, threads = Lock(zk, f"{zk_path}/inner"), Lock(zk, f"{zk_path}/lock"), list[str]()

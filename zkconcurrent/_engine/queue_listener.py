@@ -59,6 +59,8 @@ class QueueListener:
         self._counting = threading.Lock()
         self.dropped: int = 0
         self._process = os.getpid()
+        # The thread that calls the listener, while one does.
+        self._thread = 0
 
     def _begin_in_child(self) -> None:
         """In a forked child, leave what is the parent's: its thread does not run here."""
@@ -75,8 +77,14 @@ class QueueListener:
                 self.dropped += 1
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until the listener was called with all events so far; return whether it was, in time."""
+        """Wait until the listener was called with all events so far; return whether it was, in time.
+
+        Raises:
+            RuntimeError: the listener itself calls this, and so would wait for itself.
+        """
         self._begin_in_child()
+        if self._thread == threading.get_ident():
+            raise RuntimeError("the listener of a QueueListener can't flush it: it would wait for itself")
         done = threading.Event()
         self._put(done.set)
         return done.wait(timeout)
@@ -86,6 +94,13 @@ class QueueListener:
         self._worker.start(_spawn, self._work)
 
     def _work(self) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._call_all()
+        finally:
+            self._thread = 0
+
+    def _call_all(self) -> None:
         with suppress(Empty):
             while True:
                 call = self._calls.get(timeout=LINGER)
