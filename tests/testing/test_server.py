@@ -6,6 +6,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -175,6 +176,21 @@ def test_bad_settings(temporary: Path) -> None:
     """A server that does not come up raises with its log and its Java, and leaves nothing."""
     with pytest.raises(RuntimeError, match=r"(?s)ended instead of serving.*version.*NumberFormatException"):
         Server(settings={"tickTime": "soon"}).start()
+    assert not any(temporary.iterdir())
+
+
+@pytest.mark.parametrize("allowed", ["srvr", "conf"])
+def test_a_command_that_is_not_allowed(allowed: str, temporary: Path) -> None:
+    """Fault 474: settings without a four-letter command that the class needs give an error at once."""
+    server = Server(settings={"4lw.commands.whitelist": allowed})
+    began = time.monotonic()
+    try:
+        with pytest.raises(RuntimeError, match=r"add it to 4lw\.commands\.whitelist"):
+            server.start()
+            server.mntr()
+    finally:
+        server.stop()
+    assert time.monotonic() - began < 30
     assert not any(temporary.iterdir())
 
 

@@ -215,7 +215,8 @@ class Server(Service):
             timeout: how long to wait, in seconds.
 
         Raises:
-            RuntimeError: the server ended, or does not serve in time; the message ends with its log.
+            RuntimeError: the server ended, or does not serve in time; the message ends with its log. Or the settings do
+                not allow the four-letter command `conf`.
         """
         began = time.monotonic()
         waited = 0.0
@@ -277,13 +278,13 @@ class Server(Service):
 
     def mntr(self) -> dict[str, str]:
         """Return the server's metrics, such as `zk_packets_received`; empty while it does not serve."""
-        lines = (line.partition("\t") for line in self.command("mntr").splitlines())
+        lines = (line.partition("\t") for line in self._asked("mntr", 5.0).splitlines())
         return {name: value for name, tab, value in lines if tab}
 
     def status(self, timeout: float = 1.0) -> dict[str, str]:
         """Return the reply to `srvr`, such as `Mode` and `Zxid`; empty while it does not serve or reply in time."""
         try:
-            lines = (line.partition(": ") for line in self.command("srvr", timeout).splitlines())
+            lines = (line.partition(": ") for line in self._asked("srvr", timeout).splitlines())
             return {name: value for name, colon, value in lines if colon}
         except OSError:
             return {}
@@ -291,6 +292,13 @@ class Server(Service):
     def mode(self) -> str | None:
         """Return `standalone`, `leader` or `follower`; None while it does not serve or reply in time."""
         return self.status().get("Mode")
+
+    def _asked(self, word: str, timeout: float) -> str:
+        """Return the reply to a four-letter command that this class needs."""
+        reply = self.command(word, timeout)
+        if "not in the whitelist" in reply:
+            raise RuntimeError(f"{self!r} needs the command {word}: add it to 4lw.commands.whitelist")
+        return reply
 
     def _start_afresh(self, wait: bool) -> None:
         if self._fixed_port is None:
@@ -355,7 +363,7 @@ class Server(Service):
     def _serves(self, patience: float) -> bool:
         """Return whether this server serves clients, and not another one that took the port first."""
         try:
-            return self._guard is not None and self._guard.folder.name in self.command("conf", patience)
+            return self._guard is not None and self._guard.folder.name in self._asked("conf", patience)
         except OSError:
             return False
 
