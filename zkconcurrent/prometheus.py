@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 
 try:
-    import prometheus_client
+    import prometheus_client.values
 except ImportError as _missing:
     raise ImportError(
         "zkconcurrent.prometheus needs prometheus_client: pip install 'zkconcurrent[prometheus]'", name=_missing.name
@@ -43,6 +43,7 @@ def instrument(
     Raises:
         TypeError: the scope is neither a client nor a namespace.
         ValueError: the registry has these metrics already; in the multiprocess mode, the process has them.
+        RuntimeError: PROMETHEUS_MULTIPROC_DIR was set after the import of prometheus_client.
     """
     collector, registry = _Collector(), registry or prometheus_client.REGISTRY
     try:
@@ -71,7 +72,13 @@ class _Collector:
     """All metrics, as one collector: a registry has all of them, or none."""
 
     def __init__(self) -> None:
-        self._several = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+        # prometheus_client has read the variable as it was imported.
+        self._several = prometheus_client.values.ValueClass is not prometheus_client.values.MutexValue
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ and not self._several:
+            raise RuntimeError(
+                "PROMETHEUS_MULTIPROC_DIR was set after the import of prometheus_client, which so writes no files: "
+                "set it before that, best before the program starts"
+            )
         # No collector is asked in the multiprocess mode.
         live = "up-down counter" if self._several else None
         self._kept = {each: _made(each) for each in TABLE if not each.observed or each.kind == live}

@@ -254,6 +254,22 @@ zkconcurrent.prometheus.instrument(registry=second)()
     assert done.stdout.split() == ["wrong", "True", "True"]
 
 
+def test_a_folder_for_several_processes_that_is_given_late() -> None:
+    """Fault 475: prometheus_client has read the variable as it was imported, and so would write no files."""
+    program = """if True:
+    import os, prometheus_client, zkconcurrent.prometheus
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = "/nowhere"
+    try:
+        zkconcurrent.prometheus.instrument()
+    except RuntimeError as error:
+        print(error)
+    del os.environ["PROMETHEUS_MULTIPROC_DIR"]
+    zkconcurrent.prometheus.instrument()
+    """
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert "set it before that" in done.stdout
+
+
 def test_a_meter_provider_has_them_once() -> None:
     """So does a meter provider, which keeps its instruments: the next call finds them, and what they observe."""
     reader = InMemoryMetricReader()
