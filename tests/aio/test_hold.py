@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from tests.aio.calls import AGAINST, LOCKS, quorum
 from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import PATIENCE
-from zkconcurrent import LockLostError, aio
+from zkconcurrent import ClientError, LockLostError, aio
 
 every = pytest.mark.parametrize("make", [make for make in LOCKS if make != "three permits"])
 
@@ -96,6 +96,27 @@ def test_a_forked_child(make: str, error: type[Exception], zk: KazooClient, far:
             if not child:
                 os._exit(type(raised) is not error)
             raise
+
+    run(main())
+
+
+@every
+def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
+    """Fault 476: the error says that the hold is the parent's, with each kind of lock."""
+
+    async def main() -> None:
+        lock = LOCKS[make](zk, zk_path)
+        async with lock:
+            child = os.fork()
+            if not child:
+                try:
+                    lock.release()
+                except ClientError as error:
+                    os._exit("opened before fork()" not in str(error))
+                finally:
+                    os._exit(2)
+            _, status = await asyncio.to_thread(os.waitpid, child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
 
     run(main())
 

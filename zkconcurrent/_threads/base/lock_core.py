@@ -410,11 +410,12 @@ class LockCore(QueueCore):
             RuntimeError: there is none.
             ClientError: the process was forked; the hold belongs to its parent.
         """
+        # First, as no task runs in a child that has left the loop: it is no owner that could be asked for.
+        self.session.check_not_forked(self.path)
         self.session.sweep()
         hold = self._loss_of_another() or self.releasable()
         hold = hold or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
         if hold is None:
-            self.session.check_not_forked(self.path)
             raise RuntimeError(self.why_not_held(self.not_held))
         return hold
 
