@@ -37,6 +37,7 @@ from zkconcurrent import (
     Group,
     Lock,
     MultiLock,
+    OutcomeUnknownError,
     Queue,
     RLock,
     Semaphore,
@@ -563,4 +564,32 @@ def test_a_large_message_that_takes_too_long(
             assert re.match(rf"a {what} of 900,\d\d\d bytes \(\w+ {zk_path}\) was under way for \d.\d s", warning)
         with pytest.raises(ClientError):
             call.result(20)
+        link.shutdown()
+
+
+@pytest.mark.parametrize("what", ["reply", "request"])
+def test_a_deadline_of_a_large_message(what: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """Fault 410: a call whose value passes for too long ends by its deadline, and the log's advice is right."""
+    if what == "reply":
+        Queue(zk, zk_path).put(bytes(600_000))
+    with Forwarder(zookeeper.port) as link:
+        link.RequestHandlerClass = TooSlow if what == "reply" else TooSlowToTheServer
+        link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+        url = f"zk://localhost:{link.server_address[1]}"
+        with zkconcurrent.connect(f"{url}?timeout=1") as hasty:
+            began = time.monotonic()
+            if what == "reply":
+                with pytest.raises(Empty):
+                    Queue(hasty, zk_path).get(timeout=1.5)
+            else:
+                with pytest.raises((Full, OutcomeUnknownError)):
+                    Queue(hasty, zk_path).put(bytes(600_000), timeout=1.5)
+            # A put also asks what has become of its item.
+            assert time.monotonic() - began < 4
+        with zkconcurrent.connect(f"{url}?timeout=10") as patient:
+            queue = Queue(patient, zk_path)
+            if what == "request":
+                queue.put(bytes(600_000), timeout=8)
+            else:
+                assert len(queue.get(timeout=8)) == 600_000
         link.shutdown()
