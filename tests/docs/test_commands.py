@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 _spec = importlib.util.spec_from_file_location("commands", Path(__file__).parents[2] / "docs" / "commands.py")
@@ -15,3 +16,11 @@ _spec.loader.exec_module(commands)
 def test_the_page_is_what_the_parser_says() -> None:
     """The file is just what is made now: after a change of an option, run `python docs/commands.py`."""
     assert commands.FILE.read_text() == commands.page()
+
+
+def test_the_mark_that_the_page_deletes() -> None:
+    """Fault 477: the path of a mark is below the chroot of the URL, which the page's line for zkCli names, too."""
+    page = (commands.FILE.parents[1] / "how-to" / "command.md").read_text()
+    lock = re.search(r"_URL=zk://(?P<first>\w+)[\w,]*(?P<chroot>/\w+)\n.* --once-per .* (?P<path>/\S+) -- ", page)
+    assert lock is not None
+    assert f"`zkCli.sh -server {lock['first']}{lock['chroot']} delete {lock['path']}.once`" in page
