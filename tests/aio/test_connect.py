@@ -98,6 +98,19 @@ def test_awaited_in_place_of_a_block() -> None:
         asyncio.run(main())
 
 
+def test_a_block_that_is_entered_again(zookeeper: Server) -> None:
+    """Fault 478: the error of a second block of one `connect()` says to call it again."""
+
+    async def main() -> None:
+        connecting = aio.connect(f"zk://{zookeeper.hosts}")
+        async with connecting:
+            pass
+        with pytest.raises(RuntimeError, match=r"call connect\(\) again for the next"):
+            await connecting.__aenter__()
+
+    asyncio.run(main())
+
+
 def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
     """Fault 356: the client stops while all threads of the executor wait in its calls; the stop ends their waits."""
 

@@ -24,6 +24,7 @@ class Connecting(AbstractAsyncContextManager[Client, None]):
 
     def __init__(self, block: AbstractAsyncContextManager[Client, Any]) -> None:
         self._block = block
+        self._entered = False
 
     def __await__(self) -> NoReturn:
         raise TypeError(
@@ -33,6 +34,9 @@ class Connecting(AbstractAsyncContextManager[Client, None]):
         )
 
     async def __aenter__(self) -> Client:
+        if self._entered:
+            raise RuntimeError("a connect() is for one block: call connect() again for the next")
+        self._entered = True
         return await self._block.__aenter__()
 
     async def __aexit__(
