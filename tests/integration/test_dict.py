@@ -962,6 +962,28 @@ def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventual
     assert d == {"good": 1, "bad": 2}
 
 
+class NeedsMemory:
+    """A codec for whose decode there is no memory."""
+
+    def encode(self, value: bytes) -> bytes:
+        """Return it."""
+        return value
+
+    def decode(self, _: bytes) -> bytes:
+        """Fail."""
+        raise MemoryError
+
+
+def test_a_value_that_this_process_has_no_memory_for(zk: KazooClient, zk_path: str) -> None:
+    """Fault 480: that error comes, and not one that has an operator delete the entry, or the value."""
+    d, shared = Dict(zk, zk_path, codec=NeedsMemory()), SharedValue(zk, f"{zk_path}-value", b"v", codec=NeedsMemory())
+    d["key"] = b"v"
+    for read in (lambda: d["key"], lambda: d.pop("key"), shared.get, lambda: shared.wait_for(bool)):
+        with pytest.raises(MemoryError):
+            read()
+    assert len(d) == 1
+
+
 class StruckOnce:
     """A codec in whose first decode a signal handler raises an error."""
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from types import SimpleNamespace
@@ -1409,6 +1409,56 @@ def test_errors_that_are_not_the_items(zk: KazooClient, connect: Connect, zk_pat
             other.get(timeout=5)
     assert queue.dead() == []
     assert queue.get_nowait() == b"one"
+
+
+class NeedsMemory:
+    """A codec for whose decode there is no memory."""
+
+    def encode(self, item: bytes) -> bytes:
+        """Return it."""
+        return item
+
+    def decode(self, _: bytes) -> bytes:
+        """Fail."""
+        raise MemoryError
+
+
+def called_deep(depth: int, call: Callable[[], object]) -> object:
+    """Call a function below that many other calls."""
+    return called_deep(depth - 1, call) if depth else call()
+
+
+def nested_by_calls(data: bytes) -> list[Any]:
+    """Decode as a codec does that is written in Python: by a call for each level."""
+    return [nested_by_calls(data[1:-1])] if len(data) > 2 else []
+
+
+def test_a_decode_that_this_process_has_no_room_for(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 480: no memory, or little room on the stack, buries no item, and spends none of its attempts."""
+    starved = Queue(connect(), zk_path, codec=NeedsMemory(), max_attempts=1)
+    starved.put(b"[[]]")
+    for call in (starved.get, starved.claim(timeout=5).__enter__):
+        with pytest.raises(MemoryError):
+            call()
+    assert Queue(zk, zk_path).get_nowait() == b"[[]]"
+    queue = Queue[Any](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=nested_by_calls), max_attempts=1)
+    queue.put(b"[" * 500 + b"]" * 500)
+    with pytest.raises(RecursionError):
+        called_deep(600, queue.get_nowait)
+    assert queue.dead() == []
+    with queue.claim(timeout=5) as claim:
+        assert claim.attempts == 1
+        assert claim.item
+
+
+def test_an_item_that_is_nested_too_deep_for_all(zk: KazooClient, zk_path: str) -> None:
+    """Fault 480: such an item is moved away, as any that the codec can't decode: it keeps no other back."""
+    queue = Queue[Any](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=nested_by_calls))
+    for depth in (sys.getrecursionlimit(), 1):
+        queue.put(b"[" * depth + b"]" * depth)
+    with pytest.raises(ForeignNodeError, match="RecursionError"):
+        queue.get_nowait()
+    assert queue.get_nowait() == []
 
 
 def test_a_claim_outside_its_block(zk: KazooClient, zk_path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from typing import Any, Protocol, TypeVar
 
 from .._errors import ForeignNodeError
@@ -132,22 +133,36 @@ def encoded(codec: Codec[T], value: T, path: str) -> bytes:
 def blame_data(codec: Codec[T], data: bytes, path: str) -> None:
     """Refuse the data of a node, as decoding them has raised an error. Otherwise the caller raises that error itself.
 
-    Only a second error shows that the codec can't decode the data: a signal handler may have raised the first one. A
-    missing package is no node's fault, either.
+    Only a second error shows that the codec can't decode the data: a signal handler may have raised the first one.
 
     Raises:
         ForeignNodeError: the codec can't decode the data.
     """
     try:
         codec.decode(data)
-    except ImportError:
-        pass
     except Exception as error:
+        if tells_nothing(error):
+            return
         raise ForeignNodeError(
             path,
             f"the node's data is {data[:100]!r}, which the codec {codec!r} can't decode: {type(error).__name__}: "
             f"{error}; give all clients the same codec, or delete the node if something else left it behind",
         ) from error
+
+
+def tells_nothing(error: Exception) -> bool:
+    """Return whether an error tells nothing of the data that were to be decoded: this process lacks something.
+
+    That is a package, memory, or room on its stack. A codec that runs out of room on a stack that was mostly free shows
+    that the data are nested too deep, for any process.
+    """
+    if isinstance(error, RecursionError):
+        try:
+            sys._getframe(sys.getrecursionlimit() // 4)
+        except ValueError:
+            return False
+        return True
+    return isinstance(error, (ImportError, MemoryError))
 
 
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..._arguments.codec import tells_nothing
 from ..._errors import LossCause
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
@@ -267,18 +268,17 @@ class ItemCall(PendingWrite):
     def decoded(self, payload: bytes) -> tuple[object, Exception | None]:
         """Return the item, or the error of the codec if it can't decode these bytes.
 
-        Only a second error shows that: a signal handler may have raised the first one. A missing package is no item's
-        fault, either. Both errors are raised.
+        Only a second error shows that: a signal handler may have raised the first one. What this process lacks, such as
+        memory, is no item's fault, either. Both errors are raised.
         """
         try:
             return self.decode(payload), None
-        except ImportError:
-            raise
         except Exception:
             try:
                 self.decode(payload)
             except Exception as error:
-                return None, error
+                if not tells_nothing(error):
+                    return None, error
             raise
 
     def next_name(self) -> str | None:
