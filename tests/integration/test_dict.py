@@ -223,6 +223,49 @@ def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert d.replace("x", d["x"], 5)  # although what is read next is not equal to it
 
 
+def test_values_whose_comparison_is_no_truth_value(zk: KazooClient, zk_path: str) -> None:
+    """Fault 481: as of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
+
+    A value that the codec gives, but does not take, matches, too.
+    """
+
+    class Array(list[int]):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> Any:
+            return NoTruthValue()
+
+    class NoTruthValue:
+        def __bool__(self) -> bool:
+            raise ArithmeticError("ambiguous")
+
+    class ToArray:
+        def encode(self, value: list[int]) -> bytes:
+            return JSON.encode(value)
+
+        def decode(self, data: bytes) -> list[int]:
+            return Array(JSON.decode(data))
+
+    class OneWay(ToArray):
+        def encode(self, value: list[int]) -> bytes:
+            if value == (1,):
+                raise ValueError("no tuples")
+            return super().encode(value)
+
+        def decode(self, data: bytes) -> Any:
+            return tuple(JSON.decode(data))
+
+    d, shared = Dict(zk, zk_path, codec=ToArray()), SharedValue(zk, f"{zk_path}-value", Array([1]), codec=ToArray())
+    d["x"] = Array([1])
+    assert d.replace("x", d["x"], Array([2]))
+    with pytest.raises(ArithmeticError):
+        d.remove("x", Array([3]))
+    assert d.remove("x", Array([2]))
+    assert shared.compare_and_set(shared.get(), [1])
+    other = SharedValue(zk, f"{zk_path}-other", [1], codec=OneWay())
+    assert other.compare_and_set(other.get(), [3])
+
+
 def test_what_does_not_match(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Another kind, another `ephemeral` or another primitive at the path is an error that names it; nothing changes."""
     d = text(zk, zk_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -145,9 +146,12 @@ def test_priorities_that_are_floats(zk: KazooClient, connect: Connect, zk_path: 
         PriorityQueue[Any](connect(), zk_path, codec=JSON).put(1)
 
 
-@pytest.mark.parametrize(("codec", "item"), [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]})])
+@pytest.mark.parametrize(
+    ("codec", "item"),
+    [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]}), (JSON, ["ä", os.fsdecode(b"caf\xe9.txt")])],
+)
 def test_codecs(codec: Any, item: Any, zk: KazooClient, zk_path: str) -> None:
-    """An item comes out as it went in."""
+    """An item comes out as it went in; fault 482: also a file name that is not UTF-8."""
     queue = SimpleQueue[Any](zk, zk_path, codec=codec)
     queue.put(item)
     assert queue.get() == item

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from .._errors import ForeignNodeError
@@ -70,7 +71,11 @@ class _Text(_Named):
 @public
 class _Json(_Named):
     def encode(self, item: Any, /) -> bytes:
-        return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
+        try:
+            return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            # UTF-8 has no lone surrogates, as of a file name that is not UTF-8; JSON has escapes for them.
+            return json.dumps(item, separators=(",", ":")).encode()
 
     def decode(self, data: bytes, /) -> Any:
         return json.loads(data)
@@ -166,18 +171,16 @@ def tells_nothing(error: Exception) -> bool:
 
 
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
-    """Return whether the value that was decoded from data is equal to another, which may also be encoded as the data.
+    """Return whether another value is encoded as the data, or equal to the value that was decoded from the data.
 
     The bytes count, too: a value that is decoded twice may not be equal to itself. NaN is not, nor is an object of a
-    class without `__eq__`.
+    class without `__eq__`. They count first, as the comparison of two arrays may be no truth value, but an error.
     """
-    if found == value:
-        return True
-    try:
-        return bytes(codec.encode(value)) == data
-    except (TypeError, ValueError):
-        # The codec refuses the value, so the bytes were not made from it.
-        return False
+    # If the codec refuses the value, the bytes were not made from it.
+    with suppress(TypeError, ValueError):
+        if bytes(codec.encode(value)) == data:
+            return True
+    return bool(found == value)
 
 
 def check_codec(codec: Codec[T]) -> Codec[T]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
-from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded
+from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded, equal
 from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ForeignNodeError
@@ -124,7 +124,7 @@ class SharedValue(BaseValue, Generic[T]):
 
         def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
             # The version alone does not suffice: a value that was destroyed and created again counts its versions anew.
-            same = version == wanted and (self._codec.encode(old) == data or self._decoded(data) == old)
+            same = version == wanted and equal(self._codec, self._decoded(data), data, old)
             return (new, True) if same else (None, False)
 
         return self._change(decide)
