@@ -31,7 +31,9 @@ from zkconcurrent import (
     JSON,
     MSGPACK,
     TEXT,
+    ClientError,
     DelayQueue,
+    Dict,
     Empty,
     ForeignNodeError,
     Full,
@@ -1413,6 +1415,27 @@ def test_errors_that_are_not_the_items(zk: KazooClient, connect: Connect, zk_pat
             other.get(timeout=5)
     assert queue.dead() == []
     assert queue.get_nowait() == b"one"
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), ClientError("/keys", "stopped")])
+def test_a_codec_that_needs_a_service(zk: KazooClient, zk_path: str, error: Exception) -> None:
+    """Fault 483: an item that can't be decoded while the service is out of reach is decoded later."""
+    lacking = [error]
+
+    def decode(data: bytes) -> bytes:
+        for each in lacking:
+            raise each
+        return data
+
+    queue = Queue[bytes](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=decode), max_attempts=1)
+    queue.put(b"one")
+    d = Dict[bytes](zk, f"{zk_path}-map", codec=SimpleNamespace(encode=bytes, decode=decode))
+    d["key"] = b"one"
+    for call in (queue.get, queue.claim(timeout=5).__enter__, lambda: d["key"], lambda: d.pop("key")):
+        with pytest.raises(type(error)):
+            call()
+    lacking.clear()
+    assert queue.get_nowait() == d.pop("key") == b"one"
 
 
 class NeedsMemory:

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from .._errors import ForeignNodeError
+from .._errors import ForeignNodeError, ZkConcurrentError
 from .._runtime.public import public
 
 T = TypeVar("T")
@@ -26,7 +26,12 @@ class Codec(Protocol[T]):
         """Return an item as bytes."""
 
     def decode(self, data: bytes, /) -> T:
-        """Return the item that was encoded as these bytes."""
+        """Return the item that was encoded as these bytes.
+
+        An error means that these bytes can't be decoded, and a queue then moves the item to `<path>/dead`. These errors
+        tell nothing of the bytes, and leave the item where it is: ImportError, MemoryError, ConnectionError,
+        TimeoutError and ZkConcurrentError, as of a codec that asks another service for a key or a schema.
+        """
 
 
 class _Named:
@@ -158,8 +163,8 @@ def blame_data(codec: Codec[T], data: bytes, path: str) -> None:
 def tells_nothing(error: Exception) -> bool:
     """Return whether an error tells nothing of the data that were to be decoded: this process lacks something.
 
-    That is a package, memory, or room on its stack. A codec that runs out of room on a stack that was mostly free shows
-    that the data are nested too deep, for any process.
+    That is a package, memory, room on its stack, or a service that the codec asks. A codec that runs out of room on a
+    stack that was mostly free shows that the data are nested too deep, for any process.
     """
     if isinstance(error, RecursionError):
         try:
@@ -167,7 +172,7 @@ def tells_nothing(error: Exception) -> bool:
         except ValueError:
             return False
         return True
-    return isinstance(error, (ImportError, MemoryError))
+    return isinstance(error, (ImportError, MemoryError, ConnectionError, TimeoutError, ZkConcurrentError))
 
 
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
