@@ -359,3 +359,41 @@ def test_connections_that_come_and_go(
         drops(30)
         eventually(lambda: not more(left(client, zookeeper), before), str(before))
         assert not lock.lost.is_set()
+
+
+def keepers() -> int:
+    """Return how many clients have their thread."""
+    return sum(each.name.startswith("zkconcurrent keeper") for each in threading.enumerate())
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_clients_that_come_and_go(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """Fault 460: once a client is stopped, or could not start, its thread ends, also if no garbage is collected."""
+    before = keepers()
+    url = f"zk://{zookeeper.hosts}{zk_path}?timeout=2"
+    clients = []
+    for _ in range(5):
+        with zkconcurrent.connect(url) as client, Lock(client, "/lock"):
+            clients.append(client)
+    plain = KazooClient(zookeeper.hosts)
+    Lock(plain, zk_path)
+    with pytest.raises(TimeoutError):
+        zkconcurrent.connect("zk://127.0.0.1:1", start_timeout=0.1)
+    eventually(lambda: keepers() <= before)
+
+
+def test_a_client_that_is_started_again(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """Fault 460: a client whose thread has ended has one again, which renews the lease of its next hold."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=1") as client:
+        with Lock(client, "/lock"):
+            pass
+        session = Session.of(client)
+        client.stop()
+        eventually(lambda: not session.keeper.begun)
+        client.start()
+        lock = Lock(client, "/lock")
+        with lock:
+            assert session.keeper.begun
+            first = session.registry.lease.end
+            eventually(lambda: session.registry.lease.end > first + 0.5)
+            assert not lock.lost.is_set()

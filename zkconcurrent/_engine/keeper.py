@@ -1,8 +1,9 @@
 """The keeper: a thread for each client, which goes on working whatever the program's threads do.
 
 In each turn the keeper starts threads, and does the work that is due in the session. It refers to the session only
-during a turn, so that a client which the program drops is freed. It logs on a thread of its own: a log handler that
-blocks, as one that writes to a pipe which nobody reads, would stop the heartbeat.
+during a turn, so that a client which the program drops is freed. It ends with a client that is stopped and has no
+primitive left, and the next primitive begins another one. It logs on a thread of its own: a log handler that blocks,
+as one that writes to a pipe which nobody reads, would stop the heartbeat.
 
 A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and the waiting
 thread, which has the lock, does the due work in its place. No other thread could: so a keeper that misses the lock
@@ -44,7 +45,8 @@ class Keeper:
 
         Args:
             client: the session.
-            do_due_work: does its due work, with its lock held; returns the seconds until more is due.
+            do_due_work: does its due work, with its lock held; returns the seconds until more is due, or infinity if
+                the client is over: then the thread ends, and `begin` starts another one.
         """
         self.to_start: deque[Callable[[], None]] = deque()
         self.stuck = False
@@ -65,7 +67,7 @@ class Keeper:
         return not self._to_begin
 
     def begin(self) -> None:
-        """Start its thread. A second call changes nothing."""
+        """Start its thread. A second call changes nothing while that runs."""
         with suppress(IndexError):
             keep = self._to_begin.pop()
             try:
@@ -110,9 +112,10 @@ class Keeper:
                 self.client.lock.release()
 
     def turn(self) -> float:
-        """Do what is due; return the seconds until more is due. On the keeper's thread."""
+        """Do what is due; return the seconds until more is due, or infinity if the thread is to end. On that thread."""
         client = self.client
-        self.thread, self._works = client.identity(), True
+        self.thread = here = client.identity()
+        self._works = True
         try:
             self._abandon_deserted_calls()
             self._start_threads()
@@ -123,13 +126,18 @@ class Keeper:
             try:
                 self.stuck = False
                 pause = self._do_due_work()
+                if pause == math.inf:
+                    # With the lock: whoever comes next finds that there is no keeper.
+                    self._to_begin.append(_keep)
             finally:
                 client.lock.release()
             if client.unlogged:
                 self._logger.start()
             self._start_threads()
         finally:
-            self._works = False
+            # The next keeper may have begun.
+            if self.thread == here:
+                self._works = False
         return pause
 
     def _start_threads(self) -> None:
@@ -210,5 +218,7 @@ def _keep(keeper_ref: weakref.ref[Keeper], wake: SleepEvent) -> None:
                 log.exception("the keeper continues after an error")
             pause = IDLE_BEAT
         del keeper
+        if pause == math.inf:
+            return
         wake.wait(max(0.0, pause))
         wake.clear()

@@ -133,6 +133,8 @@ class Session(ClientState):
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
+        # Since when the client is stopped, or was not started yet.
+        self._stopped_since = math.inf
         self.handoffs: LiveSet[Handoff] = LiveSet()
         self.watches_handoffs = False
 
@@ -412,7 +414,7 @@ class Session(ClientState):
     # -- called by the keeper, or by a thread that stands in for it ----------------------------------------------------
 
     def do_due_work(self) -> float:
-        """Do the work that is due, with the lock held; return the seconds until more is due."""
+        """Do the work that is due, with the lock held; return the seconds until more is due, or infinity if none is."""
         self.link.transport.nudge()
         self.listener.adopt()
         self.listener.hint()
@@ -445,7 +447,20 @@ class Session(ClientState):
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
             self.warn_later("ZooKeeper is out of reach; holds are suspect until it replies or the lease runs out")
-        return pause
+        return math.inf if self._is_over(now) else pause
+
+    def _is_over(self, now: float) -> bool:
+        """Return whether the client was stopped a while ago, and nothing is left that could need the keeper.
+
+        Else its thread would go on until the garbage collector finds the client, which refers to itself.
+        """
+        self._stopped_since = min(self._stopped_since, now) if self.link.stopped else math.inf
+        # A client that was never connected may be about to start.
+        if now - self._stopped_since < (0 if self.link.was_connected else IDLE_BEAT / 2):
+            return False
+        left = self.registry.tickets or self.registry.deletes or self.registry.lost or self.dropped or self.posted
+        begun = self.keeper.to_start or self.unlogged or self.teller.untold or self.admissions
+        return not (left or begun or self.calls or self.directory.states())
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
@@ -453,7 +468,10 @@ class Session(ClientState):
         """Return the state of `path`; see `PathDirectory.open`."""
         self.sweep()
         with self.lock:
-            return self.directory.open(path, kind, make, part)
+            state = self.directory.open(path, kind, make, part)
+        # It may have ended since the caller got this session.
+        self.keeper.begin()
+        return state
 
     def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets discarded: now or, if that is interrupted, by the keeper."""
