@@ -107,8 +107,9 @@ def run(page: Path, hosts: str) -> None:
     # The meaning of `python` and `pytest`. Each process writes its lines as it ends, so those of several do not mix.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path}
-    for changes_what_is_shown in ("PYTHONUNBUFFERED", "PYTEST_ADDOPTS"):
-        environment.pop(changes_what_is_shown, None)
+    environment.pop("PYTHONUNBUFFERED", None)  # changes what is shown
+    # Many readers have their tests fail at a warning.
+    environment["PYTEST_ADDOPTS"] = "-W error"
     for block in blocks(page.read_text()):
         text = block.text.replace(ADDRESS, hosts)
         where = f"{page}:{block.line}"
