@@ -9,7 +9,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -21,6 +21,7 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    JSON,
     AtomicInteger,
     AtomicLong,
     ClientError,
@@ -162,11 +163,11 @@ def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> N
     """Fault 92: the thread's next `update` is not taken for one within the function."""
     strikes = [KeyboardInterrupt]
 
-    class Struck(set[int]):
-        def discard(self, member: int) -> None:
+    class Struck(dict[int, float]):
+        def pop(self, member: int, default: Any = None) -> Any:
             if strikes:
                 raise strikes.pop()
-            super().discard(member)
+            return super().pop(member, default)
 
     number = AtomicLong(zk, zk_path)
     number.set(0)
@@ -177,6 +178,34 @@ def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> N
     with pytest.raises(RuntimeError, match="only return the new value"):
         number.update(lambda _: number.update(lambda old: old + 1))
     assert not number._path_state.updating
+
+
+def test_a_function_that_waits_for_another_change(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 484: it takes a local lock, whose holder changes the same number: that change goes first, and both end."""
+    number, shared = AtomicLong(zk, zk_path), SharedValue(zk, f"{zk_path}-value", 0, codec=JSON)
+    changes: list[tuple[Callable[..., object], Callable[[], object]]] = [
+        (number.update, number.add),
+        (number.update, lambda: number.update(lambda old: old + 1)),
+        (shared.update, lambda: shared.set(1)),
+    ]
+    for update, change in changes:
+        local, called, seen = threading.Lock(), threading.Event(), list[int]()
+
+        def function(
+            old: int, local: threading.Lock = local, called: threading.Event = called, seen: list[int] = seen
+        ) -> int:
+            seen.append(old)
+            called.set()
+            with local:
+                return old + 10
+
+        with local:
+            updating = in_thread(update, function)
+            assert called.wait(20)
+            in_thread(change).result(20)
+        assert updating.result(20) == seen[0] + 11
+        assert seen == [seen[0], seen[0] + 1]
+    assert (number.get(), shared.get().value) == (22, 11)
 
 
 def test_what_is_no_numbers(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -528,10 +557,11 @@ def test_a_change_made_by_another_thread_meanwhile(
     """Another thread may apply a call's change at any line of the call: the change is made once, and told."""
     number = AtomicLong(zk, zk_path)
     state = number._path_state
+    monkeypatch.setattr(value_base, "FUNCTION_PATIENCE", 60.0)
     if alone:  # as in a signal handler
         monkeypatch.setattr(state, "_interrupts", lambda _: threading.current_thread().name == "stops")
     lines, first = inspect.getsourcelines(value_base.ValueState.changing)
-    sleeps = first + next(at for at, line in enumerate(lines) if "yield None" in line)
+    sleeps = first + next(at for at, line in enumerate(lines) if "yield FUNCTION_PATIENCE" in line)
     expected = 0
     for stop in count(1):
         began, gate, there, go, left = (*(threading.Event() for _ in range(4)), stop)

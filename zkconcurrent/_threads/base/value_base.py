@@ -8,7 +8,9 @@ without a turn.
 
 The thread that makes a batch may be interrupted. Then a thread of the library finds out by the receipt whether it was
 applied, and the others are told, or take the next turn. The tasks of each event loop take turns of their own, so a loop
-that is stuck keeps no thread waiting. An `update` goes alone, as only the caller's thread may call its function.
+that is stuck keeps no thread waiting. An `update` goes alone, as only the caller's thread may call its function. That
+may take long, or wait for a local lock of another thread, so a change waits for a function for a moment only. Then it,
+too, goes without a turn; the function is called again.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from .settling import SettleOnAbandon, SettlingState
 
 T = TypeVar("T")
 R = TypeVar("R")
+# A change waits for so long until another thread's function for an `update` returns.
+FUNCTION_PATIENCE = 0.1  # seconds
 
 
 class Combiner:
@@ -60,7 +64,7 @@ class ValueState(SettlingState[ValueBatch]):
         register: the receipts of this client.
         turn: the turn of the threads.
         loops: the turn of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
-        updating: the threads and tasks whose function for an `update` runs just now.
+        updating: the threads and tasks whose function for an `update` runs just now, and since when.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
@@ -68,7 +72,7 @@ class ValueState(SettlingState[ValueBatch]):
         self.register = ValueView(at)
         self.turn = Combiner()
         self.loops: weakref.WeakKeyDictionary[object, Combiner] = weakref.WeakKeyDictionary()
-        self.updating: set[int] = set()
+        self.updating: dict[int, float] = {}
         self._drop_with(self.register)
 
     def changing(self, call: Call, turn: Combiner, change: Change, label: bytes) -> Steps[Any]:
@@ -78,11 +82,12 @@ class ValueState(SettlingState[ValueBatch]):
         turn.pending.append(change)
         while not change.done:
             batch = self._lead(turn, change, label)
-            if batch is None and self._interrupts(call):
+            if batch is None and (self._interrupts(call) or self._waits_for_function(turn)):
                 batch = self._lead_alone(turn, change, label)
             if batch is None:
                 self.session.check_usable(self.path)
-                yield None
+                # Nothing wakes the call while a function runs.
+                yield FUNCTION_PATIENCE if any(each.alone for each in list(turn.pending)) else None
                 continue
             try:
                 yield from call.run(apply(batch))
@@ -127,6 +132,15 @@ class ValueState(SettlingState[ValueBatch]):
             _remove(turn, change)
             change.batch = ValueBatch(self.register, label, [change], queues=False)
             return change.batch
+
+    def _waits_for_function(self, turn: Combiner) -> bool:
+        """Return whether the turn is that of an `update` while a function runs that may wait for this very thread."""
+        led, now = turn.batch, self.session.now()
+        return (
+            led is not None
+            and led.leader.alone
+            and any(now - began >= FUNCTION_PATIENCE for began in list(self.updating.values()))
+        )
 
     def _interrupts(self, call: Call) -> bool:
         if self.settler == self.session.identity():
@@ -231,12 +245,12 @@ class BaseValue(Primitive):
         me, updating = self._identity(), self._path_state.updating
 
         def decide(data: bytes, _: int) -> tuple[bytes, T]:
-            updating.add(me)
+            updating[me] = self._session.now()
             try:
                 new = call_user(func, decode(data))
                 return encode(new), new
             finally:
-                updating.discard(me)
+                updating.pop(me, None)
 
         # `_change` refuses a call by this caller's own function, whose mark stays until that function returns.
         within = me in updating
@@ -245,7 +259,7 @@ class BaseValue(Primitive):
         finally:
             if not within:
                 # R3: an interrupt may have kept `decide` from removing the mark.
-                updating.discard(me)
+                updating.pop(me, None)
 
     def _change(self, decide: Decide[R], *, alone: bool = False) -> R:
         """Make a change; return its result. One that goes `alone` is not made together with others."""
