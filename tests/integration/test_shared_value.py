@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from types import SimpleNamespace
 from typing import Any
@@ -161,6 +162,43 @@ def test_it_changes_in_the_gap(
     theirs.set("go")
     proxy.resume()
     assert waiting.result(30) is True
+
+
+def test_a_codec_that_takes_a_lock_of_the_caller(
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 485: another thread applies a comparison together with its own change, and does not call the codec for it.
+
+    The caller has the codec's lock, and so would that thread wait for it.
+    """
+    local = threading.RLock()
+
+    class Locking:
+        def encode(self, value: int, /) -> bytes:
+            with local:
+                return b"%d" % value
+
+        def decode(self, data: bytes, /) -> int:
+            with local:
+                return int(data)
+
+    shared = SharedValue(connect(hosts=proxy.hosts, **FAST), zk_path, 0, codec=Locking())
+    shared.set(1)
+    turn = shared._path_state.turn
+    with proxy.hold("multi") as held:
+        calls = [in_thread(shared.set, 2)]
+        held.wait()
+        calls.append(in_thread(shared.set, 3))
+        eventually(lambda: len(turn.pending) == 2)
+
+        def compare() -> bool:
+            with local:
+                return shared.compare_and_set((3, 3), 4)
+
+        calls.append(in_thread(compare))
+        eventually(lambda: len(turn.pending) == 3)
+    assert [each.result(20) for each in calls] == [None, None, True]
+    assert shared.get().value == 4
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
-from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded, equal
+from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded
 from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ForeignNodeError
@@ -121,10 +122,15 @@ class SharedValue(BaseValue, Generic[T]):
         if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
             raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
         (old, wanted), new = expected, self._encode(value)
+        # The codec is called on this thread, as it may take a lock that this thread has: another may apply the change.
+        same_data: list[bytes] = []
+        # If the codec refuses the value, no data were made from it.
+        with suppress(TypeError, ValueError):
+            same_data.append(encoded(self._codec, old, self._path))
 
         def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
             # The version alone does not suffice: a value that was destroyed and created again counts its versions anew.
-            same = version == wanted and equal(self._codec, self._decoded(data), data, old)
+            same = version == wanted and (data in same_data or bool(self._decoded(data) == old))
             return (new, True) if same else (None, False)
 
         return self._change(decide)
