@@ -356,6 +356,30 @@ def test_who_holds_all(zk: KazooClient, connect: Connect, zk_path: str, in_threa
     reading.result(20)
 
 
+def test_holders_of_one_name(zk: KazooClient, zk_path: str) -> None:
+    """Fault 461: two threads of one name that hold one lock each are no owner of both."""
+    locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
+    lock = MultiLock(locks)
+    held, enough = threading.Barrier(3), threading.Event()
+
+    def hold(one: RLock) -> None:
+        with one:
+            held.wait(20)
+            enough.wait(20)
+
+    threads = [threading.Thread(target=hold, args=(each,), name="worker") for each in locks]
+    for each in threads:
+        each.start()
+    held.wait(20)
+    assert [each.owner().thread for each in locks] == ["worker", "worker"]  # type: ignore[union-attr]
+    assert lock.owner() is None
+    enough.set()
+    for each in threads:
+        each.join(20)
+    with lock:
+        assert lock.owner() is not None
+
+
 def test_suspect(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """It is suspect when all is held and one of its services is out of reach."""
     lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(connect(hosts=proxy.hosts, timeout=20, **FAST), f"{zk_path}/b")])

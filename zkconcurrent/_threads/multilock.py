@@ -263,7 +263,8 @@ class MultiLock(CompositeLock):
     def owner(self) -> Contender | None:
         """Return the contender that holds all locks, as the first lock's node describes it; None if no single one does.
 
-        The call recognizes a contender by its host, process and thread; a Curator client by its address and session.
+        The call recognizes a thread or task by its letters, `Contender.by`, as containers may have the same host and
+        process id, and threads the same name; a Curator client by its address and session.
         Cost: the sum of all locks' `owner`.
         """
         calls = Calls(self._session)
@@ -302,5 +303,7 @@ def _give_back(calls: Calls, before: HoldDepths) -> Steps[None]:
 
 def _party(contender: Contender) -> tuple[object, ...]:
     """Return the fields that identify a contender in every queue."""
+    if contender.by is not None:
+        return (contender.by,)
     who = contender.host, contender.pid, contender.thread
     return who if contender.pid is not None else (*who, contender.session)
