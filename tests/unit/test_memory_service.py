@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import struct
 from pathlib import Path
 
@@ -174,6 +175,23 @@ def test_a_journal_that_is_cut_short(tmp_path: Path) -> None:
         journal.write(tree.zxid + 1, tree.plan(0, [Create("/d")], 0))
         assert {name for name in "abcd" if f"/{name}" in journal.read().nodes} == known | {"d"}
         journal.close()
+
+
+def test_a_journal_on_a_full_disk(tmp_path: Path) -> None:
+    """Fault 462: a change that only a part of is written is refused, and those after it are kept."""
+    journal = Journal(tmp_path / "journal")
+    tree = journal.read()
+    large, small = (tree.plan(0, [Create(path, bytes(size))], 0) for path, size in (("/large", 10_000), ("/small", 1)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            journal.write(1, large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    journal.write(1, small)
+    assert {"/small"} == journal.read().nodes.keys() & {"/small", "/large"}
+    journal.close()
 
 
 def test_the_last_number() -> None:
