@@ -89,7 +89,7 @@ def test_what_is_wrong(url: str) -> None:
 
 
 def test_awaited_in_place_of_a_block() -> None:
-    """Fault 471: the error of `await aio.connect(url)` says what to write."""
+    """Fault 452: the error of `await aio.connect(url)` says what to write."""
 
     async def main() -> None:
         await aio.connect("memory:")
@@ -99,7 +99,7 @@ def test_awaited_in_place_of_a_block() -> None:
 
 
 def test_a_block_that_is_entered_again(zookeeper: Server) -> None:
-    """Fault 478: the error of a second block of one `connect()` says to call it again."""
+    """Fault 459: the error of a second block of one `connect()` says to call it again."""
 
     async def main() -> None:
         connecting = aio.connect(f"zk://{zookeeper.hosts}")

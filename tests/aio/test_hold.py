@@ -102,7 +102,7 @@ def test_a_forked_child(make: str, error: type[Exception], zk: KazooClient, far:
 
 @every
 def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 476: the error says that the hold is the parent's, with each kind of lock."""
+    """Fault 457: the error says that the hold is the parent's, with each kind of lock."""
 
     async def main() -> None:
         lock = LOCKS[make](zk, zk_path)

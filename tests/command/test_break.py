@@ -127,7 +127,7 @@ def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_queue(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 452: a consumer that waits holds nothing to break. Fault 451: who has claimed an item keeps it."""
+    """Fault 444: a consumer that waits holds nothing to break. Fault 443: who has claimed an item keeps it."""
     queue = zkconcurrent.Queue(zk, zk_path)
 
     def refused(part: str) -> list[int]:

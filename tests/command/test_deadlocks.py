@@ -184,7 +184,7 @@ def test_a_ring_that_ends_meanwhile(look: Run, zk: KazooClient, zk_path: str, pr
 def test_a_wait_whose_time_is_up(look: Run, zk: KazooClient, zk_path: str) -> None:
     """A node that outlives its wait, as that of a stopped process, counts no more.
 
-    Fault 456: where a wait's time is not up yet, the ring ends by itself then, and is not said to last.
+    Fault 448: where a wait's time is not up yet, the ring ends by itself then, and is not said to last.
     """
     Nodes(zk, f"{zk_path}/up").ring(timeout=0)
     assert found(look("deadlocks", f"{zk_path}/up", "--json"))[0] == 0

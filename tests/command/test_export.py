@@ -158,7 +158,7 @@ def test_the_parts_of_a_semaphore(export: Run, zk: KazooClient, zk_path: str) ->
 
 
 def test_a_part_alone(export: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 452: where only a part is asked for, it is told by its own path; and an idle consumer holds nothing."""
+    """Fault 444: where only a part is asked for, it is told by its own path; and an idle consumer holds nothing."""
     permits, queue = zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1), zkconcurrent.Queue(zk, f"{zk_path}/q")
     idle = in_thread(queue.get)
     eventually(lambda: nodes(zk, f"{queue.path}/consumers") != [])
@@ -186,7 +186,7 @@ def test_many_at_once(export: Run, zk_path: str) -> None:
 def test_other_pages(export: Run, zk_path: str) -> None:
     """There is no other page; a client that goes amid its request harms nobody.
 
-    Fault 453: HEAD gets the page's headers.
+    Fault 445: HEAD gets the page's headers.
     """
     page = page_of(export(zk_path))
     with urllib.request.urlopen(urllib.request.Request(page, method="HEAD"), timeout=60) as reply:

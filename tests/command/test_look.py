@@ -115,7 +115,7 @@ def test_all_kinds(
 def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str, eventually: Eventually) -> None:
     """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile.
 
-    Fault 455: that is a path as `show` takes it, with a URL that has a chroot, too.
+    Fault 447: that is a path as `show` takes it, with a URL that has a chroot, too.
     """
     outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
     with zkconcurrent.RLock(zk, inner):
@@ -174,7 +174,7 @@ def test_an_idle_worker(
 
 
 def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 450: a holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
+    """Fault 442: a holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run("-w", 60, zk_path, "--", "sleep", 600)
         eventually(lambda: len(nodes(zk, zk_path)) == 2)
@@ -187,7 +187,7 @@ def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path
 
 @pytest.mark.parametrize("kind", [zkconcurrent.Queue, zkconcurrent.LifoQueue, zkconcurrent.PriorityQueue])
 def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: type[zkconcurrent.Queue[Any]]) -> None:
-    """Fault 451: `show` and `ls` tell who has taken an item of a queue, and not acknowledged it."""
+    """Fault 443: `show` and `ls` tell who has taken an item of a queue, and not acknowledged it."""
     queue = kind(zk, zk_path, codec=zkconcurrent.JSON)
     for item in ("1", "2"):
         queue.put((1, item) if kind is zkconcurrent.PriorityQueue else item)
@@ -206,7 +206,7 @@ def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: ty
 
 
 def test_what_is_below_no_item(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Fault 458: nobody lists an item of a queue, whatever its order; folders of a queue's names may hold locks."""
+    """Fault 450: nobody lists an item of a queue, whatever its order; folders of a queue's names may hold locks."""
     delay = zkconcurrent.DelayQueue(zk, f"{zk_path}/delay")
     ranked = zkconcurrent.PriorityQueue(zk, f"{zk_path}/ranked", codec=zkconcurrent.JSON)
     for _ in range(3):
@@ -232,7 +232,7 @@ def test_what_is_below_no_item(look: Run, zk: KazooClient, zk_path: str, proxy: 
 def test_a_part_by_its_path(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 452: a part of a queue, or of a semaphore, is told as such where it is named, or at the chroot, too."""
+    """Fault 444: a part of a queue, or of a semaphore, is told as such where it is named, or at the chroot, too."""
     queue, permits = zkconcurrent.Queue(zk, f"{zk_path}/q"), zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1)
     permits.acquire()
     other = zkconcurrent.Semaphore(connect(), permits.path, 1)

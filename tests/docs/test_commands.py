@@ -19,7 +19,7 @@ def test_the_page_is_what_the_parser_says() -> None:
 
 
 def test_the_mark_that_the_page_deletes() -> None:
-    """Fault 477: the path of a mark is below the chroot of the URL, which the page's line for zkCli names, too."""
+    """Fault 458: the path of a mark is below the chroot of the URL, which the page's line for zkCli names, too."""
     page = (commands.FILE.parents[1] / "how-to" / "command.md").read_text()
     lock = re.search(r"_URL=zk://(?P<first>\w+)[\w,]*(?P<chroot>/\w+)\n.* --once-per .* (?P<path>/\S+) -- ", page)
     assert lock is not None

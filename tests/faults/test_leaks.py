@@ -368,7 +368,7 @@ def keepers() -> int:
 
 @pytest.mark.usefixtures("uncollected")
 def test_clients_that_come_and_go(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
-    """Fault 460: once a client is stopped, or could not start, its thread ends, also if no garbage is collected."""
+    """Fault 464: once a client is stopped, or could not start, its thread ends, also if no garbage is collected."""
     before = keepers()
     url = f"zk://{zookeeper.hosts}{zk_path}?timeout=2"
     clients = []
@@ -383,7 +383,7 @@ def test_clients_that_come_and_go(zookeeper: Server, zk_path: str, eventually: E
 
 
 def test_a_client_that_is_started_again(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
-    """Fault 460: a client whose thread has ended has one again, which renews the lease of its next hold."""
+    """Fault 464: a client whose thread has ended has one again, which renews the lease of its next hold."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=1") as client:
         with Lock(client, "/lock"):
             pass

@@ -181,7 +181,7 @@ def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> N
 
 
 def test_a_function_that_waits_for_another_change(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 484: it takes a local lock, whose holder changes the same number: that change goes first, and both end."""
+    """Fault 466: it takes a local lock, whose holder changes the same number: that change goes first, and both end."""
     number, shared = AtomicLong(zk, zk_path), SharedValue(zk, f"{zk_path}-value", 0, codec=JSON)
     changes: list[tuple[Callable[..., object], Callable[[], object]]] = [
         (number.update, number.add),

@@ -282,7 +282,7 @@ def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixtu
 
 
 def test_the_log_of_a_server_that_flaps(proxy: Proxy, caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
-    """Fault 472: the first connections that are lost are shown, and that more are; the rest is at DEBUG."""
+    """Fault 453: the first connections that are lost are shown, and that more are; the rest is at DEBUG."""
     with caplog.at_level(logging.DEBUG), zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as client:
         caplog.clear()
         for _ in range(8):

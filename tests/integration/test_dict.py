@@ -224,7 +224,7 @@ def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 
 def test_values_whose_comparison_is_no_truth_value(zk: KazooClient, zk_path: str) -> None:
-    """Fault 481: as of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
+    """Fault 461: as of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
 
     A value that the codec gives, but does not take, matches, too.
     """
@@ -1018,7 +1018,7 @@ class NeedsMemory:
 
 
 def test_a_value_that_this_process_has_no_memory_for(zk: KazooClient, zk_path: str) -> None:
-    """Fault 480: that error comes, and not one that has an operator delete the entry, or the value."""
+    """Fault 460: that error comes, and not one that has an operator delete the entry, or the value."""
     d, shared = Dict(zk, zk_path, codec=NeedsMemory()), SharedValue(zk, f"{zk_path}-value", b"v", codec=NeedsMemory())
     d["key"] = b"v"
     for read in (lambda: d["key"], lambda: d.pop("key"), shared.get, lambda: shared.wait_for(bool)):

@@ -851,7 +851,7 @@ def test_a_listener_that_exits(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_flush_by_the_listener_itself(zk: KazooClient, zk_path: str) -> None:
-    """Fault 473: a listener that flushes its own queue gets an error, as a thread that joins itself does."""
+    """Fault 454: a listener that flushes its own queue gets an error, as a thread that joins itself does."""
     errors = list[str]()
 
     def flush(_event: LockEvent) -> None:

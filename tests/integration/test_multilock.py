@@ -357,7 +357,7 @@ def test_who_holds_all(zk: KazooClient, connect: Connect, zk_path: str, in_threa
 
 
 def test_holders_of_one_name(zk: KazooClient, zk_path: str) -> None:
-    """Fault 461: two threads of one name that hold one lock each are no owner of both."""
+    """Fault 468: two threads of one name that hold one lock each are no owner of both."""
     locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
     lock = MultiLock(locks)
     held, enough = threading.Barrier(3), threading.Event()

@@ -153,7 +153,7 @@ def test_priorities_that_are_floats(zk: KazooClient, connect: Connect, zk_path: 
     [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]}), (JSON, ["ä", os.fsdecode(b"caf\xe9.txt")])],
 )
 def test_codecs(codec: Any, item: Any, zk: KazooClient, zk_path: str) -> None:
-    """An item comes out as it went in; fault 482: also a file name that is not UTF-8."""
+    """An item comes out as it went in; fault 462: also a file name that is not UTF-8."""
     queue = SimpleQueue[Any](zk, zk_path, codec=codec)
     queue.put(item)
     assert queue.get() == item
@@ -1419,7 +1419,7 @@ def test_errors_that_are_not_the_items(zk: KazooClient, connect: Connect, zk_pat
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), ClientError("/keys", "stopped")])
 def test_a_codec_that_needs_a_service(zk: KazooClient, zk_path: str, error: Exception) -> None:
-    """Fault 483: an item that can't be decoded while the service is out of reach is decoded later."""
+    """Fault 463: an item that can't be decoded while the service is out of reach is decoded later."""
     lacking = [error]
 
     def decode(data: bytes) -> bytes:
@@ -1461,7 +1461,7 @@ def nested_by_calls(data: bytes) -> list[Any]:
 
 
 def test_a_decode_that_this_process_has_no_room_for(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 480: no memory, or little room on the stack, buries no item, and spends none of its attempts."""
+    """Fault 460: no memory, or little room on the stack, buries no item, and spends none of its attempts."""
     starved = Queue(connect(), zk_path, codec=NeedsMemory(), max_attempts=1)
     starved.put(b"[[]]")
     for call in (starved.get, starved.claim(timeout=5).__enter__):
@@ -1479,7 +1479,7 @@ def test_a_decode_that_this_process_has_no_room_for(zk: KazooClient, connect: Co
 
 
 def test_an_item_that_is_nested_too_deep_for_all(zk: KazooClient, zk_path: str) -> None:
-    """Fault 480: such an item is moved away, as any that the codec can't decode: it keeps no other back."""
+    """Fault 460: such an item is moved away, as any that the codec can't decode: it keeps no other back."""
     queue = Queue[Any](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=nested_by_calls))
     for depth in (sys.getrecursionlimit(), 1):
         queue.put(b"[" * depth + b"]" * depth)

@@ -167,7 +167,7 @@ def test_it_changes_in_the_gap(
 def test_a_codec_that_takes_a_lock_of_the_caller(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 485: another thread applies a comparison together with its own change, and does not call the codec for it.
+    """Fault 467: another thread applies a comparison together with its own change, and does not call the codec for it.
 
     The caller has the codec's lock, and so would that thread wait for it.
     """

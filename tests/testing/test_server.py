@@ -181,7 +181,7 @@ def test_bad_settings(temporary: Path) -> None:
 
 @pytest.mark.parametrize("allowed", ["srvr", "conf"])
 def test_a_command_that_is_not_allowed(allowed: str, temporary: Path) -> None:
-    """Fault 474: settings without a four-letter command that the class needs give an error at once."""
+    """Fault 455: settings without a four-letter command that the class needs give an error at once."""
     server = Server(settings={"4lw.commands.whitelist": allowed})
     began = time.monotonic()
     try:

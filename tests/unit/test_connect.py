@@ -125,7 +125,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
 def test_what_is_wrong_is_named(url: str, told: str) -> None:
     """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it.
 
-    Fault 416: so are options of TLS of which one rules out the other. Fault 454: and a character of no host's name.
+    Fault 416: so are options of TLS of which one rules out the other. Fault 446: and a character of no host's name.
     """
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect(url)

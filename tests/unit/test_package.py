@@ -86,7 +86,7 @@ def _functions(public: object) -> Iterator[tuple[str, object]]:
 
 @pytest.mark.parametrize("module", [zkconcurrent, aio, testing, otel, prometheus], ids=lambda module: module.__name__)
 def test_the_types_of_a_function_can_be_resolved(module: ModuleType) -> None:
-    """Fault 470: what injects arguments, or checks them, can read the annotations of each function and method."""
+    """Fault 451: what injects arguments, or checks them, can read the annotations of each function and method."""
     names = [name for name in module.__all__ if callable(getattr(module, name))]
     every = [each for name in names for each in _functions(getattr(module, name))]
     assert every

@@ -19,8 +19,10 @@ from tests.simulation.world.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.world.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
+from zkconcurrent._engine import watches
 from zkconcurrent._engine.client_state import ClientState
 from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.keeper import IDLE_BEAT
 from zkconcurrent._engine.operations import POLICIES
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Children, WaitGone
@@ -446,6 +448,7 @@ def quietly() -> Iterator[None]:
     """Show no warnings of the library, and collect no garbage: a dropped object must go at once, or not.
 
     Long waits are not reported, as a report would read from the servers. No warning is left to the thread that logs.
+    Keepers take no more turns while a watch lingers: most steps would be theirs, and few faults would meet a call.
     """
     log, waits = logging.getLogger("zkconcurrent"), logging.getLogger("zkconcurrent.waits")
     collects = gc.isenabled()
@@ -456,6 +459,7 @@ def quietly() -> Iterator[None]:
             patch.object(log, "disabled", True),
             patch.object(waits, "disabled", True),
             patch.object(ClientState, "warn_later", _only_wake),
+            patch.object(watches, "LINGER", 2 * IDLE_BEAT),
         ):
             warnings.simplefilter("ignore", ResourceWarning)
             yield

@@ -271,7 +271,11 @@ class World:
             if actor.process is None or actor.process.runs:
                 soonest = max(until, actor.held_until)
         if soonest == math.inf:
-            raise Violation("nothing will ever happen again")
+            waiting = (actor for actor in self.actors if not actor.done and not actor.listens)
+            if any(actor.process is None or actor.process.runs for actor in waiting):
+                raise Violation("nothing will ever happen again")
+            # All programs have ended, and the keepers of stopped clients; time goes on.
+            soonest = self.now + 1.0
         self.now = max(self.now, soonest)
         while self._alarms and self._alarms[0][0] <= self.now:
             heappop(self._alarms)[2]()
