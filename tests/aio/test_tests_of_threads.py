@@ -41,6 +41,7 @@ STANDARD = "threading's condition takes no lock of tasks"
 SIGNALS = "interrupts the thread that calls; a task is cancelled instead"
 PROCESSES = "is about other processes, which use threads"
 TURN = "looks at the turn of threads"
+BLOCKS = "takes a lock of threads, which blocks the loop"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 OTHERS = "is about processes of their own"
 CANCELS = "ends its body as a thread does; a loss cancels a task: tests/aio/test_hold.py"
@@ -95,6 +96,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_every_change": ADDRESS,
         "test_what_is_no_numbers": ADDRESS,
         "test_an_interrupted_change": SIGNALS,
+        "test_a_function_that_waits_for_another_change": BLOCKS,
         "test_a_signal_handler_that_changes_it": SIGNALS,
         "test_a_signal_handler_does_not_queue": SIGNALS,
         "test_a_change_made_by_another_thread_meanwhile": "stops the thread that calls, where no task does",
@@ -108,7 +110,11 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_loss_at_every_place": "is about the recipe, which is the same, and takes long",
         "test_a_process_that_is_killed": PROCESSES,
     },
-    "test_shared_value": {"test_every_change": IDENTITY, "test_watch": "iterates; a task iterates with `async for`"},
+    "test_shared_value": {
+        "test_every_change": IDENTITY,
+        "test_watch": "iterates; a task iterates with `async for`",
+        "test_a_codec_that_takes_a_lock_of_the_caller": BLOCKS,
+    },
     "test_hold": {
         "test_lost": CANCELS,
         "test_a_forked_child": "forks where the loop's thread is not",
