@@ -17,7 +17,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from .._kazoo.link import Link
+from .._errors import ClientError
+from .._kazoo.link import FORKED, Link
 from .._runtime.clock import boot_clock
 from .._runtime.live_set import LiveSet
 from .._runtime.stacks import frames_from
@@ -50,6 +51,7 @@ class ClientState:
         lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
             lock, and kazoo's threads do not wait for it.
         forked: this is the unusable copy in a forked child.
+        exiting: the interpreter is exiting, and no call acquires any more.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         posted: the work of kazoo's threads, in order; the thread that has the lock does it.
         keepers_sleep: the event on which the keeper sleeps.
@@ -65,7 +67,7 @@ class ClientState:
         self.clock = clock
         self.now = now
         self.identity = link.identity
-        self.forked = False
+        self.forked = self.exiting = False
         self.lock = link.handler.rlock_object()
         self.registry = Registry(str(uuid.uuid4())[:-13])
         self.timeout = 0.0
@@ -104,6 +106,28 @@ class ClientState:
     def reply_patience(self) -> float:
         """How long a call waits for a reply for which its caller's timeout leaves no time; a third of the session's."""
         return self.longest_reply / 3
+
+    def check_not_forked(self, path: str) -> None:
+        """Refuse to use a client that belongs to the parent process.
+
+        Raises:
+            ClientError: this is a forked child.
+        """
+        if self.forked:
+            raise ClientError(path, FORKED)
+
+    def check_not_exiting(self, path: str) -> None:
+        """Refuse to acquire a hold that no thread would be left to release.
+
+        Raises:
+            ClientError: the interpreter exits, and has deleted this client's nodes.
+        """
+        if self.exiting:
+            raise ClientError(
+                path,
+                "the interpreter is exiting: end this thread, or join it, before the main thread ends; register a "
+                "function with atexit after the client is opened",
+            )
 
     def has_lock(self) -> bool:
         """Return whether the calling thread has the lock.

@@ -24,7 +24,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat
+from .._kazoo.link import CreatedStat, KazooClient, Link, ZnodeStat
 from .._kazoo.replies import failure
 from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
@@ -100,7 +100,6 @@ class Session(ClientState):
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
-        exiting: the interpreter is exiting, and no call acquires any more.
     """
 
     def __init__(
@@ -118,7 +117,6 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
-        self.exiting = False
         self.listener = Listener(self, self._begin, self._ended, self.directory)
         self.deletes = Deletes(self)
         self.watches = Watches(self, self.listener.on_event)
@@ -217,28 +215,6 @@ class Session(ClientState):
                 "zkconcurrent.connect(), or create a primitive before client.start(). Under gevent or eventlet, patch "
                 "everything before any other import, and give the client kazoo's handler for it "
                 "(handler=SequentialGeventHandler())",
-            )
-
-    def check_not_forked(self, path: str) -> None:
-        """Refuse to use a client that belongs to the parent process.
-
-        Raises:
-            ClientError: this is a forked child.
-        """
-        if self.forked:
-            raise ClientError(path, FORKED)
-
-    def check_not_exiting(self, path: str) -> None:
-        """Refuse to acquire a hold that no thread would be left to release.
-
-        Raises:
-            ClientError: the interpreter exits, and has deleted this client's nodes.
-        """
-        if self.exiting:
-            raise ClientError(
-                path,
-                "the interpreter is exiting: end this thread, or join it, before the main thread ends; register a "
-                "function with atexit after the client is opened",
             )
 
     @property
