@@ -28,7 +28,7 @@ _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
 # Where the clients of a `Queue` wait, for an item or for room; nobody holds there.
 _LINES = {"consumers": "consumer", "producers": "producer"}
-# Who has taken an item of a `Queue`, and not acknowledged it, has a node of the item's name there.
+# A client that has taken an item of a `Queue`, and not acknowledged it, has a node of the item's name there.
 _CLAIMS = "claims"
 # The children that a `Queue` has wherever somebody waits.
 _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
