@@ -255,7 +255,10 @@ class Worker:
                 try:
                     lock.release()
                 except LockLostError:
-                    self._check_lost(lock, section)
+                    if self._others_lost(section):
+                        self.world.say(f"is told of the loss of another thread's hold on {lock.path}")
+                    else:
+                        self._check_lost(lock, section)
                 else:
                     section.left = True
 
@@ -286,6 +289,11 @@ class Worker:
         self.world.say(f"is told that its hold on {lock.path} is lost")
         if not self._is_lost(section):
             raise Violation(f"{section.ticket} is said to be lost, and is not")
+
+    def _others_lost(self, section: Section) -> bool:
+        """Return whether other threads of the process have lost holds of the same lock: a release may tell of one."""
+        held = (each for each in [*self.checks.sections, *self.checks.past] if each.ticket.path == section.ticket.path)
+        return any(self._is_lost(each) for each in held if each.worker.process is self.process and each is not section)
 
     def _is_lost(self, section: Section) -> bool:
         ticket = section.ticket
