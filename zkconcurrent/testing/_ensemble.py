@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .._runtime.public import Self
 from ._ports import ReservedPorts, try_ports
 from ._server import Server
-from ._service import Service
+from ._service import Self, Service
 
 _ELECTION_TIMEOUT = 30.0
 _POLL_INTERVAL = 0.02

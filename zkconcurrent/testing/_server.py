@@ -12,12 +12,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .._runtime.public import Self
 from ._installation import MEMORY, Installation, find_installation
 from ._java import find_java, java_version
 from ._ports import PortTakenError, ReservedPorts, in_use, try_ports
 from ._process_guard import ProcessGuard
-from ._service import Service
+from ._service import Self, Service
 
 # Small and quick to start, rather than fast in the long run. Every Java from 8 on accepts these.
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")

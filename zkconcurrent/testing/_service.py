@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ForwardRef
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
+    from typing_extensions import Self as Self
 else:
-    # It is imported when the annotations are resolved: a test run that uses no server should not load kazoo.
+    # They are imported when the annotations are resolved: a test run that uses no server should load neither.
     KazooClient = ForwardRef("__import__('kazoo.client').client.KazooClient")
+    Self = ForwardRef("__import__('zkconcurrent._runtime.public')._runtime.public.Self")
 
 # In seconds. kazoo's `start()` waits longer.
 PATIENCE = 10.0
