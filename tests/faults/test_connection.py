@@ -17,9 +17,10 @@ from tests.helpers.contenders import permits_awaited, permits_out, queued
 from tests.helpers.lock_types import Kind, every
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
+from zkconcurrent import AtomicLong, ClientError, Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent._kazoo import leases
 from zkconcurrent._kazoo.replies import Reply
+from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent._protocol.lease import NEVER
 from zkconcurrent.testing import Server
 
@@ -310,6 +311,42 @@ def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> N
         zookeeper.thaw()
     assert lock.acquire(timeout=20)
     lock.release()
+
+
+def test_a_stop_amid_a_call(
+    connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 470: kazoo's thread gets no turn while it notes that the client is stopped: a call asks no more."""
+    client = connect(timeout=1, **FAST)
+    number, caller = AtomicLong(client, zk_path), threading.get_ident()
+    sent: list[object] = []
+    noting, noted = threading.Event(), threading.Event()
+    clear, send = client._live.clear, Transport.send
+
+    def clear_late() -> None:
+        noting.set()
+        noted.wait(20)
+        clear()
+
+    def send_late(transport: Transport, request: object, reply: Reply) -> None:
+        if threading.get_ident() == caller:
+            sent.append(request)
+            if len(sent) == 1:
+                in_thread(client.stop)
+                assert noting.wait(20)
+            elif len(sent) > 20:
+                noted.set()
+        send(transport, request, reply)
+
+    assert number.get() == 0
+    monkeypatch.setattr(client._live, "clear", clear_late)
+    monkeypatch.setattr(Transport, "send", send_late)
+    try:
+        with pytest.raises(ClientError, match="stopped"):
+            number.get()
+    finally:
+        noted.set()
+    assert len(sent) == 2  # those of one step
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -38,7 +38,7 @@ from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
-from .transport import Transport
+from .transport import CONNECTED_STATES, Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
 
 EPHEMERAL = 1
@@ -134,7 +134,7 @@ class Link:
     @property
     def gave_up(self) -> bool:
         """Whether the client has ended its session by itself: no server was found, or its credentials were refused."""
-        return self.client._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        return self.client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
     @property
     def stopped(self) -> bool:
@@ -159,7 +159,8 @@ class Link:
     @property
     def connected(self) -> bool:
         """Whether a server is connected at the moment."""
-        return bool(self.client.connected)
+        # kazoo's `connected` changes a moment later, on its thread: meanwhile, each request would be refused at once.
+        return self.client.client_state in CONNECTED_STATES
 
     @property
     def was_connected(self) -> bool:

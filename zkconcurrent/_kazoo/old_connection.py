@@ -75,7 +75,7 @@ def may_be_replaced(client: KazooClient, quiet_listeners: set[Callable[[str], ob
     """
     retry = client._connection.retry_sleeper
     return bool(
-        client._state == KeeperState.CONNECTED
+        client.client_state == KeeperState.CONNECTED
         and not (client._stopped.is_set() or client.use_ssl or client._connection.sasl_options or client.read_only)
         and client.state_listeners <= quiet_listeners
         and not any(client._data_watchers.values())

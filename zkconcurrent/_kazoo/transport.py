@@ -219,7 +219,7 @@ class Transport:
     def send_by_kazoo(self, request: Any, reply: Any) -> None:
         """Queue a request as kazoo's `_call` does, whose bare `except` would take a Ctrl-C for a closed connection."""
         pipe = self._wakeup_socket()
-        refusal = _REFUSALS.get(self._client._state)
+        refusal = _REFUSALS.get(self._client.client_state)
         if refusal is not None or pipe is None:
             reply.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
             return
@@ -291,7 +291,7 @@ class Transport:
         pipe = connection._write_sock
         if isinstance(pipe, WakeupSocket):
             pipe.send_owed(bool(client._queue))
-        if self._turn is None and self._direct and client._state in _CONNECTED:
+        if self._turn is None and self._direct and client.client_state in CONNECTED_STATES:
             sock = connection._socket
             # TLS has one state for both directions, so callers send only on plain sockets.
             if type(sock) is socket.socket:
@@ -360,7 +360,7 @@ class Transport:
 
     def _read_header(self, timeout: float) -> object:
         """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
-        if self._client._state == KeeperState.AUTH_FAILED:
+        if self._client.client_state == KeeperState.AUTH_FAILED:
             # kazoo reads on after the refusal, but the replies belong to no request.
             self.opening.refusal = kazoo_errors.AuthFailedError()
             raise self.opening.refusal
@@ -527,7 +527,7 @@ class Transport:
 
 # In the place of a turn, on a connection on which callers do not send.
 _NO_CALLERS = contextlib.nullcontext()
-_CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
+CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # A client in one of these states refuses all requests.
 _REFUSALS = {
     KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,
