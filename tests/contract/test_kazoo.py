@@ -250,10 +250,16 @@ def used() -> dict[str, set[str]]:
         if "testing" in file.parts:
             continue
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
-                continue
-            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
-                found.setdefault(node.attr, set()).add(file.name)
+            names: list[str] = []
+            if isinstance(node, ast.Constant) and file.name == "private_parts.py":
+                names = str(node.value).split(".")
+            elif isinstance(node, ast.Attribute) and not (
+                isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            ):
+                names = [node.attr]
+            for name in names:
+                if name.startswith("_") and not name.startswith("__"):
+                    found.setdefault(name, set()).add(file.name)
     return found
 
 

@@ -25,6 +25,8 @@ from typing import TypeAlias
 
 from kazoo.client import KazooClient
 
+from .private_parts import PrivateParts
+
 # An attempt to connect gets one of at least so many shares of the session timeout. So a hold outlives one attempt that
 # gets no reply.
 SHARES = 4
@@ -64,6 +66,7 @@ class Addresses:
         self.walked = self.hung_up = False
         self.trying: _Address = ("", "", 0)
         self._client = client
+        self._parts = PrivateParts(client)
         # The last known addresses of each name: family, address, port.
         self._found: dict[_Host, list[tuple[int, str, int]]] = {}
         self._failures: dict[_Host | _Address, str] = {}
@@ -83,7 +86,7 @@ class Addresses:
         Later, slow servers get more time: a share for each name, and twice as much each time that none was reached.
         """
         number = len(self._client.hosts)
-        if self._client._session_id and time.monotonic() < self._lost_at + min(timeout, self._granted):
+        if self._parts.session_id and time.monotonic() < self._lost_at + min(timeout, self._granted):
             timeout = min(timeout, self._granted)
             number = max(number, sum(len(self._found.get(host, ())) for host in set(self._hosts())))
         else:
@@ -103,7 +106,7 @@ class Addresses:
 
     def away_for_long(self) -> bool:
         """Return whether the client has not been connected for a session timeout: it is no mere restart of a server."""
-        return bool(time.monotonic() > self._lost_at + self._client._session_timeout / 1000)
+        return bool(time.monotonic() > self._lost_at + self._parts.requested_timeout)
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
@@ -149,7 +152,7 @@ class Addresses:
                 self._resolve_one(host)
             elif host not in self._resolving or self._resolving[host].is_set():
                 self._begin_to_resolve(host)
-        while not self._client._stopped.is_set():
+        while not self._parts.stopped.is_set():
             left = [each for host, each in self._resolving.items() if host in hosts and not each.is_set()]
             patience = RESOLVER_PATIENCE
             if any(host in self._found for host in hosts):

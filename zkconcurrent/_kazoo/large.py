@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import sys
 
-from kazoo.client import KazooClient
-
 from .opening import Opening
+from .private_parts import PrivateParts
 
 try:
     import fcntl
@@ -36,8 +35,8 @@ class LargeMessages:
         parts: how many parts of large requests and replies have passed.
     """
 
-    def __init__(self, client: KazooClient, opening: Opening) -> None:
-        self._client = client
+    def __init__(self, parts: PrivateParts, opening: Opening) -> None:
+        self._parts = parts
         self._opening = opening
         self.length = self.parts = 0
         self._is_reply = False
@@ -66,7 +65,7 @@ class LargeMessages:
     def untaken(self) -> int:
         """How many bytes the other end of the connection has yet to take; 0 if the system does not tell."""
         try:
-            left = fcntl.ioctl(self._client._connection._socket.fileno(), termios.TIOCOUTQ, bytes(4))
+            left = fcntl.ioctl(self._parts.socket.fileno(), termios.TIOCOUTQ, bytes(4))
         except (AttributeError, OSError, ValueError):
             return 0
         return int.from_bytes(left, sys.byteorder)
@@ -74,7 +73,7 @@ class LargeMessages:
     def lost(self) -> None:
         """Warn of a large message that has cost the connection, which may go on for ever; call this when it is lost."""
         length, self.length = self.length, 0
-        pending = [*list(self._client._pending), *list(self._client._queue)[:1]]
+        pending = [*list(self._parts.pending), *list(self._parts.queue)[:1]]
         if not pending:
             return
         if is_reply := length > 0 and self._is_reply:
@@ -86,7 +85,7 @@ class LargeMessages:
             since = getattr(reply, "sent", 0.0)
         self._losses = times = self._losses + 1 if length > LARGE else 0
         took, handshake = self._opening.clock() - since, self._opening.handshake
-        timeout = self._client._session_timeout / 1000 if handshake is None else handshake.timeout
+        timeout = self._parts.requested_timeout if handshake is None else handshake.timeout
         if times & (times - 1) or not times:
             return
         # Of a transaction, the largest part.

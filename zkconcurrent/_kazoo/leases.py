@@ -5,20 +5,19 @@ kazoo's connection thread writes here. It notes what a reply proves before any o
 
 from __future__ import annotations
 
-from kazoo.client import KazooClient
-
 from .._protocol.lease import MARGIN, NEVER, Lease
 from .._runtime.clock import boot_clock
 from .old_connection import connected_since, negotiated
 from .opening import Opening
+from .private_parts import PrivateParts
 from .replies import Reply
 
 
 class Leases:
     """The leases of one client's sessions."""
 
-    def __init__(self, client: KazooClient, opening: Opening) -> None:
-        self._client = client
+    def __init__(self, parts: PrivateParts, opening: Opening) -> None:
+        self._parts = parts
         self._opening = opening
         # By session.
         self._leases: dict[int, Lease] = {}
@@ -41,7 +40,7 @@ class Leases:
         if not timeout:
             return None
         lease = self._new_lease(session)
-        routine = self._client._connection._connection_routine
+        routine = self._parts.routine
         lease.opened(connected_since(routine) if self._opening.clock is boot_clock else NEVER, timeout)
         # R4: kazoo's thread may have made the lease first.
         return self._leases.setdefault(session, lease)
@@ -56,7 +55,7 @@ class Leases:
         """Return the session timeout of the present connection, in seconds; None if unknown."""
         if self._opening.handshake is not None:
             return self._opening.handshake.timeout
-        return negotiated(self._client._connection._connection_routine)
+        return negotiated(self._parts.routine)
 
     def as_write(self, reply: Reply) -> Reply:
         """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""
@@ -72,15 +71,15 @@ class Leases:
 
     def note_write(self, reply: Reply) -> None:
         """Note the success of a write."""
-        if (lease := self._leases.get(self._client._session_id)) is not None:
+        if (lease := self._leases.get(self._parts.session_id)) is not None:
             lease.answered(reply.sent, self._opening.clock(), write=True)
 
     def _note_sync(self, reply: Reply) -> None:
-        if (lease := self._leases.get(self._client._session_id)) is not None:
+        if (lease := self._leases.get(self._parts.session_id)) is not None:
             lease.answered(reply.sent, self._opening.clock(), write=False)
 
     def _new_lease(self, session: int) -> Lease:
-        client = self._client
+        client = self._parts.client
         return Lease(
             session,
             getattr(client, "tick", None),

@@ -84,8 +84,9 @@ class Link:
         self.client = client
         self.handler = client.handler
         self.transport = Transport.of(client)
+        self._parts = self.transport.parts
         self.servers = Servers(client)
-        self.leases = Leases(client, self.transport.opening)
+        self.leases = Leases(self._parts, self.transport.opening)
         self.identity = identity(client.handler.name)
         # kazoo's threads, and their numbers.
         self._own_threads: tuple[list[object], set[object]] = [], set()
@@ -109,11 +110,11 @@ class Link:
 
     def why_stopped(self) -> str:
         """Return why the client is `stopped`, and what to do."""
-        client, connection = self.client, self.client._connection
-        if client._stopped.is_set():
-            was_started = connection._xid is not None or not connection.connection_closed.is_set()
+        parts, connection = self._parts, self._parts.connection
+        if parts.stopped.is_set():
+            was_started = parts.xid is not None or not connection.connection_closed.is_set()
             return f"the client {'is stopped' if was_started else 'is not started'}: call client.start() first"
-        routine = connection._connection_routine
+        routine = parts.routine
         if routine is None or not (routine.dead if hasattr(routine, "dead") else not routine.is_alive()):
             return "another thread has stopped the client during this call, and started it again: call once more"
         if connection.connection_stopped.is_set():
@@ -129,7 +130,7 @@ class Link:
     @property
     def stopping(self) -> bool:
         """Whether the program has stopped the client, or is stopping it."""
-        return bool(self.client._stopped.is_set())
+        return bool(self._parts.stopped.is_set())
 
     @property
     def gave_up(self) -> bool:
@@ -139,9 +140,9 @@ class Link:
     @property
     def stopped(self) -> bool:
         """Whether the client was never started, is stopped, or has given up connecting."""
-        connection = self.client._connection
-        routine = connection._connection_routine
-        if routine is None or self.client._stopped.is_set():
+        parts = self._parts
+        routine = parts.routine
+        if routine is None or parts.stopped.is_set():
             return True
         if hasattr(routine, "dead"):  # a greenlet
             return bool(routine.dead)
@@ -149,7 +150,7 @@ class Link:
         # for dead. So this does not call it, but reads the note that it keeps: an earlier call has made it, or a fork.
         # kazoo's own event tells of any other end.
         noted = getattr(routine, "_is_stopped", None)
-        return not routine.is_alive() if noted is None or connection.connection_stopped.is_set() else bool(noted)
+        return not routine.is_alive() if noted is None or parts.connection.connection_stopped.is_set() else bool(noted)
 
     def open_at_use(self) -> None:
         """Open the client of unpickled objects, which opens at its first use; any other is its owner's to start."""
@@ -165,12 +166,12 @@ class Link:
     @property
     def was_connected(self) -> bool:
         """Whether the client has been connected since it was started."""
-        return self.connected or self.transport.opening.handshake is not None or bool(self.client._session_id)
+        return self.connected or self.transport.opening.handshake is not None or bool(self._parts.session_id)
 
     @property
     def requested_timeout(self) -> float:
         """The session timeout that the client asks for, in seconds."""
-        return float(self.client._session_timeout) / 1000
+        return self._parts.requested_timeout
 
     def failures(self) -> str:
         """Return what the last attempts to connect came to, by address, and what to do."""
@@ -241,7 +242,7 @@ class Link:
     @property
     def in_other_hub(self) -> bool:
         """Whether gevent runs the client in another thread, so that the caller's waits would not let it go on."""
-        hub = getattr(self.client._connection._connection_routine, "parent", None)
+        hub = getattr(self._parts.routine, "parent", None)
         return hub is not None and "gevent" in sys.modules and hub is not sys.modules["gevent"].get_hub()
 
     def on_own_thread(self) -> bool:
@@ -249,7 +250,7 @@ class Link:
 
         These are kazoo's, and that of a service in the memory of this process.
         """
-        threads = [self.client._connection._connection_routine, *self.handler._workers]
+        threads = [self._parts.routine, *self._parts.workers]
         known, idents = self._own_threads
         if threads != known:
             idents = {number for each in threads for number in (getattr(each, "ident", None), id(each))}
@@ -478,7 +479,7 @@ class Link:
     def watches(self, path: str, watcher: Watcher) -> list[int]:
         """Return which kinds of watches a watcher has on a path, or has asked for."""
         full = self.full(path)
-        return [kind for kind in (CHILDREN, DATA) if has_watch(self.client, full, kind, watcher)]
+        return [kind for kind in (CHILDREN, DATA) if has_watch(self._parts, full, kind, watcher)]
 
     def kinds_of_trees(self) -> tuple[int, ...]:
         """Return the kinds of watches to remove for the watch of a tree; none while a server is being asked for them.
@@ -509,7 +510,7 @@ class Link:
                 error = RemovalWithdrawn() if older else error
             if error is None or isinstance(error, kazoo_errors.NoWatcherError):
                 # This comes before the next reply is read, as that may be the reply to a new watch.
-                forget_watcher(self.client, request)
+                forget_watcher(self._parts, request)
                 reply.set()
                 return
             if isinstance(error, kazoo_errors.UnimplementedError):

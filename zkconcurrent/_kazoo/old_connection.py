@@ -14,12 +14,12 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from kazoo.client import KazooClient
 from kazoo.protocol.states import KeeperState
 
 from .._protocol.lease import NEVER
 from .._runtime.clock import boot_clock
 from .._runtime.stacks import frames_from, read_stacks
+from .private_parts import PrivateParts
 
 # A thread that was not alive at the import started after the import.
 _imported = boot_clock()
@@ -67,19 +67,20 @@ def negotiated(routine: object) -> float | None:
     return None
 
 
-def may_be_replaced(client: KazooClient, quiet_listeners: set[Callable[[str], object]]) -> bool:
+def may_be_replaced(parts: PrivateParts, quiet_listeners: set[Callable[[str], object]]) -> bool:
     """Return whether a new connection of the session disturbs nobody, and surely is as good as this one.
 
     No listener or watch of the program would notice it. There is no TLS or SASL, whose credentials may no longer be
     valid, and kazoo tries to connect for as long as it takes.
     """
-    retry = client._connection.retry_sleeper
+    client, connection = parts.client, parts.connection
+    retry = connection.retry_sleeper
     return bool(
         client.client_state == KeeperState.CONNECTED
-        and not (client._stopped.is_set() or client.use_ssl or client._connection.sasl_options or client.read_only)
+        and not (parts.stopped.is_set() or client.use_ssl or connection.sasl_options or client.read_only)
         and client.state_listeners <= quiet_listeners
-        and not any(client._data_watchers.values())
-        and not any(client._child_watchers.values())
+        and not any(parts.data_watchers.values())
+        and not any(parts.child_watchers.values())
         and retry.max_tries in (None, -1)
         and retry.deadline is None
     )

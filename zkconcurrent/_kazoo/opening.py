@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Connect
 
 from .._runtime.clock import boot_clock
 from .addresses import OF_TLS, SHARES, WHY_HUNG_UP, WHY_NO_TLS, Addresses
-from .private_parts import Replaced
+from .private_parts import PrivateParts, Replaced
 from .sockets import FairHandler, is_open, receive
 
 # The replies of one handshake. Those of all mechanisms take fewer than ten.
@@ -49,23 +48,23 @@ class Opening:
         until: when the present request of a handshake must be answered, by `time.monotonic()`; None if there is none.
     """
 
-    def __init__(self, client: KazooClient) -> None:
-        self._client = client
+    def __init__(self, parts: PrivateParts) -> None:
+        self._parts = parts
         self._kazoo = Replaced()
         # Whether the servers have ever accepted the client's credentials for SASL.
         self._proven = False
         self.clock: Callable[[], float] = boot_clock
         self.handshake: Handshake | None = None
-        self.addresses = Addresses(client)
+        self.addresses = Addresses(parts.client)
         self.refusal: Exception | None = None
         self.sasl_replies: int | None = None
         self.until: float | None = None
 
     def install(self) -> None:
         """Replace kazoo's methods. A second call changes nothing."""
-        connection = self._client._connection
+        connection = self._parts.connection
         if type(connection.handler) is not FairHandler:
-            connection.handler = FairHandler(self._client, self.addresses)
+            connection.handler = FairHandler(self._parts.client, self.addresses)
         self._kazoo.replace(
             connection,
             _invoke=self._invoke,
@@ -83,15 +82,14 @@ class Opening:
 
         kazoo began a list of its own if the client was started before this was there.
         """
-        connection = self._client._connection
         if not self.addresses.walked:
-            return connection._connect_loop(retry)
+            return self._parts.walk(retry)
         try:
             return self._kazoo.connect_attempt(host, hostip, port, retry)
         except OSError as error:
             # Something else in the process has closed the socket's descriptor, so kazoo can't, and would end its
             # thread. It must end if the pipe that wakes it is closed, too.
-            if error.errno != errno.EBADF or not is_open(connection._read_sock):
+            if error.errno != errno.EBADF or not is_open(self._parts.read_sock):
                 raise
             return None
 
@@ -102,10 +100,10 @@ class Opening:
         never reply to a connection, and the session may end meanwhile. To begin a session may take longer. And kazoo
         waits for that of each of many servers so shortly that a slow link may never be in time.
         """
-        sent, session = self.clock(), self._client._session_timeout / 1000
+        sent, session = self.clock(), self._parts.requested_timeout
         if type(request) is Connect:
             share = self.addresses.share(session)
-            timeout = share if self._client._session_id else max(timeout, share)
+            timeout = share if self._parts.session_id else max(timeout, share)
         else:
             timeout = session / SHARES
         try:
@@ -137,7 +135,7 @@ class Opening:
         But credentials that were accepted before stay accepted when a server is restarted.
         """
         self.sasl_replies = 0
-        timeout = max(timeout, self._client._session_timeout / 1000 / SHARES)
+        timeout = max(timeout, self._parts.requested_timeout / SHARES)
         try:
             with self._answered_within(timeout):
                 self._kazoo.authenticate_with_sasl(host, timeout)
@@ -175,12 +173,12 @@ class Opening:
             ConnectionDropped: the connection broke, or this is no server.
             Exception: the handler's timeout.
         """
-        handler, got = self._client._connection.handler, b""
+        handler, got = self._parts.connection.handler, b""
         if not 0 <= length <= _LONGEST_REPLY:
             raise kazoo_errors.ConnectionDropped(_NO_ZOOKEEPER)
         while len(got) < length:
             left = (self.until or 0.0) - time.monotonic()
-            if left <= 0 or self._client._stopped.is_set():
+            if left <= 0 or self._parts.stopped.is_set():
                 raise handler.timeout_exception("socket time-out during read")
             # What TLS has decrypted does not show at the socket.
             if not getattr(sock, "pending", int)() and not handler.select([sock], [], [], min(left, _TURN))[0]:

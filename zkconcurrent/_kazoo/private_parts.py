@@ -1,9 +1,14 @@
-"""The parts of kazoo that the library uses, most of them private: whether they are as known, and how to replace one."""
+"""The private parts of kazoo that the library uses: where each is, whether all are as known, and how to replace one.
+
+No other module names one that it does not replace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from types import SimpleNamespace
+from typing import Any
 
 import kazoo.version
 from kazoo.client import KazooClient
@@ -67,6 +72,70 @@ def check_kazoo(client: KazooClient) -> None:
             f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {'; '.join(missing)}: "
             "install kazoo>=2.11,<2.12"
         )
+
+
+class PrivateParts:
+    """The private parts of one kazoo client, and of its present connection and handler, as they are at each look.
+
+    Attributes:
+        client: the client.
+        connection: its connection, over all reconnects.
+        routine: the thread, or greenlet, of the connection.
+        socket: the socket of the connection; None or closed while there is none.
+        pending: the requests that were sent and have no reply yet, each with its reply and its number.
+        queue: the requests that wait to be sent, each with its reply.
+        read_sock: the end of the pipe that the connection's thread reads to be woken.
+        read_only: whether the connection is one to a server that only reads.
+        session_id: the session's, also while disconnected; None or 0 if there is none.
+        stopped: set once the program stops the client.
+        child_watchers: by path.
+        data_watchers: by path.
+        write: sends bytes on the socket.
+        walk: goes through the servers once, to connect.
+        workers: the threads that run callbacks.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self.client = client
+
+    # Each of these reads without a frame of Python: a caller looks here several times for each request.
+    connection: Any = property(attrgetter("client._connection"))
+    routine: Any = property(attrgetter("client._connection._connection_routine"))
+    socket: Any = property(attrgetter("client._connection._socket"))
+    pending: Any = property(attrgetter("client._pending"))
+    queue: Any = property(attrgetter("client._queue"))
+    read_sock: Any = property(attrgetter("client._connection._read_sock"))
+    read_only: Any = property(attrgetter("client._connection._ro_mode"))
+    session_id: Any = property(attrgetter("client._session_id"))
+    stopped: Any = property(attrgetter("client._stopped"))
+    child_watchers: Any = property(attrgetter("client._child_watchers"))
+    data_watchers: Any = property(attrgetter("client._data_watchers"))
+    write: Any = property(attrgetter("client._connection._write"))
+    walk: Any = property(attrgetter("client._connection._connect_loop"))
+    workers: Any = property(attrgetter("client.handler._workers"))
+
+    @property
+    def requested_timeout(self) -> float:
+        """The session timeout that the client asks for, in seconds."""
+        return float(self.client._session_timeout) / 1000
+
+    @property
+    def write_sock(self) -> Any:
+        """The end of the pipe that wakes the connection's thread; None if the client is closed."""
+        return self.client._connection._write_sock
+
+    @write_sock.setter
+    def write_sock(self, pipe: object) -> None:
+        self.client._connection._write_sock = pipe
+
+    @property
+    def xid(self) -> Any:
+        """The number of the last request; None before the first connection."""
+        return self.client._connection._xid
+
+    @xid.setter
+    def xid(self, number: int) -> None:
+        self.client._connection._xid = number
 
 
 class Replaced(SimpleNamespace):

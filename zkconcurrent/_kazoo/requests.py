@@ -24,6 +24,7 @@ from kazoo.protocol.serialization import (
 )
 
 from .._protocol.operations import Names
+from .private_parts import PrivateParts
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
@@ -79,24 +80,25 @@ class CreatedStat(NamedTuple):
     ephemeralOwner: int  # noqa: N815
 
 
-def refuse_of_other_sessions(client: KazooClient) -> None:
+def refuse_of_other_sessions(parts: PrivateParts) -> None:
     """Take the requests that may not be sent in the client's session off the head of its queue, and fail them.
 
     A thread looks which session is open before it makes a request. The thread may be suspended in between until the
     session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
     would then meet the next owner's node, and a create would make a node that nobody knows.
     """
-    queue = client._queue
-    while queue and getattr(queue[0][1], "session", None) not in (None, client._session_id):
+    queue = parts.queue
+    while queue and getattr(queue[0][1], "session", None) not in (None, parts.session_id):
         queue.popleft()[1].set_exception(kazoo_errors.SessionExpiredError())
 
 
 def request_close(client: KazooClient) -> threading.Event:
     """Ask for the end of the session without the ten seconds that `client.stop()` waits; return the event."""
-    stopped: threading.Event = client._connection.connection_stopped
-    if not client._stopped.is_set():
-        client._stopped.set()
-        client._queue.append((CloseInstance, None))
+    parts = PrivateParts(client)
+    stopped: threading.Event = parts.connection.connection_stopped
+    if not parts.stopped.is_set():
+        parts.stopped.set()
+        parts.queue.append((CloseInstance, None))
         with contextlib.suppress(AttributeError, OSError):  # it is down
-            client._connection._write_sock.send(b"\0")
+            parts.write_sock.send(b"\0")
     return stopped

@@ -59,7 +59,7 @@ from kazoo.protocol.states import KeeperState
 from .large import LARGE, LargeMessages
 from .old_connection import may_be_replaced
 from .opening import Opening
-from .private_parts import Replaced, check_kazoo
+from .private_parts import PrivateParts, Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
 from .sockets import Files, Poller, Ready, WakeupSocket, decrypted, raise_interrupt, receive, wait_for_files
@@ -106,6 +106,7 @@ class Transport:
     """The connection of one client, over all reconnects.
 
     Attributes:
+        parts: the private parts of the client.
         opening: how its connections are opened.
         on_close: called on kazoo's thread before the thread asks for the end of the session.
         on_raw_event: called on kazoo's thread with the path of each watch event, and whether that is the node's end.
@@ -121,17 +122,18 @@ class Transport:
             check_kazoo(client)
             # Any other connection is simulated.
         self._client = client
+        self.parts = PrivateParts(client)
         self._handler = client.handler
-        self._connection = client._connection
+        self._connection = self.parts.connection
         # kazoo's own methods, which those of this class replace.
         self._kazoo = Replaced()
-        self.opening = Opening(client)
+        self.opening = Opening(self.parts)
         self._turn: SendLock | None = None
         self._waiter = Poller()
         # The part of the next replies that was read already, and the socket that it came from.
         self._received = bytearray()
         self._received_from: socket.socket | None = None
-        self.large = LargeMessages(client, self.opening)
+        self.large = LargeMessages(self.parts, self.opening)
         # The requests to authenticate, whose replies come out of order.
         self._pending_auths: deque[object] = deque()
         # Whether a caller has sent a request since kazoo last wanted to ping.
@@ -145,7 +147,7 @@ class Transport:
         self._renews = self._is_renewing = False
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         # The numbers go on from kazoo's, as the client may have been in use before.
-        self._xids = itertools.count(self._connection._xid or 0)
+        self._xids = itertools.count(self.parts.xid or 0)
 
     @staticmethod
     def of(client: KazooClient) -> Transport:
@@ -172,13 +174,13 @@ class Transport:
         request would wait for the next one. One byte too many does no harm.
         """
         pipe, turn = self._wakeup_socket(), self._turn
-        if pipe is not None and (self._client._queue or (turn is not None and turn.unsent)):
+        if pipe is not None and (self.parts.queue or (turn is not None and turn.unsent)):
             pipe.wake()
 
     @property
     def renewable(self) -> bool:
         """Whether the connection is older than this, and may be replaced."""
-        return self.opening.handshake is None and may_be_replaced(self._client, self.quiet_listeners)
+        return self.opening.handshake is None and may_be_replaced(self.parts, self.quiet_listeners)
 
     def renew(self) -> bool:
         """Have kazoo replace a connection that is older than the transport, once nothing waits for a reply on it.
@@ -201,14 +203,14 @@ class Transport:
     def awaited_xid(self) -> int | None:
         """The number of the oldest request without a reply; None if there is none."""
         try:
-            return self._client._pending[0][2]  # type: ignore[no-any-return]
+            return self.parts.pending[0][2]  # type: ignore[no-any-return]
         except IndexError:
             return None
 
     def drop(self) -> None:
         """Cut a connection without replies, so that kazoo reconnects."""
         with contextlib.suppress(AttributeError, OSError):  # it may be down already
-            sock = self._connection._socket
+            sock = self.parts.socket
             # `SSLSocket.shutdown` would end the decryption too: kazoo's thread, amid a reply, would take the rest of it
             # as it came over the wire, or end with an error that it does not know.
             plain: Any = super(ssl.SSLSocket, sock) if isinstance(sock, ssl.SSLSocket) else sock
@@ -223,15 +225,15 @@ class Transport:
         if refusal is not None or pipe is None:
             reply.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
             return
-        self._client._queue.append((request, reply))
+        self.parts.queue.append((request, reply))
         if not pipe.wake():
             reply.set_exception(kazoo_errors.ConnectionClosedError())
 
     def _wakeup_socket(self) -> WakeupSocket | None:
         """Return the socket that wakes kazoo's connection thread; None if the client is closed."""
-        pipe = self._connection._write_sock
+        pipe = self.parts.write_sock
         if pipe is not None and not isinstance(pipe, WakeupSocket):
-            pipe = self._connection._write_sock = WakeupSocket(pipe)
+            pipe = self.parts.write_sock = WakeupSocket(pipe)
         return pipe  # type: ignore[no-any-return]
 
     # -- called by kazoo's connection thread ----------------------------------------------------------------------
@@ -268,9 +270,9 @@ class Transport:
         series. The server tells the changes of a session apart by their numbers, including changes of the last
         connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
-        client, connection, turn = self._client, self._connection, self._turn
-        refuse_of_other_sessions(client)
-        request: Any = client._queue[0][0] if client._queue else None
+        client, parts, turn = self._client, self.parts, self._turn
+        refuse_of_other_sessions(parts)
+        request: Any = parts.queue[0][0] if parts.queue else None
         closes = request is CloseInstance
         if type(request) is Create and KAZOO_NODE.search(request.path):
             self.on_kazoo_node(request.path)
@@ -279,23 +281,23 @@ class Transport:
             self.on_close()
         with _NO_CALLERS if turn is None else self._in_turn(turn, connect_timeout, closes=closes):
             self._renew_if_idle()
-            if withdraw_removals(client):
+            if withdraw_removals(parts):
                 # kazoo's next turn looks at the new head of the queue anew: it may be the last request of all.
                 return
             # kazoo adds one.
-            connection._xid = next(self._xids) % XIDS
+            parts.xid = next(self._xids) % XIDS
             self._kazoo.send_request(read_timeout, connect_timeout)
-            pending = client._pending
+            pending = parts.pending
             if pending and pending[-1][2] == AUTH_XID:
                 self._pending_auths.append(pending.pop())
-        pipe = connection._write_sock
+        pipe = parts.write_sock
         if isinstance(pipe, WakeupSocket):
-            pipe.send_owed(bool(client._queue))
+            pipe.send_owed(bool(parts.queue))
         if self._turn is None and self._direct and client.client_state in CONNECTED_STATES:
-            sock = connection._socket
+            sock = parts.socket
             # TLS has one state for both directions, so callers send only on plain sockets.
             if type(sock) is socket.socket:
-                self._turn = SendLock(sock, client._session_id)
+                self._turn = SendLock(sock, parts.session_id)
 
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
@@ -305,7 +307,7 @@ class Transport:
         """
         turn = self._turn
         lately, self._sent_lately = turn is not None and self._sent_lately, False
-        if (lately or self.large.untaken > LARGE) and not self._connection._ro_mode:
+        if (lately or self.large.untaken > LARGE) and not self.parts.read_only:
             return
         with _NO_CALLERS if turn is None else self._in_turn(turn, connect_timeout):
             self._kazoo.send_ping(connect_timeout)
@@ -322,7 +324,7 @@ class Transport:
         if turn.take():
             try:
                 if turn.unsent:
-                    self._connection._write(turn.unsent, timeout)
+                    self.parts.write(turn.unsent, timeout)
                     turn.unsent = b""
                 yield
             finally:
@@ -334,8 +336,7 @@ class Transport:
 
     def _renew_if_idle(self) -> None:
         """End the connection if `renew` asks for it and nothing waits for a reply; in the turn of this thread."""
-        client = self._client
-        if not self._renews or client._queue or client._pending or self._pending_auths:
+        if not self._renews or self.parts.queue or self.parts.pending or self._pending_auths:
             return
         self._renews = False
         if not self.renewable:
@@ -354,7 +355,7 @@ class Transport:
             self._is_renewing = False
             # Nothing was pending, and all requests queued since then are sent on the next connection.
             return
-        self._client._pending.extend(self._pending_auths)
+        self.parts.pending.extend(self._pending_auths)
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)
 
@@ -368,12 +369,12 @@ class Transport:
         if self.opening.sasl_replies is not None:
             self.opening.note_sasl_reply()
         if header.xid == AUTH_XID and self._pending_auths:
-            self._client._pending.appendleft(self._pending_auths.popleft())
+            self.parts.pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset
 
     def _read(self, length: int, timeout: float) -> bytes:
         """Read `length` bytes of a handshake, of a reply, or of its length."""
-        sock = self._connection._socket
+        sock = self.parts.socket
         if self.opening.until is not None:
             return self.opening.read(sock, length)
         if length > LARGE:
@@ -401,7 +402,7 @@ class Transport:
 
         A server may keep the connection of a session that the leader has ended: see `Link._leave_if_over`.
         """
-        pending = self._client._pending
+        pending = self.parts.pending
         if not pending or pending[0][2] != header.xid:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request = pending[0][0]
@@ -423,21 +424,21 @@ class Transport:
 
     def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
         """Send a request on the calling thread; return False, with nothing done, if kazoo must send it."""
-        client, turn, me = self._client, self._turn, threading.get_ident()
-        if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLER_PATIENCE):
+        parts, turn, me = self.parts, self._turn, threading.get_ident()
+        if turn is None or parts.queue or turn.owner == me or not turn.lock.acquire(True, CALLER_PATIENCE):
             return False
         lost, more = False, reply.wake is None
         try:
             turn.owner = me
             # With that much unsent, kazoo's thread waits for room.
-            if self._turn is not turn or client._queue or turn.sending or len(turn.unsent) > READ_SIZE:
+            if self._turn is not turn or parts.queue or turn.sending or len(turn.unsent) > READ_SIZE:
                 return False
             if reply.session not in (None, turn.session):
                 # kazoo's thread refuses it, in its turn.
                 return False
             turn.sending = True
             xid = next(self._xids) % XIDS + 1
-            pending, entry = client._pending, (request, reply, xid)
+            pending, entry = parts.pending, (request, reply, xid)
             # R1: the reply may come before `send` returns.
             pending.append(entry)
             turn.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
@@ -462,7 +463,7 @@ class Transport:
             with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
-        elif not more and (turn.unsent or client._queue):
+        elif not more and (turn.unsent or parts.queue):
             self.nudge()
         return True
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
-from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData, int_struct, write_string
 from kazoo.protocol.states import WatchedEvent
+
+from .private_parts import PrivateParts
 
 Watcher: TypeAlias = Callable[[WatchedEvent], object]
 PERSISTENT_RECURSIVE = 1  # a mode of watches
@@ -75,16 +76,16 @@ class RemovalWithdrawn(Exception):
     """A removal was not sent, as another request is about to set the same watch."""
 
 
-def withdraw_removals(client: KazooClient) -> bool:
+def withdraw_removals(parts: PrivateParts) -> bool:
     """Take the removals that must not be sent off the head of the client's queue; return whether there were any.
 
     The caller is about to send the head.
     """
-    queue, withdrawn = client._queue, False
+    queue, withdrawn = parts.queue, False
     while queue and isinstance(queue[0][0], RemoveWatches):
         request, reply = queue[0]
-        pending = set(_asked_for(request.path, request.kind, client._pending))
-        users = {*pending, *noted_watchers(client, request.kind).get(request.path, ())}
+        pending = set(_asked_for(request.path, request.kind, parts.pending))
+        users = {*pending, *noted_watchers(parts, request.kind).get(request.path, ())}
         if request.kind == TREE or users == {request.ours} - {None}:
             break
         queue.popleft()
@@ -93,19 +94,19 @@ def withdraw_removals(client: KazooClient) -> bool:
             reply.set_exception(RemovalWithdrawn())
         else:
             # The watch has fired already, or the program uses it, too.
-            forget_watcher(client, request)
+            forget_watcher(parts, request)
             reply.set()
     return withdrawn
 
 
-def noted_watchers(client: KazooClient, kind: int) -> dict[str, set[Watcher]]:
+def noted_watchers(parts: PrivateParts, kind: int) -> dict[str, set[Watcher]]:
     """Return kazoo's watchers of one kind of watch, by path."""
-    return client._child_watchers if kind == CHILDREN else client._data_watchers  # type: ignore[no-any-return]
+    return parts.child_watchers if kind == CHILDREN else parts.data_watchers  # type: ignore[no-any-return]
 
 
-def forget_watcher(client: KazooClient, request: RemoveWatches) -> None:
+def forget_watcher(parts: PrivateParts, request: RemoveWatches) -> None:
     """Have kazoo forget the watcher of a removal; on its connection thread."""
-    noted = noted_watchers(client, request.kind)
+    noted = noted_watchers(parts, request.kind)
     users = noted.get(request.path)
     if users is not None:
         users.discard(request.ours)
@@ -113,10 +114,10 @@ def forget_watcher(client: KazooClient, request: RemoveWatches) -> None:
             del noted[request.path]
 
 
-def has_watch(client: KazooClient, path: str, kind: int, ours: Watcher) -> bool:
+def has_watch(parts: PrivateParts, path: str, kind: int, ours: Watcher) -> bool:
     """Return whether a watcher is on a path, or is asked for by a request without a reply."""
-    return ours in noted_watchers(client, kind).get(path, ()) or ours in _asked_for(
-        path, kind, [*client._queue, *client._pending]
+    return ours in noted_watchers(parts, kind).get(path, ()) or ours in _asked_for(
+        path, kind, [*parts.queue, *parts.pending]
     )
 
 

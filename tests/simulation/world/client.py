@@ -22,6 +22,7 @@ from tests.simulation.world.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import KazooClient, Link
 from zkconcurrent._kazoo.opening import Handshake
+from zkconcurrent._kazoo.private_parts import PrivateParts
 from zkconcurrent._kazoo.requests import refuse_of_other_sessions
 from zkconcurrent._kazoo.watches import withdraw_removals
 
@@ -155,6 +156,7 @@ class Connection:
         self.delay = 0.0
         self.pipe = WakeupSocket(self)
         self._sender: object = self.pipe
+        self.parts = PrivateParts(client)
         self._socket = self
         self._connection_routine = process.world.spawn(f"{process.name}.connection", self._run, process)
         self._xid = 0
@@ -178,8 +180,8 @@ class Connection:
             return
         while client._queue and self.pipe.bytes:
             self.pipe.bytes -= 1
-            refuse_of_other_sessions(client)
-            withdraw_removals(client)
+            refuse_of_other_sessions(self.parts)
+            withdraw_removals(self.parts)
             if not client._queue:
                 return
             request, answer = client._queue.popleft()
