@@ -435,7 +435,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
                     continue
                 except BaseException:
                     # If an interrupt struck after the grant, nobody would end the term.
-                    insist(partial(leading._drop, leading._hold))
+                    insist(leading._give_up)
                     raise
             hooks.run(coordination.LeaderElected(group_id, self._member_id))
 
@@ -454,7 +454,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
                 return False
             except BaseException:
                 # If an interrupt struck before the term's end, nobody would repeat that.
-                insist(partial(leading._drop, leading._hold))
+                insist(leading._give_up)
                 raise
         return True
 

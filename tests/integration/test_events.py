@@ -110,7 +110,7 @@ def test_an_acquire_and_its_hold(
         other = ReadWriteLock(far_client, zk_path).write_lock
     with other:
         assert not lock.acquire(False)
-        assert not lock.acquire(timeout=0.1)
+        assert not lock.acquire(timeout=0.5)
         waiting = in_thread(lambda: lock.acquire() and lock.release())
         # Told at the wait, and not only with its outcome.
         eventually(lambda: near.kinds()[-1] == "Waiting" and len(near.kinds()) >= 4)

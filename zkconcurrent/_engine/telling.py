@@ -316,7 +316,7 @@ class Story:
     def _released(self) -> bool:
         return all(ticket.state is State.DISCARDED for ticket in self.tickets if ticket.story is self)
 
-    def _look(self, *, patient: bool = False) -> None:
+    def look(self, *, patient: bool = False) -> None:
         """Record the end of the hold, if its tickets show that it has come.
 
         Args:
@@ -366,7 +366,7 @@ class Story:
         if self._teller.untold and stage in ("waiting", "outcome"):
             # The end of the owner's hold before this one may have gone unnoticed.
             for other in self._teller.untold_of(self):
-                other._look()
+                other.look()
         at = self._client.now()
         make: Callable[..., LockEvent] = getattr(sys.modules[_EVENTS], kind)
         event = make(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
@@ -422,17 +422,18 @@ class Story:
     def flush(self, *, patient: bool = False) -> None:
         """Tell what was recorded, whatever strikes meanwhile; `patient`: but no end that is in doubt."""
         try:
-            self._flush(patient)
+            self.tell_recorded(patient=patient)
         except BaseException:
-            insist(partial(self._flush, patient))
+            insist(partial(self.tell_recorded, patient=patient))
             raise
 
-    def _flush(self, patient: bool) -> None:
+    def tell_recorded(self, *, patient: bool) -> None:
+        """Tell what was recorded. An interrupt may keep it from telling all."""
         if self._client.forked:
             return
         _telling.add(get_ident())
         try:
-            self._look(patient=patient)
+            self.look(patient=patient)
             for part in list(self._parts.values()):
                 if part.calls:
                     part.tell()
@@ -440,7 +441,7 @@ class Story:
             _telling.discard(get_ident())
 
 
-_TELLS = Story._flush.__code__
+_TELLS = Story.tell_recorded.__code__
 
 
 class Teller:

@@ -62,7 +62,7 @@ class BaseTerm:
 
     def __init__(self, seat: LeaderLock, hold: Hold) -> None:
         self._leader_lock = seat
-        self._core = seat._lock_core
+        self._core = seat.core
         self._hold = hold
 
     @property
@@ -140,7 +140,7 @@ class Leading:
     def __enter__(self) -> Term:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
-        seat, core = self._leader_lock, self._leader_lock._lock_core
+        seat, core = self._leader_lock, self._leader_lock.core
         before = core.mine()
         try:
             if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
@@ -165,12 +165,15 @@ class Leading:
                 raise
         except BaseException:
             # If an interrupt struck before the release, the term still lasts; otherwise nothing is left to do.
-            insist(lambda: self._drop(self._hold))
+            insist(self._give_up)
             raise
+
+    def _give_up(self) -> None:
+        self._drop(self._hold)
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            self._leader_lock._lock_core.drop(hold)
+            self._leader_lock.core.drop(hold)
 
 
 class Election(PickledByPath):

@@ -282,7 +282,7 @@ class QuorumLock(CompositeLock):
         with self._all.lock:
             for each in lost:
                 self._forget(each)
-            quorum.losses = _QuorumLosses(self, quorum)
+            quorum.losses = _QuorumLosses(self, quorum, self._next, self._all)
             self._next = Loss(self._session.link.user_event)
             self._held[quorum.owner] = (*self._all_mine(), quorum)
         # A loss that has come already counts, too.
@@ -509,13 +509,13 @@ class _QuorumLosses(ReportsOnce):
         spare: how many of these may turn out to have been lost before.
     """
 
-    def __init__(self, lock: QuorumLock, quorum: _Quorum) -> None:
-        self.whole = lock._next
+    def __init__(self, lock: QuorumLock, quorum: _Quorum, whole: Loss, parts: _All) -> None:
+        self.whole = whole
         self.over = False
         self.given_up: Sequence[Ticket] = ()
         self.spare = 0
         self._lock = ref(lock)
-        self._all = lock._all
+        self._all = parts
         self._least = lock.quorum
         self._tickets = [hold.ticket for _, hold in quorum.parts]
 

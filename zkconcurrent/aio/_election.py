@@ -55,7 +55,7 @@ class Leading:
             await self._holding.__aenter__()
         except TimeoutError:
             raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s") from None
-        hold = seat._lock_core.mine()
+        hold = seat.core.mine()
         assert hold is not None
         return Term(seat, hold)
 

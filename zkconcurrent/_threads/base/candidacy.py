@@ -300,6 +300,11 @@ class LeaderLock(LockBase):
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
 
+    @property
+    def core(self) -> LeaderCore:
+        """Its machinery."""
+        return self._lock_core
+
     def _new_state(self) -> ElectionState:
         return ElectionState(self._session, self._path, self._kind)
 
