@@ -259,6 +259,10 @@ class Worker:
                         self.world.say(f"is told of the loss of another thread's hold on {lock.path}")
                     else:
                         self._check_lost(lock, section)
+                except RuntimeError:
+                    if newest.claimant != self.actor.ident:
+                        raise
+                    self.world.say(f"finds that {self.name} releases {lock.path} itself, as it was interrupted")
                 else:
                     section.left = True
 
