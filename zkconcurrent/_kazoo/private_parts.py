@@ -16,11 +16,11 @@ from kazoo.protocol.connection import ConnectionHandler
 
 _OF_CLIENT = (
     *("_call", "_child_watchers", "_connection", "_data_watchers", "_notify_pending", "_pending", "_queue"),
-    *("_session_id", "_session_timeout", "_state", "_stopped", "chroot", "last_zxid"),
+    *("_session_id", "_session_timeout", "_stopped", "chroot", "client_state", "last_zxid"),
 )
 _OF_CONNECTION = (
     *("_authenticate_with_sasl", "_connect_attempt", "_connect_loop", "_connection_routine", "_expand_client_hosts"),
-    *("_invoke", "_read", "_read_header", "_read_response", "_read_socket"),
+    *("_invoke", "_read", "_read_header", "_read_response", "_read_sock", "_read_socket"),
     *("_read_watch_event", "_ro_mode"),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_closed"),
     *("connection_stopped", "handler"),
