@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from ._acl import take_acl
 from ._arguments.certificates import check_files
-from ._arguments.limits import check_positive
+from ._arguments.limits import check_positive, check_seconds
 from ._engine.long_waits import LONG
 from ._engine.session import Session
 from ._kazoo.addresses import shown
@@ -35,7 +35,7 @@ from ._runtime.process_exit import closers
 from ._runtime.public import Self, public
 from ._runtime.serving import serves_here, serving
 from ._secrets import RedactedLog, Secret, credentials, secret
-from ._url import Settings, check_lease, check_seconds, meant, parse
+from ._url import Settings, check_lease, meant, parse
 
 PATIENCE = 15.0  # seconds
 # In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.

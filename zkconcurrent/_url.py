@@ -7,12 +7,12 @@ password. What it says about leases is checked together with what is given besid
 from __future__ import annotations
 
 import difflib
-import numbers
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, unquote_plus
 
+from ._arguments.limits import check_seconds, is_seconds
 from ._arguments.paths import check_path
 from ._protocol.lease import longest_outage
 from ._secrets import Secret
@@ -220,16 +220,6 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
 }
 
 
-def check_seconds(name: str, value: object) -> None:
-    """Refuse what is no number.
-
-    Raises:
-        TypeError: it is none.
-    """
-    if not isinstance(value, numbers.Number):
-        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
-
-
 def check_lease(timeout: float, tick: float | None, margin: float, survive: float | None) -> None:
     """Refuse settings that allow no lease.
 
@@ -241,7 +231,7 @@ def check_lease(timeout: float, tick: float | None, margin: float, survive: floa
     for name, value in (("tick", tick), ("survive", survive)):
         if value is not None:
             check_seconds(name, value)
-    if not isinstance(margin, numbers.Number):
+    if not is_seconds(margin):
         raise TypeError(f"margin must be a number, not {type(margin).__name__}")
     if not 0 < timeout < LONGEST_TIMEOUT:
         raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds, such as 10 or 2.5")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -152,6 +153,9 @@ def test_what_is_no_number(option: str) -> None:
         ({"auth_data": [("digest", b"u:p")]}, TypeError, "credentials in auth_data must be a str, not bytes"),
         ({"logger": "kazoo"}, TypeError, "logger must be a logging.Logger, not str"),
         ({"log_waits_after": "600"}, TypeError, "log_waits_after must be a number of seconds, not str"),
+        ({"log_waits_after": Decimal("600")}, TypeError, "log_waits_after must be a number of seconds, not Decimal"),
+        ({"timeout": Decimal("10")}, TypeError, "timeout must be a number of seconds, not Decimal"),
+        ({"margin": Decimal("0.02")}, TypeError, "margin must be a number, not Decimal"),
         ({"log_waits_after": 0}, ValueError, "log_waits_after must be more than 0, or None for never: 0"),
         ({"timout": 4}, TypeError, r"no argument 'timout' \(did you mean 'timeout'\?\)"),
         ({"start_timout": 4}, TypeError, r"no argument 'start_timout' \(did you mean 'start_timeout'\?\)"),
@@ -159,7 +163,10 @@ def test_what_is_no_number(option: str) -> None:
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
-    """Fault 368: such as the text of an environment variable; it is named before anything is opened."""
+    """Fault 368: such as the text of an environment variable; it is named before anything is opened.
+
+    Fault 484: so is a Decimal, which does not add to a clock.
+    """
     with pytest.raises(error, match=told):
         zkconcurrent.connect("zk://a", **options)
 

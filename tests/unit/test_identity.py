@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import subprocess
 import sys
 import threading
 from types import FrameType
@@ -68,3 +70,18 @@ def test_asked_while_it_is_made(stop: int) -> None:
     assert nested == [number]
     assert me() == number
     assert not ended(number)
+
+
+def test_a_host_name_that_is_not_utf_8() -> None:
+    """Fault 483: nodes tell it escaped; so a program can print it, and the default id of a candidate has it."""
+    program = """
+import os, socket
+socket.gethostname = lambda: os.fsdecode(b"h\\xe9te")
+import zkconcurrent
+with zkconcurrent.connect("memory:") as zk:
+    lock, election = zkconcurrent.Lock(zk, "/lock"), zkconcurrent.Election(zk, "/election")
+    with lock, election.lead():
+        print(lock.owner().host, election.leader().id)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert re.fullmatch(r"h\\xe9te \d+@h\\xe9te\n", ended.stdout), ended

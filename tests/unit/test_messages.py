@@ -9,7 +9,10 @@ import functools
 import inspect
 import re
 import threading
+from collections.abc import Callable
 from datetime import datetime, timezone
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -165,6 +168,34 @@ def test_a_timeout_that_is_no_number() -> None:
     ):
         with pytest.raises(TypeError, match=r"^timeout must be a number of seconds, not str$"):
             call(timeout="5")
+
+
+@pytest.mark.parametrize("timeout", [Decimal("0.5"), Fraction(1, 2), "5"])
+@pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
+def test_a_timeout_that_threading_does_not_take(module: ModuleType, timeout: Any) -> None:
+    """Fault 484: wherever one is given, it is refused as `threading` does, with an error that names the argument."""
+    with pytest.raises(TypeError):
+        threading.Lock().acquire(timeout=timeout)
+
+    client = KazooClient()
+    calls: list[Callable[[], Any]] = [
+        lambda: module.Condition(client, "/condition").wait_for(lambda: False, timeout),
+        lambda: module.CountDownLatch(client, "/latch", 1).wait(timeout),
+        lambda: module.Election(client, "/election").lead(timeout),
+        lambda: module.Group(client, "/group").observe(timeout),
+        lambda: module.Lock(client, "/lock").acquire(timeout=timeout),
+        lambda: module.Queue(client, "/queue").get(timeout=timeout),
+        lambda: module.RLock(client, "/rlock").acquire(timeout=timeout),
+        lambda: module.Semaphore(client, "/semaphore").acquire(timeout=timeout),
+    ]
+
+    async def made(call: Callable[[], Any]) -> None:
+        if inspect.isawaitable(result := call()):
+            await result
+
+    for call in calls:
+        with pytest.raises(TypeError, match=rf"^timeout must be a number of seconds, not {type(timeout).__name__}$"):
+            asyncio.run(made(call))
 
 
 def test_an_item_without_a_codec() -> None:

@@ -45,6 +45,21 @@ def check_int(name: str, value: object) -> int:
     return number
 
 
+def is_seconds(value: object) -> bool:
+    """Return whether `threading` takes the value for seconds: a float or an integer, but no Decimal."""
+    return hasattr(value, "__float__") and (isinstance(value, float) or hasattr(value, "__index__"))
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Refuse what is no number of seconds.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not is_seconds(value):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+
+
 def check_positive(name: str, value: object) -> int:
     """Return `value` as an int of one or more.
 

@@ -21,8 +21,8 @@ from .._connect import Client
 from .._engine.session import Session
 from .._kazoo.replies import kazoo_errors
 from .._runtime.clock import boot_clock
+from .._runtime.identity import HOST
 from .._threads.base.lock_base import LockBase, core_of
-from .._threads.base.node_data import HOST
 from .outcome import CommandError, Exit
 
 _ATTEMPTS = 5

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from .._arguments.limits import check_seconds
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._protocol.operations import Busy, NoNode
 from .._protocol.rules import Rule, behind
@@ -74,6 +75,8 @@ class Contention:
         Returns:
             False if the timeout has passed, or the hold has ended.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         now, event = self._session.now, self._session.link.user_event()
         until = None if timeout is None else now() + timeout
         wake = partial(event.set)

@@ -8,7 +8,6 @@ comes back with an old list, after its session was over, gets an error and not a
 from __future__ import annotations
 
 import os
-import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from .._protocol import operations as op
 from .._protocol.ensembles import MEMBER, RECORD, List, ListMember, Plan, Record, first_part, floor, place
 from .._protocol.ticket import Ticket
 from .._recipes.ensembles import gone, refused
+from .._runtime.identity import HOST
 from .._runtime.waiting import Steps
 from .session import Session
 
@@ -111,7 +111,7 @@ class Admission:
 
     def data(self) -> bytes:
         """Return the data of that node."""
-        by = f"{socket.gethostname()} pid {os.getpid()}"
+        by = f"{HOST} pid {os.getpid()}"
         return ListMember(*self.spread.plan, by).dump()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import sys
 import threading
 import warnings
@@ -18,6 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import asyncio
+
+# Bytes of the name that are not UTF-8 are escaped, as in `\\xe9`: else nobody could print or send it.
+HOST = socket.gethostname().encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 Task: TypeAlias = "asyncio.Task[object]"
 """An owner that is a task. A program without event loops never imports asyncio."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
+from .._arguments.limits import check_seconds
 from .._engine.calls import Calls
 from .._engine.holds import Hold
 from .._errors import ZkConcurrentError
@@ -150,6 +151,7 @@ class Condition(Primitive):
         while not (result := predicate()):
             if left is not None:
                 if deadline is None:
+                    check_seconds("timeout", left)
                     deadline = now() + left
                 elif (left := deadline - now()) <= 0:
                     break

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from .._arguments.limits import check_seconds
 from .._engine.ensembles import token_of
 from .._engine.holds import Hold
 from .._engine.telling import is_async
@@ -17,11 +18,11 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import Node
 from .._protocol.ticket import State
 from .._recipes.election import Leader
+from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
 from .._runtime.public import public
 from .base.candidacy import LeaderLock
 from .base.lock_base import TransactionT
-from .base.node_data import HOST
 from .base.primitive import PickledByPath, kind_of, reports_loss
 
 P = ParamSpec("P")
@@ -133,6 +134,8 @@ class Leading:
     """A `with` block that leads; `Election.lead` makes it."""
 
     def __init__(self, seat: LeaderLock, timeout: float | None) -> None:
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         self._leader_lock = seat
         self._timeout = timeout
         self._hold: Hold | None = None

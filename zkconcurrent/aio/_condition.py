@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, TypeVar
 
+from .._arguments.limits import check_seconds
 from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ClientError, ZkConcurrentError
@@ -147,6 +148,7 @@ class Condition(PrimitiveTwin):
         while not (result := predicate()):
             if left is not None:
                 if deadline is None:
+                    check_seconds("timeout", left)
                     deadline = now() + left
                 elif (left := deadline - now()) <= 0:
                     break

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
+from .._arguments.limits import check_seconds
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import public
@@ -45,6 +46,8 @@ class Leading:
     """An `async with` block that leads; `Election.lead` makes it."""
 
     def __init__(self, twin: LockBase, seat: LeaderLock, timeout: float | None, cancel_on_loss: bool) -> None:
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         self._seat = seat
         self._timeout = timeout
         self._holding = Holding(twin, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from functools import lru_cache
 from itertools import chain, islice
 
 from ..._engine.holds import PathState, told_of
 from ..._protocol.ticket import HOLDS, unique
-from ..._runtime.identity import holds_of, name
+from ..._runtime.identity import HOST, holds_of, name
 from ..._runtime.identity import label as owner_label
-
-HOST = socket.gethostname()
 
 MOST_BYTES = 1000
 """The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""

@@ -10,6 +10,7 @@ from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
+from ..._arguments.limits import check_seconds
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
 from ..._engine.ensembles import admission
@@ -57,8 +58,8 @@ class BlockingCalls:
         """Convert a `wait(timeout)` argument to a deadline. None waits forever; zero or less makes one attempt."""
         if timeout is None:
             timeout = -1
-        elif hasattr(timeout, "__float__"):
-            # `check_timeout` refuses a timeout of any other type.
+        else:
+            check_seconds("timeout", timeout)
             timeout = max(timeout, 0.0)
         return self._deadline(True, timeout)
 
@@ -291,8 +292,7 @@ def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None
     """
     if timeout is None and name == "timeout":
         raise TypeError("timeout must be a number of seconds, not None: -1 waits forever")
-    if not hasattr(timeout, "__float__"):
-        raise TypeError(f"{name} must be a number of seconds, not {type(timeout).__name__}")
+    check_seconds(name, timeout)
     if not blocking and timeout != -1:
         raise ValueError("can't specify a timeout for a non-blocking call")
     if timeout != timeout:

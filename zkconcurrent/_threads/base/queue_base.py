@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
-from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_positive
+from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_positive, check_seconds
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
 from ..._engine.ensembles import raised
@@ -318,12 +318,15 @@ class QueueBase(Primitive, Generic[T]):
         """Convert `get(block, timeout)` arguments to a deadline.
 
         Raises:
+            TypeError: the timeout is no number.
             ValueError: the timeout is negative.
         """
         if not block:
             return self._deadline(False, -1)
-        if timeout is not None and timeout < 0:
-            raise ValueError("'timeout' must be a non-negative number")
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+            if timeout < 0:
+                raise ValueError("'timeout' must be a non-negative number")
         return self._until(timeout)
 
     def _item_call(self, purpose: str) -> ItemCall:
