@@ -662,3 +662,12 @@ def test_a_watcher_is_called_at_once(
         assert sorted(called) == [("ours", True), ("theirs", False)]
         assert client.get(zk_path)[0] == b"changed"
     assert "a watch event was not handled" in caplog.text
+
+
+@pytest.mark.parametrize("wait", [Poller().wait, wait_for_files], ids=["poller", "one system call"])
+def test_a_wait_of_years(wait: Callable[..., Any]) -> None:
+    """Fault 486: it is no error: kazoo asks for one where a test has set the clock back that it reads."""
+    one, other = socket.socketpair()
+    with one, other:
+        other.send(b"x")
+        assert wait([one], [], [], 1.6e9) == ([one], [], [])

@@ -25,6 +25,8 @@ Ready: TypeAlias = "tuple[list[HasFileno], list[HasFileno], list[HasFileno]]"
 """The files that are ready: those to read from, those to write to, and others."""
 
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
+# In milliseconds: `poll` takes an int of C.
+_LONGEST_POLL = 2**31 - 1
 _FILENO = operator.methodcaller("fileno")
 
 
@@ -158,7 +160,7 @@ def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float
         return found, [], []
     to_read, to_write = list(map(_FILENO, readers)), list(map(_FILENO, writers))
     if (poll := _poll_of(to_read, to_write)) is not None:
-        events = dict(poll.poll(None if timeout is None else max(timeout, 0.0) * 1000))
+        events = dict(poll.poll(None if timeout is None else _milliseconds(timeout)))
         if any(event & select.POLLNVAL for event in events.values()):
             raise _closed()
         readable = [file for number, file in zip(to_read, readers, strict=True) if number in events]
@@ -177,6 +179,11 @@ def _poll_of(to_read: Sequence[int], to_write: Sequence[int] = ()) -> select.pol
     for number in to_write:
         poll.register(number, select.POLLOUT)
     return poll
+
+
+def _milliseconds(timeout: float) -> float:
+    """Return a timeout for `poll`, which takes none that is longer than 24 days; kazoo waits again."""
+    return min(max(timeout, 0.0) * 1000, _LONGEST_POLL)
 
 
 class Poller:
@@ -199,7 +206,7 @@ class Poller:
         if self._poll is None or writers or timeout is None:
             return wait_for_files(readers, writers, others, timeout)
         readable = []
-        for number, event in self._poll.poll(timeout * 1000 if timeout > 0 else 0):
+        for number, event in self._poll.poll(_milliseconds(timeout)):
             if event & select.POLLNVAL:
                 raise _closed()
             readable.append(readers[numbers.index(number)])

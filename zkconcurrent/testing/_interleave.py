@@ -43,11 +43,16 @@ def interleave(
         What the calls have returned.
 
     Raises:
+        TypeError: one of the locks is of another class.
+        ValueError: `choose` has returned what it was not given.
         RuntimeError: all calls that have not ended wait for each other: a deadlock. The waits are ended by
             `cancel_waits()`.
         TimeoutError: a call neither pauses nor ends in 30 seconds, and does not wait for one of the locks.
         BaseException: the error of a call; of several, that of the first in the list.
     """
+    for lock in locks:
+        if not (hasattr(lock, "waiters") and hasattr(lock, "cancel_waits")):
+            raise TypeError(f"interleave knows no waiters of this: name the locks that it consists of: {lock!r}")
     turns = [_Turn(call) for call in calls]
     try:
         while True:
@@ -55,7 +60,10 @@ def interleave(
             ready = [n for n, turn in enumerate(turns) if turn.paused]
             if not ready:
                 break
-            turns[choose(ready)].go_on()
+            chosen = choose(ready)
+            if chosen not in ready:
+                raise ValueError(f"choose returns one of the indexes that it is given, {ready}, not {chosen!r}")
+            turns[chosen].go_on()
         if waiting := [n for n, turn in enumerate(turns) if not turn.ended]:
             raise RuntimeError(f"a deadlock: the calls {waiting} wait for each other")
     finally:
