@@ -18,8 +18,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.conftest import Eventually
 from tests.helpers.processes import processes_of
-from zkconcurrent.testing import Server
+from zkconcurrent.testing import MemoryServer, Server
 from zkconcurrent.testing import _server as server_module
+from zkconcurrent.testing import _service as service_module
 from zkconcurrent.testing._ports import PortTakenError, ReservedPorts, in_use, try_ports
 
 pytestmark = pytest.mark.xdist_group("test_server")
@@ -321,3 +322,14 @@ def test_no_shell(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match="'sh'"):
         Server().start()
     assert not any(temporary.iterdir())
+
+
+def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 487: `expire` refuses it: before, it returned as if it had ended the session."""
+    monkeypatch.setattr(service_module, "PATIENCE", 1.0)
+    with MemoryServer() as server, MemoryServer() as other, other.client() as client:
+        session = client.client_id
+        with pytest.raises(ValueError, match="is the client one of another service"):
+            server.expire(client)
+        assert client.client_id == session
+        other.expire(client)

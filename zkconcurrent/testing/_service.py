@@ -18,6 +18,7 @@ else:
 
 # In seconds. kazoo's `start()` waits longer.
 PATIENCE = 10.0
+_POLL_INTERVAL = 0.02
 
 
 class Service(ABC):
@@ -53,20 +54,26 @@ class Service(ABC):
         the client learns of that when it reconnects.
 
         Raises:
-            ValueError: the client is not connected, so its session is unknown.
+            ValueError: the client is not connected, so its session is unknown; or it is one of another service.
         """
         from kazoo.handlers.threading import KazooTimeoutError
 
         session = client.client_id
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
-        entered, until = session, time.monotonic() + PATIENCE
+        entered, known, until = session, False, time.monotonic() + PATIENCE
         # `entered` is None if the client reconnected before the close, and so cut off the second connection.
         while entered is None or entered[0] == session[0]:
             try:
                 with self.client(client_id=session) as second:
                     entered = second.client_id
+                    known |= entered is None or entered[0] == session[0]
             except KazooTimeoutError:
                 # The client cut off the second connection so early that kazoo takes this for a failed start.
                 if time.monotonic() > until:
                     raise
+        # If the service had ended it before, it has closed the client's connection.
+        while not known and client.client_id == session:
+            if time.monotonic() > until:
+                raise ValueError(f"there is no session {session[0]:#x} here: is the client one of another service?")
+            time.sleep(_POLL_INTERVAL)
