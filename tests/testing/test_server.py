@@ -333,3 +333,15 @@ def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
             server.expire(client)
         assert client.client_id == session
         other.expire(client)
+
+
+def test_a_folder_that_is_not_ascii(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 488: the server finds its folder, whatever the locale of the tests is."""
+    folder = temporary / "caf\u00e9"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("LC_ALL", "C")
+    with Server() as server, server.client() as client:
+        client.ensure_path("/here")
+        server.restart()
+        assert client.retry(client.exists, "/here")

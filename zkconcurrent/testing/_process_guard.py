@@ -75,6 +75,8 @@ class ProcessGuard:
             stdout=self._write,
             stderr=log,
             cwd=self.folder,
+            # Java takes paths for ASCII in the locale C, which containers and cron have.
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
 
