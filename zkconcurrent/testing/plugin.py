@@ -6,6 +6,7 @@ are installed, else one in memory. `--zookeeper=real` or `--zookeeper=memory` de
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import uuid
@@ -32,6 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _server(config: pytest.Config) -> Server:
     from . import MemoryServer, Server, any_server
 
+    if config.getoption("--zookeeper") == "real" and os.environ.get("ZKCONCURRENT_SERVER") == "memory":
+        raise pytest.UsageError("--zookeeper=real, but ZKCONCURRENT_SERVER is 'memory': leave one of them out")
     return {None: any_server, "real": Server, "memory": MemoryServer}[config.getoption("--zookeeper")]()
 
 
