@@ -333,6 +333,31 @@ def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: Kazo
     run(main())
 
 
+@pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
+def test_several_after_a_wait_of_a_condition(kind: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Fault 476: the loss of what a condition's wait has put in place of a hold is one of the whole."""
+    locks = [aio.RLock(zk, f"{zk_path}/{n}") for n in range(2)]
+    condition = aio.Condition(zk, f"{zk_path}/condition", locks[0])
+    told: list[object] = []
+    lock = kind(locks, on_lost=told.append)
+
+    async def main() -> None:
+        async with lock.hold():
+            assert not await condition.wait(0.01)
+            assert lock.hold_count() == 1
+        assert [each.hold_count() for each in locks] == [0, 0]
+        assert told == []
+        with pytest.raises(LockLostError):
+            async with lock.hold():
+                assert not await condition.wait(0.01)
+                await lose(far, locks[0].path)
+                await soon(asyncio.Event().wait())
+        await until(lambda: told == [lock])
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
 @every
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

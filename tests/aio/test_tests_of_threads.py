@@ -45,6 +45,7 @@ BLOCKS = "takes a lock of threads, which blocks the loop"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 OTHERS = "is about processes of their own"
 CANCELS = "ends its body as a thread does; a loss cancels a task: tests/aio/test_hold.py"
+WAITS = "waits on a condition, which is of threads here: tests/aio/test_hold.py"
 LEFT_OUT: dict[str, dict[str, str]] = {
     "test_locks": {
         "test_threadings_condition_takes_an_rlock": STANDARD,
@@ -158,6 +159,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_an_alarm_strikes_a_release": SIGNALS,
         "test_what_was_handed_on_is_the_next_threads": HALFWAY,
         "test_a_loss_that_a_release_finds": LATE,
+        "test_a_loss_after_a_wait_of_a_condition": WAITS,
         "test_a_loss_by_the_clock_that_a_release_finds": "keeps the session's lock, which the loop needs",
     },
     "test_detached": {
@@ -169,6 +171,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "test_quorum": {
         "test_what_it_is_made_of": IDENTITY,
+        "test_after_a_wait_of_a_condition": WAITS,
         "test_no_trace": IDENTITY,
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
         "test_in_a_handler_on_top_of_another_acquire": "so does this",

@@ -18,9 +18,11 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import held_elsewhere, queued
+from tests.helpers.losses import expire
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     ClientError,
+    Condition,
     Lock,
     LockLostError,
     MultiLock,
@@ -766,3 +768,32 @@ def test_a_loss_that_is_told_within_a_release(
     with lock:
         assert lock.hold_count() == 1
     assert len(told) == deleted
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_after_a_wait_of_a_condition(size: int, zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 476: a condition's wait replaces the hold of one lock; the quorum has the new one, and releases it."""
+    told: list[QuorumLock] = []
+    locks = [RLock(connect(timeout=4), f"{zk_path}/{n}") for n in range(size)]
+    condition = Condition(locks[0].client, f"{zk_path}/condition", locks[0])
+    lock = QuorumLock(locks, on_lost=told.append)
+    with lock:
+        with lock:
+            event = lock.lost
+            assert not condition.wait(0.01)
+            assert lock.hold_count() == 2
+            assert lock.remaining() > 0
+        assert [each.hold_count() for each in locks] == [1] * size
+    assert [each.hold_count() for each in locks] == [0] * size
+    assert not event.is_set()
+    lock.acquire()
+    assert not condition.wait(0.01)
+    event = lock.lost
+    for each in locks[: size - 1]:
+        expire(zookeeper, each)
+    assert event.wait(20)
+    with pytest.raises(LockLostError):
+        lock.release()
+    with lock:
+        pass
+    assert told == [lock]

@@ -368,6 +368,19 @@ class PathState:
         if hold.location is not None:
             holds_of(hold.owner)[hold.ticket.prefix] = hold
 
+    def follow(self, before: Hold, now: Hold | None) -> None:
+        """Have a hold's listeners told of the loss of the hold that a condition's wait has put in its place, too."""
+        if now is None or now is before:
+            return
+        with self.session.lock:
+            followers = [each for each in before.loss.listeners if not each.over and each.follow(before, now)]
+            # They come first, as the first `JointLoss` of an object is the one that counts. R3: each comes once.
+            now.loss.listeners = tuple(dict.fromkeys((*followers, *now.loss.listeners)))
+        if now.loss.told:
+            for each in followers:
+                each.set()
+                each.tell()
+
     def hand_on(self, hold: Hold) -> bool:
         """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept.
 

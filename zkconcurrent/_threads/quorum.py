@@ -296,6 +296,11 @@ class QuorumLock(CompositeLock):
         else:
             self._held.pop(quorum.owner, None)
 
+    def _replace(self, before: Hold, now: Hold) -> None:
+        for quorums in list(self._held.values()):
+            for quorum in quorums:
+                quorum.parts = [(core, now if hold is before else hold) for core, hold in quorum.parts]
+
     def _begin_release(self) -> BegunRelease:
         self._session.check_not_forked(self._locks[0].path)
         exiting = self._session.exiting
@@ -534,6 +539,13 @@ class _QuorumLosses(ReportsOnce):
             self.whole.tell()
         if (lock := self._lock()) is not None:
             self.report_soon(lock)
+
+    def follow(self, before: Hold, now: Hold) -> bool:
+        """Put a hold into the place of the one that a condition's wait has given up: a release must end that one."""
+        self._tickets = [now.ticket if each is before.ticket else each for each in self._tickets]
+        if (lock := self._lock()) is not None:
+            lock._replace(before, now)
+        return True
 
 
 class _Try(Branch[bool]):

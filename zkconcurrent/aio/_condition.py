@@ -16,7 +16,6 @@ from .._threads import condition as _condition
 from .._threads.base.condition_wait import ConditionWait
 from .._threads.base.lock_base import core_of
 from .._threads.base.primitive import kind_of
-from ._losses import follow
 from ._rlock import RLock
 from ._rwlock import ReadLock
 from ._tasks import Pending, of_tasks
@@ -120,7 +119,6 @@ class Condition(PrimitiveTwin):
                 self._lock_core.path_state.end_blocks_of(wait.hold)
             return
         late = await resolve(self._core._restore_hold(wait, struck))
-        follow(self._lock_core, wait.hold)
         if late is not None:
             try:
                 raise late

@@ -10,14 +10,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
-from .._engine.holds import Hold
 from .._engine.loss import Loss
 from .._errors import LockLostError
 from .._runtime.interrupts import check_depth
 from .._runtime.public import public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
-from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import OnLost, OnSuspect
 
 # The frames that the end of an `async with` block needs.
@@ -101,19 +99,9 @@ class _LossCallback:
     def tell(self) -> None:
         """Do nothing more: `set` has had the method called."""
 
-
-def follow(core: LockCore, before: Hold) -> None:
-    """Have the blocks of a hold end with the hold that has replaced it in a condition's wait."""
-    now = core.mine()
-    if now is None or now is before:
-        return
-    with core.session.lock:
-        blocks = [
-            each for each in before.loss.listeners if isinstance(each, _LossCallback) and each.follows and not each.over
-        ]
-        told = [each for each in blocks if now.loss.add(each)]
-    for each in told:
-        each.set()
+    def follow(self, before: object, now: object) -> bool:  # noqa: ARG002
+        """Return whether the loss of the hold that replaces this one calls the method, too."""
+        return self.follows
 
 
 class Holding:
