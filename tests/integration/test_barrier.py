@@ -53,6 +53,20 @@ def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> 
     assert barrier.broken
 
 
+def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 477: it gets an error, with or without a timeout; afterwards the barrier works."""
+
+    def act() -> None:
+        for timeout in (None, 0.1):
+            with pytest.raises(RuntimeError, match="would wait for its own end"):
+                barrier.wait(timeout)
+
+    barrier = Barrier(zk, zk_path, 2, act)
+    for _ in range(2):
+        told = [in_thread(barrier.wait, 20) for _ in range(2)]
+        assert sorted(each.result(30) for each in told) == [0, 1]
+
+
 def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A party that comes when a generation is complete waits for the next; of n threads, all pass in turn."""
     barrier = Barrier(zk, zk_path, 3)

@@ -74,6 +74,8 @@ class Barrier(Primitive):
     _kind = "Barrier"
     _broken_error: type[Exception] = threading.BrokenBarrierError
     _withdraw: Callable[[Party], object] | None = None
+    # The thread that runs the action.
+    _acting: int | None = None
 
     def __init__(
         self,
@@ -113,13 +115,20 @@ class Barrier(Primitive):
                 whether it has: within a third of the session timeout or, while an action runs, within all of it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.
+            RuntimeError: the caller is this barrier's action.
             ForeignNodeError: the path has other nodes or data.
             ClientError: the client can't be used here.
         """
         if timeout is None:
             timeout = self._timeout
+        owner = self._identity()
+        if owner == self._acting:
+            raise RuntimeError(
+                f"the action of the barrier {self._path!r} would wait for its own end: the barrier trips only when it "
+                "has returned"
+            )
         call = Call(self._session, self._path)
-        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), self._identity()))
+        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), owner))
 
     def _wait_steps(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
@@ -160,7 +169,11 @@ class Barrier(Primitive):
         now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
             assert self._action is not None
-            waiting.call_user(self._action)
+            self._acting = self._identity()
+            try:
+                waiting.call_user(self._action)
+            finally:
+                self._acting = None
             return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
             return (yield from call.run(outlast(party), now() + patience))
