@@ -21,8 +21,8 @@ class DoubleBarrier(PrimitiveTwin):
     """A barrier that parties, tasks and threads of any processes, enter together and leave together.
 
     Otherwise it is a `zkconcurrent.DoubleBarrier`. A cancelled `enter` leaves no node, and after a cancelled `leave`
-    the party has left; the cancellation waits for nothing. A task that ends inside the barrier stays a party until its
-    session ends: use `async with`.
+    the party has left; the cancelled call waits for that as an interrupted one does. A task that ends inside the
+    barrier stays a party until its session ends: use `async with`.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
