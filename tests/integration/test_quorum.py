@@ -797,3 +797,13 @@ def test_after_a_wait_of_a_condition(size: int, zookeeper: Server, connect: Conn
     with lock:
         pass
     assert told == [lock]
+
+
+def test_locks_that_are_released_by_themselves(zk: KazooClient, zk_path: str) -> None:
+    """Fault 479: a release then names what was released, and nothing as its loss."""
+    lock = QuorumLock([RLock(zk, f"{zk_path}/{n}") for n in range(2)])
+    lock.acquire()
+    lock.locks[0].release()
+    with pytest.raises(LockLostError, match=r"is left: \S+/0: it was released by itself\)"):
+        lock.release()
+    assert not any(each.hold_count() for each in lock.locks)

@@ -498,7 +498,11 @@ class _Quorum:
 
     def error(self, owed: int) -> LockLostError:
         """Return the error for the loss; `owed` is how many acquires its thread has yet to settle after it."""
-        lost = {hold.path: why_lost(hold.ticket) for _, hold in self.parts if not hold.alive}
+        lost = {
+            hold.path: why_lost(hold.ticket) if was_lost(hold.ticket) else "it was released by itself"
+            for _, hold in self.parts
+            if not hold.alive
+        }
         first = next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1])
         causes = "; ".join(f"{path}: {why}" for path, why in lost.items())
         return lost_error(first, owed, LossCause.PARTS_LOST, f"no quorum of its locks is left: {causes}")
