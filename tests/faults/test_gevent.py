@@ -72,6 +72,26 @@ except TimeoutError as error:
     print(error)
 """
 
+# Attempts to connect by TLS where nobody listens; the loop of the greenlets is there, and its files, before.
+REFUSED = """
+import gc, os, sys
+if sys.argv[1] == "gevent":
+    from gevent import monkey; monkey.patch_all()
+    from kazoo.handlers.gevent import SequentialGeventHandler as Handler
+else:
+    import eventlet; eventlet.monkey_patch()
+    from kazoo.handlers.eventlet import SequentialEventletHandler as Handler
+import zkconcurrent
+gc.disable()
+left = []
+for _ in range(2):
+    try:
+        zkconcurrent.connect(sys.argv[2], handler=Handler())
+    except TimeoutError:
+        left.append(len(os.listdir("/proc/self/fd")))
+assert left[0] == left[1], left
+"""
+
 
 @pytest.mark.parametrize("how", ["patched", "unpatched"])
 def test_greenlets(how: str, zookeeper: Server, zk_path: str) -> None:
@@ -142,3 +162,20 @@ def test_a_host_that_trickles(handler: str) -> None:
             check=False,
         )
     assert "no reply of a ZooKeeper" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("handler", ["gevent", "eventlet"])
+def test_the_socket_of_a_failed_handshake(handler: str) -> None:
+    """Fault 471: each attempt to connect by TLS that fails closes its socket, as with threads."""
+    with socket.socket() as nobodys:
+        nobodys.bind(("127.0.0.1", 0))
+        url = f"zks://127.0.0.1:{nobodys.getsockname()[1]}?start_timeout=0.5"
+        done = subprocess.run(
+            [sys.executable, "-W", "error::ResourceWarning", "-c", REFUSED, handler, url],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "unclosed <" not in done.stderr

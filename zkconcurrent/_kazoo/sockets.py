@@ -8,12 +8,13 @@ import os
 import select
 import socket
 import ssl
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped
-from kazoo.handlers.utils import selector_select
+from kazoo.handlers.utils import create_tcp_connection, selector_select
 
 from .addresses import Addresses
 
@@ -60,7 +61,15 @@ class FairHandler:
             return self._handler.create_connection(address=address, hostname=hostname, timeout=timeout, **options)
         except Exception as error:
             self._addresses.failed(error)
+            _close_left(error)
             raise
+
+
+def _close_left(error: Exception) -> None:
+    """Close the socket that an attempt by TLS has left to a variable of kazoo's, and so to the garbage collector."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is create_tcp_connection.__code__ and (left := frame.f_locals.get("conn")) is not None:
+            left.close()
 
 
 class WakeupSocket:
