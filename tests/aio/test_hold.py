@@ -335,7 +335,7 @@ def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: Kazo
 
 @pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
 def test_several_after_a_wait_of_a_condition(kind: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 476: the loss of what a condition's wait has put in place of a hold is one of the whole."""
+    """Fault 478: the loss of what a condition's wait has put in place of a hold is one of the whole."""
     locks = [aio.RLock(zk, f"{zk_path}/{n}") for n in range(2)]
     condition = aio.Condition(zk, f"{zk_path}/condition", locks[0])
     told: list[object] = []

@@ -666,7 +666,7 @@ def test_a_watcher_is_called_at_once(
 
 @pytest.mark.parametrize("wait", [Poller().wait, wait_for_files], ids=["poller", "one system call"])
 def test_a_wait_of_years(wait: Callable[..., Any]) -> None:
-    """Fault 486: it is no error: kazoo asks for one where a test has set the clock back that it reads."""
+    """Fault 474: it is no error: kazoo asks for one where a test has set the clock back that it reads."""
     one, other = socket.socketpair()
     with one, other:
         other.send(b"x")

@@ -166,7 +166,7 @@ def test_a_host_that_trickles(handler: str) -> None:
 
 @pytest.mark.parametrize("handler", ["gevent", "eventlet"])
 def test_the_socket_of_a_failed_handshake(handler: str) -> None:
-    """Fault 471: each attempt to connect by TLS that fails closes its socket, as with threads."""
+    """Fault 481: each attempt to connect by TLS that fails closes its socket, as with threads."""
     with socket.socket() as nobodys:
         nobodys.bind(("127.0.0.1", 0))
         url = f"zks://127.0.0.1:{nobodys.getsockname()[1]}?start_timeout=0.5"

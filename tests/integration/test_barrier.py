@@ -54,7 +54,7 @@ def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> 
 
 
 def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 477: it gets an error, with or without a timeout; afterwards the barrier works."""
+    """Fault 479: it gets an error, with or without a timeout; afterwards the barrier works."""
 
     def act() -> None:
         for timeout in (None, 0.1):

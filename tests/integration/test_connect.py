@@ -350,10 +350,10 @@ def test_tls_is_checked(url: str, advice: str, tls_port: int, zookeeper: Server)
 def test_the_socket_of_a_failed_handshake(
     tls_port: int, zookeeper: Server, with_tls: bool, eventually: Eventually
 ) -> None:
-    """Fault 471: each attempt to connect by TLS that fails closes its socket; no garbage is left to be collected."""
+    """Fault 481: each attempt to connect by TLS that fails closes its socket; no garbage is left to be collected."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(TimeoutError, match="over TLS"):
-        zkconcurrent.connect(f"zks://localhost:{tls_port if with_tls else zookeeper.port}", start_timeout=0.5)
+        zkconcurrent.connect(f"zks://localhost:{tls_port if with_tls else zookeeper.port}", start_timeout=2.0)
     eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 

@@ -230,7 +230,7 @@ def test_a_loss_is_told(
 def test_a_loss_after_a_wait_of_a_condition(
     which: str, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 476: a condition's wait replaces the hold of one lock; the loss of either lock is told afterwards."""
+    """Fault 478: a condition's wait replaces the hold of one lock; the loss of either lock is told afterwards."""
     told: list[MultiLock] = []
     a, b = RLock(connect(timeout=4), f"{zk_path}/a"), RLock(connect(timeout=4), f"{zk_path}/b")
     condition = Condition(a.client, f"{zk_path}/condition", a)

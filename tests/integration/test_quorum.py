@@ -772,7 +772,7 @@ def test_a_loss_that_is_told_within_a_release(
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_after_a_wait_of_a_condition(size: int, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 476: a condition's wait replaces the hold of one lock; the quorum has the new one, and releases it."""
+    """Fault 478: a condition's wait replaces the hold of one lock; the quorum has the new one, and releases it."""
     told: list[QuorumLock] = []
     locks = [RLock(connect(timeout=4), f"{zk_path}/{n}") for n in range(size)]
     condition = Condition(locks[0].client, f"{zk_path}/condition", locks[0])
@@ -800,7 +800,7 @@ def test_after_a_wait_of_a_condition(size: int, zookeeper: Server, connect: Conn
 
 
 def test_locks_that_are_released_by_themselves(zk: KazooClient, zk_path: str) -> None:
-    """Fault 479: a release then names what was released, and nothing as its loss."""
+    """Fault 480: a release then names what was released, and nothing as its loss."""
     lock = QuorumLock([RLock(zk, f"{zk_path}/{n}") for n in range(2)])
     lock.acquire()
     lock.locks[0].release()

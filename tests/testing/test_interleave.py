@@ -109,7 +109,7 @@ def test_the_error_of_a_call() -> None:
 
 
 def test_a_choice_that_is_none() -> None:
-    """Fault 485: a call that can't go on, as its place in the list, is refused: before, the test hung."""
+    """Fault 473: a call that can't go on, as its place in the list, is refused: before, the test hung."""
     notes: list[str] = []
     with pytest.raises(ValueError, match=r"one of the indexes that it is given, \[1\], not 0"):
         interleave(lambda _: 0, [noted("a", notes), noted("b", notes)])
@@ -117,7 +117,7 @@ def test_a_choice_that_is_none() -> None:
 
 
 def test_what_is_no_lock(clients: tuple[KazooClient, KazooClient], zk_path: str) -> None:
-    """Fault 485: a lock whose waiters nobody can ask for is refused before a call begins."""
+    """Fault 473: a lock whose waiters nobody can ask for is refused before a call begins."""
     several = zkconcurrent.MultiLock([zkconcurrent.Lock(clients[0], zk_path)])
     for wrong in (threading.Lock(), several, zkconcurrent.ReadWriteLock(clients[0], f"{zk_path}-rw")):
         with pytest.raises(TypeError, match="name the locks that it consists of"):

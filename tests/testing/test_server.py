@@ -325,7 +325,7 @@ def test_no_shell(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 487: `expire` refuses it: before, it returned as if it had ended the session."""
+    """Fault 475: `expire` refuses it: before, it returned as if it had ended the session."""
     monkeypatch.setattr(service_module, "PATIENCE", 1.0)
     with MemoryServer() as server, MemoryServer() as other, other.client() as client:
         session = client.client_id
@@ -336,7 +336,7 @@ def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_is_not_ascii(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 488: the server finds its folder, whatever the locale of the tests is."""
+    """Fault 476: the server finds its folder, whatever the locale of the tests is."""
     folder = temporary / "caf\u00e9"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

@@ -165,7 +165,7 @@ def test_what_is_no_number(option: str) -> None:
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
     """Fault 368: such as the text of an environment variable; it is named before anything is opened.
 
-    Fault 484: so is a Decimal, which does not add to a clock.
+    Fault 472: so is a Decimal, which does not add to a clock.
     """
     with pytest.raises(error, match=told):
         zkconcurrent.connect("zk://a", **options)
