@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
 from ._acl import take_acl
@@ -32,7 +32,7 @@ from ._protocol.operations import ConnectionLost, SessionExpired
 from ._runtime.interpreter import check_interpreter
 from ._runtime.live_set import LiveSet
 from ._runtime.process_exit import closers
-from ._runtime.public import Self, public
+from ._runtime.public import ErrorKind, Self, Traceback, public
 from ._runtime.serving import serves_here, serving
 from ._secrets import RedactedLog, Secret, credentials, secret
 from ._url import Settings, check_lease, meant, parse
@@ -185,9 +185,7 @@ class Client(KazooClient):  # type: ignore[misc]
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         self._end()
 
     def __del__(self) -> None:

@@ -16,7 +16,7 @@ import inspect
 import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from types import FunctionType, MethodType, TracebackType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import wrapt
@@ -27,7 +27,7 @@ from ._arguments.template import Template
 from ._kazoo.link import KazooClient
 from ._namespace import Namespace
 from ._runtime.identity import identity
-from ._runtime.public import public
+from ._runtime.public import ErrorKind, Traceback, public
 from ._threads.base.primitive import kind_of, opens_by_name
 from ._threads.base.revocable import RevocableLock
 from ._threads.rlock import RLock
@@ -322,9 +322,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
             raise
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         self._end_block().__exit__(kind, error, traceback)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
@@ -34,6 +33,7 @@ from ._engine.session import Session
 from ._errors import LockLostError, LossCause, RefusedError, ZkConcurrentError
 from ._kazoo.replies import kazoo_errors
 from ._runtime.interrupts import insist
+from ._runtime.public import ErrorKind, Traceback
 from ._threads.base.lock_base import core_of
 from ._threads.election import Election, Leading, Term
 from ._threads.group import Group, Membership, check_id
@@ -130,9 +130,7 @@ class DriverLock(locking.Lock):
         """Release the lock; return False if this object does not hold it, or has lost it."""
         return self._end()[0]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         """Release the lock; a block that has lost it ends with a `ToozError`, unless it ends with an error anyway."""
         _, lost = self._end()
         if lost is not None and kind is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Protocol, runtime_checkable
 
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 
 
 @runtime_checkable
@@ -31,6 +30,4 @@ class LockLike(Protocol):
 
     def __enter__(self) -> bool: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> object: ...
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback, /) -> object: ...

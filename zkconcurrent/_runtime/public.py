@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing
 from inspect import get_annotations
-from typing import TYPE_CHECKING, ForwardRef, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, ForwardRef, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self as Self
@@ -17,6 +18,9 @@ else:
     Self = getattr(typing, "Self", TypeVar("Self"))
 
 T = TypeVar("T")
+# What the end of a block is told of the error that has ended it.
+ErrorKind: TypeAlias = type[BaseException] | None
+Traceback: TypeAlias = TracebackType | None
 
 
 def public(made: T) -> T:

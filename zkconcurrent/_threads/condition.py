@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
-from types import TracebackType
 from typing import TypeVar
 
 from .._arguments.limits import check_seconds
@@ -15,6 +14,7 @@ from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._recipes.condition import notify, pass_on
 from .._runtime.interrupts import TRIES
+from .._runtime.public import ErrorKind, Traceback
 from .._runtime.waiting import Steps
 from .base.condition_wait import ConditionWait
 from .base.lock_base import core_of
@@ -94,9 +94,7 @@ class Condition(Primitive):
     def __enter__(self) -> bool:
         return self._lock.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock_core.mine() is None:
             # A wait could not acquire the lock again, and the error that leaves the block says why.
             return

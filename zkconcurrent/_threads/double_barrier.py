@@ -6,7 +6,6 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 
 from .._arguments.limits import check_positive
 from .._engine.driver import Call
@@ -19,6 +18,7 @@ from .._protocol.ticket import State, Ticket
 from .._recipes.destroy import destroy
 from .._recipes.double_barrier import enter, leave, tree, withdraw
 from .._runtime.interrupts import TRIES
+from .._runtime.public import ErrorKind, Traceback
 from .._runtime.waiting import Steps, outlast
 from .base.node_data import node_data
 from .base.primitive import Primitive, kind_of, reports_loss
@@ -297,9 +297,7 @@ class DoubleBarrier(Primitive):
     def __enter__(self) -> bool:
         return self.enter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         """Leave; after an exception, without waiting for the others."""
         try:
             if not self._session.forked:  # the party is the parent's

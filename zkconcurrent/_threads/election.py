@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
@@ -20,7 +19,7 @@ from .._protocol.ticket import State
 from .._recipes.election import Leader
 from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .base.candidacy import LeaderLock
 from .base.lock_base import TransactionT
 from .base.primitive import PickledByPath, kind_of, reports_loss
@@ -156,9 +155,7 @@ class Leading:
             insist(lambda: self._drop(core.mine(), before))
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         try:
             assert self._hold is not None
             if not self._leader_lock._session.forked:  # the term is the parent's

@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from .._arguments.paths import check_name
@@ -19,7 +18,7 @@ from .._errors import ClientError, LossCause
 from .._protocol.ticket import LossRecord
 from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
-from .._runtime.public import Self, public
+from .._runtime.public import ErrorKind, Self, Traceback, public
 from .._runtime.waiting import Steps, wait
 from .base.node_data import node_data
 from .base.primitive import Primitive, check_timeout, kind_of
@@ -259,9 +258,7 @@ class Membership(BaseMembership):
     def __enter__(self) -> Membership:  # noqa: PYI034
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         try:
             if not self._session.forked:  # the membership is the parent's
                 self.leave()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from .._engine.holds import Hold
 from .._errors import LockLostError
 from .._protocol.rules import MUTEX
 from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
+from .._runtime.public import ErrorKind, Traceback
 from .base.lock_base import FRAMES_OF_END
 from .base.lock_core import ReentrantCore
 from .base.primitive import check_timeout
@@ -84,13 +83,7 @@ class RLock(RevocableLock):
             return True
         return super().__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        **how: bool,
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback, **how: bool) -> None:
         before = None
         try:
             core = self._lock_core

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from types import TracebackType
 from typing import Final
 
 from .._kazoo.link import KazooClient
 from .._recipes.barrier_state import Party
+from .._runtime.public import ErrorKind, Traceback
 from .._threads import barrier as _barrier
 from ._tasks import Pending, Tasks, in_background
 from ._twin import PrimitiveTwin, awaited
@@ -71,9 +71,7 @@ class Barrier(PrimitiveTwin):
     async def __aenter__(self) -> int:
         return await self.wait()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         pass
 
     reset: Final = awaited(_barrier.Barrier.reset)

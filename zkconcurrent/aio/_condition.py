@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, TypeVar
 
 from .._arguments.limits import check_seconds
@@ -12,6 +11,7 @@ from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
+from .._runtime.public import ErrorKind, Traceback
 from .._threads import condition as _condition
 from .._threads.base.condition_wait import ConditionWait
 from .._threads.base.lock_base import core_of
@@ -53,9 +53,7 @@ class Condition(PrimitiveTwin):
     async def __aenter__(self) -> None:
         await self._lock.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         failed = kind is not None and issubclass(kind, ZkConcurrentError)
         if failed and not self._session.forked and self._lock_core.mine() is None:
             # A wait could not acquire the lock again; its error says why.

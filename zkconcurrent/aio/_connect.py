@@ -7,14 +7,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, NoReturn
 
 from .. import _connect
 from .._connect import Client
 from .._engine.driver import Call
 from .._engine.session import Session
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.waiting import call_soon
 from ._tasks import Pending, in_background
 
@@ -39,9 +38,7 @@ class Connecting(AbstractAsyncContextManager[Client, None]):
         self._entered = True
         return await self._block.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         await self._block.__aexit__(kind, error, traceback)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Final
 
 from .._engine.driver import Call
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
+from .._runtime.public import ErrorKind, Traceback
 from .._runtime.waiting import Steps
 from .._threads import detached as _detached
 from .._threads.base.primitive import not_held, reports_loss
@@ -114,9 +114,7 @@ class DetachedLock(PrimitiveTwin):
         if not await self.acquire():
             raise not_held(self)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if self._session.forked:
             # The hold is the parent's.
             return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Final
 
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.identity import release_at_end
+from .._runtime.public import ErrorKind, Traceback
 from .._threads import double_barrier as _double_barrier
 from .._threads.base.primitive import reports_loss
 from ._tasks import is_thrown_away, of_tasks
@@ -83,9 +83,7 @@ class DoubleBarrier(PrimitiveTwin):
     async def __aenter__(self) -> bool:
         return await self.enter()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         # A generator that is closed in a task that lives ends with the same error, and its party leaves.
         if is_thrown_away(kind) and (self._core._path_state.leave_block() or asyncio._get_running_loop() is None):
             return

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .._threads.base.candidacy import LeaderLock
 from .._threads.base.primitive import kind_of
 from .._threads.election import BaseTerm, Candidate, candidate_id, check_leader
@@ -62,9 +61,7 @@ class Leading:
         assert hold is not None
         return Term(seat, hold)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         await self._holding.__aexit__(kind, error, traceback)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
-from types import TracebackType
 from typing import Final
 
 from .._kazoo.link import KazooClient
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .._threads import group as _group
 from ._losses import Lost
 from ._tasks import Pending, is_thrown_away, of_tasks
@@ -52,9 +51,7 @@ class Joining:
     async def __aenter__(self) -> Membership:
         return await self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if is_thrown_away(kind):
             self._membership._give_up()
         else:

@@ -7,13 +7,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
-from types import TracebackType
 from typing import Any, Protocol
 
 from .._engine.loss import Loss
 from .._errors import LockLostError
 from .._runtime.interrupts import check_depth
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.waiting import call_soon
 from .._threads.base.lock_base import not_acquired
 from .._threads.base.primitive import OnLost, OnSuspect
@@ -135,9 +134,7 @@ class Holding:
         self._cancelled = True
         self._task.cancel("the hold was lost")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if self._listener is not None:
             self._listener.over = True
         if self._cancelled and self._is_only_ours() and isinstance(error, asyncio.CancelledError):

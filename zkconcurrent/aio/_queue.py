@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Generator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._recipes.queue.state import ItemCall
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.waiting import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
@@ -307,9 +306,7 @@ class Claim(_queue_base.BaseClaim[T]):
     async def __aenter__(self) -> Claim[T]:
         return await resolve(self._enter())
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if is_thrown_away(kind):
             self._forsake()
         else:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import TypeAlias
 
 from .._kazoo.link import KazooClient
 from .._runtime.identity import of_caller
-from .._runtime.public import public
+from .._runtime.public import ErrorKind, Traceback, public
 from .._synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
 from ._namespace import Namespace
 from ._rlock import RLock
@@ -76,9 +75,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
             self._end_block()
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         await self._end_block().__aexit__(kind, error, traceback)
 
 

@@ -13,13 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
 from inspect import signature
-from types import TracebackType
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from .._engine.session import Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.interrupts import check_depth
+from .._runtime.public import ErrorKind, Traceback
 from .._threads import joint_lock as _several
 from .._threads.base import lock_base
 from .._threads.base.lock_core import LockCore
@@ -244,9 +244,7 @@ class Acquirable(Twin, ABC):
         if not await self._acquire_for_block():
             raise not_held(self)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if any(core.session.forked for core in self._lock_cores()):
             # The hold is the parent's.
             return

@@ -6,7 +6,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Protocol, TypeVar
 
 from ..._arguments.limits import check_label
@@ -20,6 +19,7 @@ from ..._kazoo.link import KazooClient
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
+from ..._runtime.public import ErrorKind, Traceback
 from .callbacks import Callbacks
 from .contender import Contender
 from .lock_core import LockCore, QueueCore
@@ -88,13 +88,7 @@ class Acquirable(BlockingCalls, ABC):
             raise not_held(self)
         return True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-        **how: bool,
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback, **how: bool) -> None:
         before = None
         try:
             if self._session.forked:
@@ -132,9 +126,7 @@ class Holding:
         if not lock._acquire_for_block(blocking, timeout):
             raise not_acquired(lock, timeout if blocking else 0)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         self._lock.__exit__(kind, error, traceback, **self._how)
 
 

@@ -7,7 +7,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
@@ -35,7 +34,7 @@ from ..._recipes.queue.state import (
 from ..._recipes.receipts import OutcomeLost, destroy
 from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
-from ..._runtime.public import Self, public
+from ..._runtime.public import ErrorKind, Self, Traceback, public
 from ..._runtime.waiting import Steps, outlast, wait
 from .node_data import node_data
 from .primitive import Primitive, kind_of
@@ -516,9 +515,7 @@ class Claim(BaseClaim[T]):
     def __enter__(self) -> Claim[T]:
         return self._enter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         try:
             if not self._session.forked:  # the claim is the parent's
                 self._exit(acknowledges=kind is None)
