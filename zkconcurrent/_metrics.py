@@ -17,24 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from . import _events as events
 from ._engine import telling
 from ._engine.inspection import servers_of, state_of
 from ._engine.session import Session
 from ._errors import DeadlockError, LockLostError, LossCause
-from ._events import (
-    Acquired,
-    Cancelled,
-    DeadlockFound,
-    DeadlockVictim,
-    Failed,
-    LockEvent,
-    Lost,
-    Released,
-    TimedOut,
-    Waiting,
-    WouldBlock,
-    fold,
-)
 from ._kazoo.link import KazooClient
 from ._namespace import BasePath
 from ._protocol.ticket import State
@@ -151,35 +138,35 @@ TABLE = (WAITS, HOLDS, ACQUISITIONS, LOSSES, DEADLOCKS, WAITING, HELD, OLDEST, M
 
 
 # How an acquire ends.
-OUTCOMES = (Acquired, TimedOut, WouldBlock, Cancelled, DeadlockVictim, Failed)
+OUTCOMES = (events.Acquired, events.TimedOut, events.WouldBlock, events.Cancelled, events.DeadlockVictim, events.Failed)
 
 
-def records(event: LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
+def records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
     """Return what an event adds to which instruments, and the values of the attributes that are not the lock's."""
     match event:
-        case Acquired(contended=True):
+        case events.Acquired(contended=True):
             return (WAITS, event.waited, ("acquired", "")), (ACQUISITIONS, 1, ("waited",))
-        case Acquired():
+        case events.Acquired():
             return ((ACQUISITIONS, 1, ("uncontended",)),)
-        case Released():
+        case events.Released():
             return ((HOLDS, event.held, ("released",)),)
-        case Lost():
+        case events.Lost():
             cause = "unknown" if event.cause is None else event.cause.value
             return (HOLDS, event.held, ("lost",)), (LOSSES, 1, (cause,))
-        case WouldBlock():
+        case events.WouldBlock():
             return ((ACQUISITIONS, 1, ("would_block",)),)
-        case TimedOut():
+        case events.TimedOut():
             return ((WAITS, event.waited, ("timeout", "")),)
-        case Cancelled():
+        case events.Cancelled():
             return ((WAITS, event.waited, ("cancelled", "")),)
-        case DeadlockFound(certain=certain):
+        case events.DeadlockFound(certain=certain):
             return ((DEADLOCKS, 1, ("true" if certain else "false",)),)
-        case DeadlockVictim(error=error):
+        case events.DeadlockVictim(error=error):
             ended = (WAITS, event.waited, ("deadlock", ""))
             # One of several members was counted as it was found; a wait for one's own hold is an error at once.
             found = isinstance(error, DeadlockError) and bool(error.cycle)
             return (ended,) if found else (ended, (DEADLOCKS, 1, ("true",)))
-        case Failed(error=error):
+        case events.Failed(error=error):
             failed = (WAITS, event.waited, ("error", type(error).__qualname__))
             # The loss of a hold that had begun was told when that ended; this one is a condition's, see `Story.fail`.
             if isinstance(error, LockLostError) and error.cause is LossCause.NOT_REACQUIRED:
@@ -209,7 +196,7 @@ class Recorder:
         bind: Callable[[Instrument, Values], Callable[[float], object]],
         *,
         live: bool = False,
-        also: Callable[[LockEvent, Values], object] | None = None,
+        also: Callable[[events.LockEvent, Values], object] | None = None,
     ) -> None:
         sessions, self._base = _opened(scope)
         # A client that is gone ends the listener, too.
@@ -233,7 +220,7 @@ class Recorder:
         for each in self._removes:
             each()
 
-    def __call__(self, event: LockEvent) -> None:
+    def __call__(self, event: events.LockEvent) -> None:
         """Record an event."""
         try:
             lock = self.lock(event)
@@ -256,18 +243,18 @@ class Recorder:
             record = self._bound[key] = self._bind(instrument, values)
         record(amount)
 
-    def _follow(self, event: LockEvent, lock: Values, *, again: bool = False) -> None:
+    def _follow(self, event: events.LockEvent, lock: Values, *, again: bool = False) -> None:
         """Keep what is live; `again`: an interrupt may have left it half done."""
         if self._process != os.getpid():
             # What the parent waits for and holds is not a forked child's.
             self._process, self._present = os.getpid(), {}
-        if isinstance(event, Waiting):
+        if isinstance(event, events.Waiting):
             self._keep((WAITING, lock), (event.by, event.path, 0), True, again)
-        elif isinstance(event, Released | Lost):
+        elif isinstance(event, events.Released | events.Lost):
             self._keep((HELD, lock), (event.by, event.path, event.token), False, again)
         elif isinstance(event, OUTCOMES):
             self._keep((WAITING, lock), (event.by, event.path, 0), False, again)
-            if isinstance(event, Acquired):
+            if isinstance(event, events.Acquired):
                 self._keep((HELD, lock), (event.by, event.path, event.token), True, again)
 
     def _keep(self, key: tuple[Instrument, Values], one: tuple[str, str, int], present: bool, again: bool) -> None:
@@ -284,10 +271,10 @@ class Recorder:
             number = len(counted)
             self._record(key[0], number, key[1])
 
-    def lock(self, told: LockEvent | telling.Story) -> Values:
+    def lock(self, told: events.LockEvent | telling.Story) -> Values:
         """Return the values of the attributes of a lock."""
         path = told.path
-        name = told.label or fold(path if self._base is None else path[len(self._base) + 1 :])
+        name = told.label or events.fold(path if self._base is None else path[len(self._base) + 1 :])
         if name not in self._names:
             try:
                 self._free.pop()

@@ -22,20 +22,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from .._runtime.clock import boot_clock
-from .processes import (
-    LINUX,
-    SEES_ALL,
-    adopt_orphans,
-    changed_children,
-    descendants,
-    end_with_parent,
-    group_lives,
-    kill_all,
-    name_of,
-    signal_all,
-    wait_for_any,
-    wakeup_pipe,
-)
+from . import processes
 
 # Also where no lease runs: the end of a process group shows only when one looks.
 _POLL = 0.5  # seconds
@@ -132,8 +119,8 @@ class _Guard:
 
     def serve(self) -> None:
         """Do as told, until all is over."""
-        adopt_orphans()
-        woken, _ = wakeup_pipe()
+        processes.adopt_orphans()
+        woken, _ = processes.wakeup_pipe()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # A stop from the terminal must not stop the clock, and a service manager may signal all processes at once.
         # Numbers, as not every real-time signal is one of `Signals`.
@@ -141,7 +128,7 @@ class _Guard:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
         told = self._line.fileno()
         while not self._is_over():
-            ready = wait_for_any([told, woken], self._pause())
+            ready = processes.wait_for_any([told, woken], self._pause())
             if woken in ready:
                 os.read(woken, 4096)
             for kind, *values in self._line.receive() if told in ready else ():
@@ -217,7 +204,7 @@ class _Guard:
     def _pause(self) -> float:
         if self._is_over():
             return 0.0
-        if not LINUX and self.status is not None:
+        if not processes.LINUX and self.status is not None:
             return _GROUP_POLL
         now = boot_clock()
         # The clock of `select` stands still while the machine sleeps.
@@ -228,7 +215,7 @@ class _Guard:
         now = boot_clock()
         if now >= self._tell_left_at and not self._is_over():
             self._tell_left_at = float("inf")
-            self._line.send("left", [name_of(pid) for pid in descendants()[:_MOST_NAMES]])
+            self._line.send("left", [processes.name_of(pid) for pid in processes.descendants()[:_MOST_NAMES]])
         if not self.group or self._is_over():
             return
         if not self._doomed and now >= self._end - self._patience - self._spare:
@@ -253,13 +240,13 @@ class _Guard:
         if not self.group:
             return
         self._signal_all(signal.SIGKILL)
-        ended = kill_all(self._group_left())
+        ended = processes.kill_all(self._group_left())
         if self.status is None and self.group in ended:
             self._ended(ended[self.group])
         self._take_terminal_back()
 
     def _signal_all(self, number: int) -> None:
-        if signal_all(self._group_left(), number):
+        if processes.signal_all(self._group_left(), number):
             self._tell_refused()
 
     def _tell_refused(self) -> None:
@@ -270,10 +257,10 @@ class _Guard:
 
     def _group_left(self) -> int:
         """Return the process group to signal: once the command has ended, its number may soon be another's."""
-        return self.group if self.status is None or not SEES_ALL else 0
+        return self.group if self.status is None or not processes.SEES_ALL else 0
 
     def _reap(self) -> None:
-        for pid, status in changed_children():
+        for pid, status in processes.changed_children():
             if pid != self.group:
                 continue
             if os.WIFSTOPPED(status):
@@ -295,8 +282,8 @@ class _Guard:
             return False
         if self._found.close or not self.group:
             return True
-        if not LINUX:
-            return not group_lives(self.group)
+        if not processes.LINUX:
+            return not processes.group_lives(self.group)
         try:
             # Looks only, whether there is a child: `_reap` is the one that waits.
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -305,7 +292,7 @@ class _Guard:
         return False
 
     def _take_terminal_back(self) -> None:
-        if not self._lent or (self._line.closed and not group_lives(self._caller)):
+        if not self._lent or (self._line.closed and not processes.group_lives(self._caller)):
             # `run` was killed and was alone in its group: the shell takes the terminal, perhaps at this very moment.
             return
         # The caller's group may have become a background one meanwhile, by the shell's `bg`.
@@ -326,7 +313,7 @@ def _execute(command: list[str], environment: dict[str, str], lend: bool, fail: 
         os.setpgid(0, 0)
         if lend:
             _lend_terminal(os.getpid())
-        end_with_parent()
+        processes.end_with_parent()
         signal.set_wakeup_fd(-1)
         # Handlers end with `exec`, but a signal may come just before.
         caught = {number for number in signal.valid_signals() if callable(signal.getsignal(number))}
