@@ -14,33 +14,22 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import _errors as errors
 from .._connect import Client, prepare
+from .._engine.holds import Hold
 from .._engine.loss_cause import cause_of
 from .._engine.session import Session
-from .._errors import (
-    ClientError,
-    DeadlockError,
-    LockLostError,
-    LossCause,
-    RefusedError,
-    WaitCancelledError,
-    ZkConcurrentError,
-)
+from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._runtime.clock import boot_clock
 from .._threads.base import node_data
-from .._threads.base.lock_base import LockBase, core_of
+from .._threads.base.lock_base import Acquirable, LockBase, core_of
 from .._threads.rlock import RLock
 from .._url import parse
 from .once import Mark
 from .outcome import CommandError, Exit, lacks_threads
-
-if TYPE_CHECKING:
-    from .._engine.holds import Hold
-    from .._kazoo.link import Link
-    from .._threads.base.lock_base import Acquirable
 
 HELD = "ZKCONCURRENT_HELD"
 TIMEOUT = 30.0  # seconds
@@ -243,12 +232,12 @@ class Holder:
         """Release the lock; return the cause if it turns out that it had been lost."""
         try:
             lock.release()
-        except LockLostError as error:
+        except errors.LockLostError as error:
             return _word(error.cause)
         return None
 
 
-def _word(cause: LossCause | None) -> str:
+def _word(cause: errors.LossCause | None) -> str:
     return "unknown" if cause is None else cause.value
 
 
@@ -264,12 +253,12 @@ def _held_outside() -> list[tuple[str, str, str]]:
 # The ends of the command that errors mean, the first that fits; a loss may be noticed just before the mark is written,
 # or before the command begins.
 _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit], ...] = (
-    (WaitCancelledError, Exit.NOT_ACQUIRED),
-    (LockLostError, Exit.LOST),
-    ((TimeoutError, ClientError, kazoo_errors.KazooException), Exit.UNREACHABLE),
-    (RefusedError, Exit.REFUSED),
-    (DeadlockError, Exit.USAGE),
-    ((ZkConcurrentError, ValueError), Exit.OTHER_KIND),
+    (errors.WaitCancelledError, Exit.NOT_ACQUIRED),
+    (errors.LockLostError, Exit.LOST),
+    ((TimeoutError, errors.ClientError, kazoo_errors.KazooException), Exit.UNREACHABLE),
+    (errors.RefusedError, Exit.REFUSED),
+    (errors.DeadlockError, Exit.USAGE),
+    ((errors.ZkConcurrentError, ValueError), Exit.OTHER_KIND),
 )
 
 

@@ -7,16 +7,13 @@ where to look: at this process, at the network, or at the servers.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from .._errors import LossCause
+from .._kazoo.link import Link
+from .._protocol.lease import Lease
 from .._protocol.operations import NoNode
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.clock import ago, in_words
-
-if TYPE_CHECKING:
-    from .._kazoo.link import Link
-    from .._protocol.lease import Lease
 
 PAUSED = "this process was paused, or its threads did not run"
 CUT_OFF = "ZooKeeper was out of reach"
