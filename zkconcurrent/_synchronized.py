@@ -103,10 +103,14 @@ class LockedBy(ABC):
 
     Attributes:
         _namespace: the class of namespaces.
+        _rlock: the class of the locks at paths.
+        _lock_kind: the class of all that can be held.
         _caller: returns the caller: its thread or its task.
     """
 
     _namespace: type[Any]
+    _rlock: type[Any]
+    _lock_kind: type[Any]
     _caller: Callable[[], int]
 
     def __init__(self, where: Any, path: str | None = None) -> None:
@@ -115,7 +119,7 @@ class LockedBy(ABC):
         # The locks of blocks whose client a function gives, by the thread or task, the innermost last.
         self._blocks: dict[int, list[Any]] = {}
         if path is None:
-            if not self._is_lock(where):
+            if not isinstance(where, self._lock_kind):
                 raise TypeError(
                     f"use @synchronized(client, '/path') or @synchronized(lock), not @synchronized({kind_of(where)})"
                 )
@@ -218,14 +222,6 @@ class LockedBy(ABC):
         return SynchronizedFunction(function, calls, plain)
 
     @abstractmethod
-    def _is_lock(self, lock: object) -> bool:
-        """Return whether `lock` can be held."""
-
-    @abstractmethod
-    def _rlock(self, client: KazooClient, path: str) -> Any:
-        """Return the RLock at the path."""
-
-    @abstractmethod
     def _kind(self, function: Function) -> Kind:
         """Return the kind of a function.
 
@@ -286,6 +282,8 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """
 
     _namespace = Namespace
+    _rlock = RLock
+    _lock_kind = LockLike
     _caller = staticmethod(identity())
 
     def __init__(self, where: Where | LockLike, path: str | None = None, *, wait_release: bool = True) -> None:
@@ -301,12 +299,6 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     def _lock(self, arguments: KwArgs) -> Any:
         lock = super()._lock(arguments)
         return lock if self._wait_release else lock.hold(wait_release=False)
-
-    def _is_lock(self, lock: object) -> bool:
-        return isinstance(lock, LockLike)
-
-    def _rlock(self, client: KazooClient, path: str) -> RLock:
-        return RLock(client, path)
 
     def _kind(self, function: Function) -> Kind:
         if calls_are(inspect.iscoroutinefunction, function) or calls_are(inspect.isasyncgenfunction, function):

@@ -46,16 +46,12 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """
 
     _namespace = Namespace
+    _rlock = RLock
+    _lock_kind = AbstractAsyncContextManager
     _caller = staticmethod(of_caller)
 
     def __init__(self, where: Where | ReleasesAtEnd, path: str | None = None) -> None:
         super().__init__(where, path)
-
-    def _is_lock(self, lock: object) -> bool:
-        return isinstance(lock, AbstractAsyncContextManager)
-
-    def _rlock(self, client: KazooClient, path: str) -> RLock:
-        return RLock(client, path)
 
     def _kind(self, function: Function) -> Kind:
         if calls_are(inspect.isasyncgenfunction, function):
