@@ -19,12 +19,12 @@ from .._engine.deadlocks import AGAIN_AFTER
 from .._errors import DeadlockEdge
 from .._kazoo import full_paths
 from .._kazoo.link import Link
-from .._kazoo.replies import kazoo_errors
+from .._kazoo.replies import kazoo_errors, node_of
 from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, SearchView, Waiter, search
 from .._protocol.operations import Node
 from .._protocol.rules import PERMIT, is_of_kazoo, role_of
 from .._protocol.told import Told
-from .look import RULES, Scan, node_of
+from .look import RULES, Scan
 from .outcome import document, escaped, write
 from .server import ask_all, is_below, link_of, relative
 

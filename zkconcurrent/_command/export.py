@@ -20,9 +20,9 @@ from typing import Any
 
 from .._kazoo.addresses import shown
 from .._kazoo.link import Link
-from .._kazoo.replies import kazoo_errors
+from .._kazoo.replies import kazoo_errors, node_of
 from .._protocol.rules import FOLDERS
-from .look import QueueListing, Scan, node_of
+from .look import QueueListing, Scan
 from .outcome import CommandError, Exit, say
 from .server import ask_all, check_connected, link_of, told
 

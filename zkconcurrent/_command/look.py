@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .._kazoo.link import Link
-from .._kazoo.replies import kazoo_errors
+from .._kazoo.replies import kazoo_errors, node_of
 from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
 from .._recipes.queue.order import is_item
@@ -301,12 +301,6 @@ class Scan:
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0] or "/"
-
-
-def node_of(got: tuple[bytes | None, Any]) -> Node:
-    """Return a node of the reply that has its data, None if there were never any, and its stat."""
-    data, stat = got
-    return Node(data or b"", stat.czxid, stat.ctime / 1000, stat.ephemeralOwner)
 
 
 def _in_line(queue: QueueListing, there: dict[str, Node]) -> Iterator[Standing]:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._kazoo.link import Link
-from .._kazoo.replies import Reply, kazoo_errors
+from .._kazoo.replies import Reply, kazoo_errors, node_of
 from .._protocol.rules import PERMIT
-from .look import RESERVED, QueueListing, Scan, Standing, node_of, standing, table
+from .look import RESERVED, QueueListing, Scan, Standing, standing, table
 from .outcome import Exit, document, escaped, say
 from .server import ask_all, link_of
 from .watch import again, pause
