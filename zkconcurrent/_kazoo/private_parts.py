@@ -122,20 +122,20 @@ class PrivateParts:
     @property
     def write_sock(self) -> Any:
         """The end of the pipe that wakes the connection's thread; None if the client is closed."""
-        return self.client._connection._write_sock
+        return self.connection._write_sock
 
     @write_sock.setter
     def write_sock(self, pipe: object) -> None:
-        self.client._connection._write_sock = pipe
+        self.connection._write_sock = pipe
 
     @property
     def xid(self) -> Any:
         """The number of the last request; None before the first connection."""
-        return self.client._connection._xid
+        return self.connection._xid
 
     @xid.setter
     def xid(self, number: int) -> None:
-        self.client._connection._xid = number
+        self.connection._xid = number
 
 
 class Replaced(SimpleNamespace):

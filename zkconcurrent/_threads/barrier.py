@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from .._recipes.barrier import abort, finish, leave, outlast, read_state, reset,
 from .._recipes.barrier_state import BarrierContent, Party, View, most_parties
 from .._recipes.destroy import Users, destroy
 from .._runtime import waiting
+from .._runtime.stacks import frames_from
 from .._runtime.waiting import Steps
 from .base.node_data import node_data
 from .base.primitive import Primitive, check_callbacks, discard_result, kind_of
@@ -74,8 +76,6 @@ class Barrier(Primitive):
     _kind = "Barrier"
     _broken_error: type[Exception] = threading.BrokenBarrierError
     _withdraw: Callable[[Party], object] | None = None
-    # The thread that runs the action.
-    _acting: int | None = None
 
     def __init__(
         self,
@@ -121,14 +121,13 @@ class Barrier(Primitive):
         """
         if timeout is None:
             timeout = self._timeout
-        owner = self._identity()
-        if owner == self._acting:
+        if self._acts():
             raise RuntimeError(
                 f"the action of the barrier {self._path!r} would wait for its own end: the barrier trips only when it "
                 "has returned"
             )
         call = Call(self._session, self._path)
-        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), owner))
+        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), self._identity()))
 
     def _wait_steps(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
@@ -168,18 +167,22 @@ class Barrier(Primitive):
         """Do a party's part after its wait: act, or learn or decide the outcome. Return as the party's wait does."""
         now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
-            assert self._action is not None
-            self._acting = self._identity()
-            try:
-                waiting.call_user(self._action)
-            finally:
-                self._acting = None
+            self._act()
             return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
             return (yield from call.run(outlast(party), now() + patience))
         # A party that may have arrived also waits for a reconnect: if other parties have passed with it, it must report
         # the same outcome as they do.
         return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
+
+    def _act(self) -> None:
+        assert self._action is not None
+        waiting.call_user(self._action)
+
+    def _acts(self) -> bool:
+        """Return whether the caller is the action. The stack tells it, as an interrupt could leave any note behind."""
+        frames = () if self._action is None else frames_from(sys._getframe(1))
+        return any(frame.f_code is _ACTION and frame.f_locals["self"] is self for frame in frames)
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):
@@ -260,3 +263,6 @@ class Barrier(Primitive):
         state = self._view.state
         known = "broken" if state and state.broken else f"waiters={self._view.waiting}/{self._parties}"
         return f"<{kind_of(self)} at {id(self):#x}: {known}>"
+
+
+_ACTION = Barrier._act.__code__

@@ -20,7 +20,7 @@ from .._recipes.election import Leader
 from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Traceback, public
-from .base.candidacy import LeaderLock
+from .base.candidacy import LeaderLock, core_of_seat
 from .base.lock_base import TransactionT
 from .base.primitive import PickledByPath, kind_of, reports_loss
 
@@ -62,7 +62,7 @@ class BaseTerm:
 
     def __init__(self, seat: LeaderLock, hold: Hold) -> None:
         self._leader_lock = seat
-        self._core = seat.core
+        self._core = core_of_seat(seat)
         self._hold = hold
 
     @property
@@ -142,7 +142,7 @@ class Leading:
     def __enter__(self) -> Term:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
-        seat, core = self._leader_lock, self._leader_lock.core
+        seat, core = self._leader_lock, core_of_seat(self._leader_lock)
         before = core.mine()
         try:
             if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
@@ -173,7 +173,7 @@ class Leading:
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            self._leader_lock.core.drop(hold)
+            core_of_seat(self._leader_lock).drop(hold)
 
 
 class Election(PickledByPath):

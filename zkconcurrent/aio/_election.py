@@ -9,7 +9,7 @@ from .._arguments.limits import check_seconds
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import ErrorKind, Traceback, public
-from .._threads.base.candidacy import LeaderLock
+from .._threads.base.candidacy import LeaderLock, core_of_seat
 from .._threads.base.primitive import kind_of
 from .._threads.election import BaseTerm, Candidate, candidate_id, check_leader
 from ._losses import Holding, Lost
@@ -57,7 +57,7 @@ class Leading:
             await self._holding.__aenter__()
         except TimeoutError:
             raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s") from None
-        hold = seat.core.mine()
+        hold = core_of_seat(seat).mine()
         assert hold is not None
         return Term(seat, hold)
 

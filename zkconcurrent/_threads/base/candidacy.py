@@ -304,11 +304,6 @@ class LeaderLock(LockBase):
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
 
-    @property
-    def core(self) -> LeaderCore:
-        """Its machinery."""
-        return self._lock_core
-
     def _new_state(self) -> ElectionState:
         return ElectionState(self._session, self._path, self._kind)
 
@@ -476,3 +471,8 @@ class LeaderLock(LockBase):
                 yield left
         finally:
             candidacy.waiters.discard(call)
+
+
+def core_of_seat(seat: LeaderLock) -> LeaderCore:
+    """Return the machinery of a seat, for what is made of it."""
+    return seat._lock_core
