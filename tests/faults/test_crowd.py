@@ -72,6 +72,9 @@ def test_a_thousand_waiters(
             each.result(120)
     assert count.requests == {"getChildren": between_clients - 1, "delete": WAITERS}
     # Both watches on the first waiter's node are one, if it and the next are of one client.
-    assert count.events.total() == WAITERS + (queue[1] != queue[2])
+    events = WAITERS + (queue[1] != queue[2])
+    # On a slow machine, heartbeats meet some holders, and then watch their nodes: one event more, between clients.
+    met = sum(each.heartbeat and each.name == "getData" for each in count.trace if each.kind == "request")
+    assert events <= count.events.total() <= events + met
     assert order == sorted(order)
     assert len(order) == WAITERS
