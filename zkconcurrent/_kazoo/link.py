@@ -197,8 +197,8 @@ class Link:
 
     def session(self) -> int | None:
         """Return the present session's id while connected."""
-        client_id = self.client.client_id
-        return None if client_id is None else client_id[0]
+        # Not kazoo's `client_id`, which is there a moment after the state that `connected` goes by.
+        return (self._parts.session_id or None) if self.connected else None
 
     @property
     def connection(self) -> object:
