@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ._arguments.codec import TEXT as TEXT
     from ._arguments.codec import Codec as Codec
     from ._arguments.locklike import LockLike as LockLike
-    from ._connect import Client as Client
-    from ._connect import connect as connect
+    from ._client.connect import Client as Client
+    from ._client.connect import connect as connect
     from ._engine.contention import Contention as Contention
     from ._engine.inspection import ClientReport as ClientReport
     from ._engine.inspection import HoldReport as HoldReport
@@ -29,6 +29,21 @@ if TYPE_CHECKING:
     from ._engine.inspection import WaitReport as WaitReport
     from ._engine.inspection import dump_on_signal as dump_on_signal
     from ._engine.inspection import inspect as inspect
+    from ._engine.lock_events import Acquired as Acquired
+    from ._engine.lock_events import Cancelled as Cancelled
+    from ._engine.lock_events import Contended as Contended
+    from ._engine.lock_events import DeadlockFound as DeadlockFound
+    from ._engine.lock_events import DeadlockVictim as DeadlockVictim
+    from ._engine.lock_events import Failed as Failed
+    from ._engine.lock_events import HoldLimit as HoldLimit
+    from ._engine.lock_events import LockEvent as LockEvent
+    from ._engine.lock_events import Lost as Lost
+    from ._engine.lock_events import Recovered as Recovered
+    from ._engine.lock_events import Released as Released
+    from ._engine.lock_events import Suspect as Suspect
+    from ._engine.lock_events import TimedOut as TimedOut
+    from ._engine.lock_events import Waiting as Waiting
+    from ._engine.lock_events import WouldBlock as WouldBlock
     from ._engine.queue_listener import QueueListener as QueueListener
     from ._errors import ClientError as ClientError
     from ._errors import DeadlockEdge as DeadlockEdge
@@ -41,25 +56,6 @@ if TYPE_CHECKING:
     from ._errors import SequenceExhaustedError as SequenceExhaustedError
     from ._errors import WaitCancelledError as WaitCancelledError
     from ._errors import ZkConcurrentError as ZkConcurrentError
-    from ._events import Acquired as Acquired
-    from ._events import Cancelled as Cancelled
-    from ._events import Contended as Contended
-    from ._events import DeadlockFound as DeadlockFound
-    from ._events import DeadlockVictim as DeadlockVictim
-    from ._events import Failed as Failed
-    from ._events import HoldLimit as HoldLimit
-    from ._events import LockEvent as LockEvent
-    from ._events import Lost as Lost
-    from ._events import Recovered as Recovered
-    from ._events import Released as Released
-    from ._events import Suspect as Suspect
-    from ._events import TimedOut as TimedOut
-    from ._events import Waiting as Waiting
-    from ._events import WouldBlock as WouldBlock
-    from ._namespace import Namespace as Namespace
-    from ._namespace import add_listener as add_listener
-    from ._namespace import namespace as namespace
-    from ._synchronized import synchronized as synchronized
     from ._threads.atomic import AtomicInteger as AtomicInteger
     from ._threads.atomic import AtomicLong as AtomicLong
     from ._threads.barrier import Barrier as Barrier
@@ -81,6 +77,9 @@ if TYPE_CHECKING:
     from ._threads.latch import CountDownLatch as CountDownLatch
     from ._threads.lock import Lock as Lock
     from ._threads.multilock import MultiLock as MultiLock
+    from ._threads.namespace import Namespace as Namespace
+    from ._threads.namespace import add_listener as add_listener
+    from ._threads.namespace import namespace as namespace
     from ._threads.queue import DelayQueue as DelayQueue
     from ._threads.queue import LifoQueue as LifoQueue
     from ._threads.queue import PriorityQueue as PriorityQueue
@@ -97,20 +96,19 @@ if TYPE_CHECKING:
     from ._threads.shared_value import AtomicReference as AtomicReference
     from ._threads.shared_value import SharedValue as SharedValue
     from ._threads.shared_value import VersionedValue as VersionedValue
+    from ._threads.synchronized import synchronized as synchronized
 else:
     _MODULES = {
         "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
         "_arguments.locklike": "LockLike",
-        "_connect": "Client connect",
+        "_client.connect": "Client connect",
         "_engine.contention": "Contention",
         "_engine.inspection": "ClientReport HoldReport Inspection OwnerReport WaitReport dump_on_signal inspect",
+        "_engine.lock_events": "Acquired Cancelled Contended DeadlockFound DeadlockVictim Failed HoldLimit LockEvent "
+        "Lost Recovered Released Suspect TimedOut Waiting WouldBlock",
+        "_engine.queue_listener": "QueueListener",
         "_errors": "ClientError DeadlockEdge DeadlockError ForeignNodeError LockLostError LossCause "
         "OutcomeUnknownError RefusedError SequenceExhaustedError WaitCancelledError ZkConcurrentError",
-        "_engine.queue_listener": "QueueListener",
-        "_events": "Acquired Cancelled Contended DeadlockFound DeadlockVictim Failed HoldLimit LockEvent Lost "
-        "Recovered Released Suspect TimedOut Waiting WouldBlock",
-        "_namespace": "Namespace add_listener namespace",
-        "_synchronized": "synchronized",
         "_threads.atomic": "AtomicInteger AtomicLong",
         "_threads.barrier": "Barrier",
         "_threads.base.contender": "Contender",
@@ -125,6 +123,7 @@ else:
         "_threads.latch": "CountDownLatch",
         "_threads.lock": "Lock",
         "_threads.multilock": "MultiLock",
+        "_threads.namespace": "Namespace add_listener namespace",
         "_threads.queue": "DelayQueue LifoQueue PriorityQueue Queue SimpleQueue",
         "_threads.quorum": "QuorumLock",
         "_threads.rlock": "RLock",
@@ -132,6 +131,7 @@ else:
         "_threads.semaphore": "BoundedSemaphore Semaphore",
         "_threads.set": "Set",
         "_threads.shared_value": "AtomicReference SharedValue VersionedValue",
+        "_threads.synchronized": "synchronized",
     }
     _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -139,9 +139,9 @@ else:
 
     # Pickles name these, too.
     _HOMES |= {
-        "DecoratedCalls": "_synchronized",
+        "DecoratedCalls": "_threads.synchronized",
         "_made_again": "_threads.base.primitive",
-        "process_client": "_connect",
+        "process_client": "_client.connect",
     }
 
     def __getattr__(name: str) -> object:

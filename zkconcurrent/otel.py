@@ -14,10 +14,10 @@ except ImportError as _missing:
         "zkconcurrent.otel needs OpenTelemetry's API: pip install 'zkconcurrent[otel]'", name=_missing.name
     ) from _missing
 
-from ._events import DeadlockVictim, Failed, LockEvent
+from ._engine.lock_events import DeadlockVictim, Failed, LockEvent
+from ._engine.metrics import BUCKETS, OUTCOMES, TABLE, Instrument, Recorder, Values, records
 from ._kazoo.link import KazooClient
-from ._metrics import BUCKETS, OUTCOMES, TABLE, Instrument, Recorder, Values, records
-from ._namespace import BasePath
+from ._threads.namespace import BasePath, sessions_of
 from ._version import __version__
 
 __all__ = ["instrument"]
@@ -63,7 +63,7 @@ def instrument(
         _instruments[_Program if meter_provider is None else meter_provider] = made[0]
     instruments = made[0]
     tracer = trace.get_tracer(NAME, __version__, tracer_provider)
-    recorder = instruments.recorder = Recorder(scope, instruments.bind, also=partial(_trace, tracer))
+    recorder = instruments.recorder = Recorder(*sessions_of(scope), instruments.bind, also=partial(_trace, tracer))
 
     def remove() -> None:
         """End it. A second call changes nothing."""

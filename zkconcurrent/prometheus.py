@@ -14,9 +14,9 @@ except ImportError as _missing:
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from ._engine.metrics import BUCKETS, TABLE, Instrument, Recorder, Values
 from ._kazoo.link import KazooClient
-from ._metrics import BUCKETS, TABLE, Instrument, Recorder, Values
-from ._namespace import BasePath
+from ._threads.namespace import BasePath, sessions_of
 
 __all__ = ["instrument"]
 
@@ -97,7 +97,7 @@ class _Collector:
                 "this process has zkconcurrent's metrics already: in prometheus_client's multiprocess mode, all "
                 "registries write to the same files; call what the first instrument() has returned"
             )
-        self._recorder = Recorder(scope, self._bind, live=self._several)
+        self._recorder = Recorder(*sessions_of(scope), self._bind, live=self._several)
         if self._several:
             _writing.append(self)
 

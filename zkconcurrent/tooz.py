@@ -27,7 +27,7 @@ except ImportError as _missing:
     ) from _missing
 
 from ._arguments.limits import REQUEST_OVERHEAD
-from ._connect import Client, connect
+from ._client.connect import Client, connect
 from ._engine.holds import Hold
 from ._engine.session import Session
 from ._errors import LockLostError, LossCause, RefusedError, ZkConcurrentError

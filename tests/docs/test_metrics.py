@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from zkconcurrent._metrics import MOST_NAMES, STATES, TABLE, Instrument
+from zkconcurrent._engine.metrics import MOST_NAMES, STATES, TABLE, Instrument
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "how-to" / "metrics.md").read_text()

@@ -11,7 +11,9 @@ import zkconcurrent.otel
 import zkconcurrent.prometheus
 import zkconcurrent.testing
 from tests.helpers import tooz
-from zkconcurrent import _connect, _url, aio
+from zkconcurrent import aio
+from zkconcurrent._client import connect as _connect
+from zkconcurrent._client import url as _url
 from zkconcurrent._kazoo.transport import MAX_REQUEST
 from zkconcurrent._protocol.lease import MARGIN
 

@@ -59,7 +59,7 @@ def mechanism(monkeypatch: pytest.MonkeyPatch) -> type[Mechanism]:
     puresasl = SimpleNamespace(client=SimpleNamespace(SASLClient=Mechanism), **errors)
     monkeypatch.setattr(kazoo_connection, "puresasl", puresasl, raising=False)
     monkeypatch.setattr(kazoo_connection, "PURESASL_AVAILABLE", True)
-    monkeypatch.setattr("zkconcurrent._connect.find_spec", lambda _: True)
+    monkeypatch.setattr("zkconcurrent._client.connect.find_spec", lambda _: True)
     return Mechanism
 
 

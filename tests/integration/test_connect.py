@@ -32,8 +32,8 @@ from tests.helpers.kinds import KINDS
 from tests.helpers.over_tls import TLS, OverTls
 from tests.helpers.proxy import Proxy
 from tests.helpers.trickle import trickling
-from zkconcurrent import _connect
-from zkconcurrent._connect import _close_all
+from zkconcurrent._client import connect as _connect
+from zkconcurrent._client.connect import _close_all
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.refused_recipes import _RECIPES
 from zkconcurrent.testing import MemoryServer, Server
@@ -252,7 +252,7 @@ def test_the_log_shows_no_password(
         assert str(list(password)) not in said
     places = {record.pathname.rpartition("/")[2] for record in caplog.records if record.name == own.name}
     if sys.version_info >= (3, 11):  # before, `logging` counts its own frames as those of its caller
-        assert "_connect.py" not in places  # they are said to be from where they are
+        assert "secrets.py" not in places  # they are said to be from where they are
 
 
 def test_the_log_while_no_server_replies(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._arguments.limits import _NODE, LONGEST_LABEL
 from zkconcurrent._engine import long_waits
-from zkconcurrent._events import fold
+from zkconcurrent._engine.lock_events import fold
 from zkconcurrent._threads.base.node_data import MOST_BYTES
 
 # The worst there may be: each letter takes two bytes as JSON, or each takes four.

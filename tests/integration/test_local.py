@@ -20,7 +20,7 @@ import pytest
 import zkconcurrent
 from tests.conftest import Eventually, InThread
 from zkconcurrent import ClientError, LockLostError, Namespace, aio
-from zkconcurrent._connect import TIMEOUT
+from zkconcurrent._client.connect import TIMEOUT
 from zkconcurrent._memory import process
 
 ROUNDS = 50
@@ -534,10 +534,10 @@ def test_an_interrupt_as_the_first_begins() -> None:
         "logging.getLogger('kazoo').setLevel(logging.ERROR)\n"
         "import zkconcurrent\n"
         "from tests.helpers.interrupts import at_every_line\n"
-        "from zkconcurrent import _connect\n"
+        "from zkconcurrent._client import connect as _connect\n"
         "from zkconcurrent._memory import process\n"
         "lines = 0\n"
-        "for hook in at_every_line('/_connect.py', '/_memory/process.py', '/_memory/tcp.py', '/_namespace.py'):\n"
+        "for hook in at_every_line('/_client/connect.py', '/_memory/process.py', '/_memory/tcp.py', '/namespace.py'):\n"
         "    for each in _connect._by_name.values(): each.stop(); each.close()\n"
         "    for each, _ in process._servers.values(): each.stop()\n"
         "    _connect._by_name.clear(); process._servers.clear()\n"

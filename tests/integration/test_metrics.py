@@ -46,9 +46,9 @@ from zkconcurrent import (
     namespace,
 )
 from zkconcurrent._engine import telling
+from zkconcurrent._engine.lock_events import fold
+from zkconcurrent._engine.metrics import BUCKETS, CLIENTS, DEADLOCKS, HELD, MARGIN, OLDEST, TABLE, WAITING, Instrument
 from zkconcurrent._engine.session import Session
-from zkconcurrent._events import fold
-from zkconcurrent._metrics import BUCKETS, CLIENTS, DEADLOCKS, HELD, MARGIN, OLDEST, TABLE, WAITING, Instrument
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 Scrape = Callable[[], dict[Sample, float]]

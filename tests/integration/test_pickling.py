@@ -50,7 +50,7 @@ from zkconcurrent import (
     SimpleQueue,
     _connect,
 )
-from zkconcurrent._connect import _by_name
+from zkconcurrent._client.connect import _by_name
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
@@ -333,7 +333,7 @@ def test_threads_that_use_it_first_together(opened: Client) -> None:
 def test_an_interrupt_of_the_first_use(opened: Client) -> None:
     """Fault 119. An interrupt at any line of the first use leaves a client that the next call opens."""
     text = pickle.dumps(Lock(opened, "/lock"))
-    for interrupt in at_every_line("_connect.py", "_threads/base/primitive.py"):
+    for interrupt in at_every_line("_client/connect.py", "_threads/base/primitive.py"):
         with suppress(KeyboardInterrupt), interrupt:
             lock = pickle.loads(text)
             lock.acquire()

@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from zkconcurrent import aio, synchronized
-from zkconcurrent._connect import Client, prepare
+from zkconcurrent._client.connect import Client, prepare
 
 local = zkconcurrent.namespace("local")
 tasks = aio.namespace("local")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 import zkconcurrent
-from zkconcurrent import _connect
+from zkconcurrent._client import connect as _connect
+from zkconcurrent._client.url import parse
 from zkconcurrent._command.main import main
 from zkconcurrent._command.outcome import Exit
-from zkconcurrent._url import parse
 
 SECRET = "s3cr3t"
 TLS = Path(__file__).parents[1] / "integration" / "tls"  # certificates, and keys; one is encrypted, by "secret"

@@ -33,7 +33,7 @@ from zkconcurrent import (
     namespace,
 )
 from zkconcurrent._engine import telling
-from zkconcurrent._metrics import BUCKETS, MOST_NAMES, OTHER, TABLE, Instrument
+from zkconcurrent._engine.metrics import BUCKETS, MOST_NAMES, OTHER, TABLE, Instrument
 
 rows = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 
@@ -349,7 +349,7 @@ def test_an_exporter_that_fails(caplog: pytest.LogCaptureFixture, monkeypatch: p
             assert held
     [record] = caplog.records
     assert "a listener failed" in record.getMessage()
-    assert "zkconcurrent._metrics" in record.getMessage()
+    assert "zkconcurrent._engine.metrics" in record.getMessage()
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "the disk is full"
     remove()
@@ -436,7 +436,7 @@ def active():
 def interrupted(event, wanted):
     for line in range(1, 200):
         try:
-            with InterruptAt(line, "_metrics.py"):
+            with InterruptAt(line, "_engine/metrics.py"):
                 registration.listener(event)
         except KeyboardInterrupt:
             # Before the first line has run, nothing can be done.
@@ -486,6 +486,6 @@ def test_the_extras_are_not_loaded_unasked() -> None:
     """All of the library's names load neither of the two packages."""
     code = (
         "import sys, zkconcurrent; [getattr(zkconcurrent, name) for name in zkconcurrent.__all__]; "
-        "assert not {'opentelemetry', 'prometheus_client', 'zkconcurrent._metrics'} & {*sys.modules}"
+        "assert not {'opentelemetry', 'prometheus_client', 'zkconcurrent._engine.metrics'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -135,7 +135,9 @@ def test_tasks_have_the_names_of_threads() -> None:
     own = {"Completion", "Joining", "Lost", "QueueEmpty", "QueueFull", "QueueShutDown"}
     # Listeners are the same for both; `Lost` is another class in `aio`.
     shared |= {
-        name for module in ("_events", "_engine.queue_listener") for name in zkconcurrent._MODULES[module].split()
+        name
+        for module in ("_engine.lock_events", "_engine.queue_listener")
+        for name in zkconcurrent._MODULES[module].split()
     }
     shared |= {"add_listener"}
     errors = {name for name in zkconcurrent.__all__ if name.endswith("Error")}

@@ -45,7 +45,7 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
             "its use and its wait in KINDS; in ARGUMENTS what it can't be made without",
         ),
         f"zkconcurrent/aio/_{home}.py": (name == "SimpleQueue" or hasattr(aio, name), "its twin for tasks"),
-        "zkconcurrent/_namespace.py": (
+        "zkconcurrent/_threads/namespace.py": (
             name in WITHOUT_NAMES or hasattr(zkconcurrent.Namespace, name),
             "its line in Namespace",
         ),

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from .._arguments.certificates import check_files
 from .._arguments.paths import check_path
-from .._url import parse as parse_url
+from .._client.url import parse as parse_url
 from .._version import __version__
 from .outcome import CommandError, Exit, say
 

@@ -17,7 +17,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from .. import _errors as errors
-from .._connect import Client, prepare
+from .._client.connect import Client, prepare
+from .._client.url import parse
 from .._engine.holds import Hold
 from .._engine.loss_cause import cause_of
 from .._engine.session import Session
@@ -27,7 +28,6 @@ from .._runtime.clock import boot_clock
 from .._threads.base import node_data
 from .._threads.base.lock_base import Acquirable, LockBase, core_of
 from .._threads.rlock import RLock
-from .._url import parse
 from .once import Mark
 from .outcome import CommandError, Exit, lacks_threads
 

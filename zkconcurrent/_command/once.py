@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 
-from .._connect import Client
+from .._client.connect import Client
 from .._engine.session import Session
 from .._kazoo.replies import kazoo_errors
 from .._runtime.clock import boot_clock

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .._connect import PATIENCE, RETRY, discard, prepare
+from .._client.connect import PATIENCE, RETRY, discard, prepare
+from .._client.url import parse
 from .._errors import ClientError, RefusedError
 from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors, no_wakeup
 from .._kazoo.transport import TooLarge
-from .._url import parse
 from .arguments import server_url
 from .outcome import CommandError, Exit
 

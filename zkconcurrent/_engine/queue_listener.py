@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from .._events import LockEvent
 from .._runtime.public import public
 from .._runtime.worker import Worker
+from .lock_events import LockEvent
 from .telling import Listener, check_listener, log_failure
 
 # How long the thread waits for more, so that not every event starts one.

@@ -45,7 +45,7 @@ from .keeper import Helper, Keeper
 from .loss_cause import cause_of, was_lost, words
 
 if TYPE_CHECKING:
-    from .._events import LockEvent
+    from .lock_events import LockEvent
 else:
     # A program without listeners never imports it.
     LockEvent = ForwardRef("import_module(_EVENTS).LockEvent", module=__name__)
@@ -84,7 +84,7 @@ _numbers = itertools.count(1)
 # The threads that may be telling just now: an interrupt may leave one behind.
 _telling: set[int] = set()
 _CALL = methodcaller("__call__")
-_EVENTS = "zkconcurrent._events"
+_EVENTS = "zkconcurrent._engine.lock_events"
 
 
 def add(listener: Listener, session: ClientState | None = None, below: str = "/") -> Callable[[], None]:

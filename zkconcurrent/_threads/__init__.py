@@ -1,1 +1,1 @@
-"""The primitives for threads, one module each: the interface of `threading` and `queue`, above the recipes."""
+"""For threads: the primitives, one module each, with the interface of `threading` and `queue`, and how to name them."""

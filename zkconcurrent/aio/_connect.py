@@ -9,8 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, NoReturn
 
-from .. import _connect
-from .._connect import Client
+from .._client.connect import Client, prepare
 from .._engine.driver import Call
 from .._engine.session import Session
 from .._runtime.public import ErrorKind, Traceback, public
@@ -70,7 +69,7 @@ def connect(url: str, **options: Any) -> Connecting:
 
 @asynccontextmanager
 async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
-    client, start = _connect.prepare(url, **options)
+    client, start = prepare(url, **options)
     await _start(client, start)
     try:
         yield client

@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 from .._engine.deadlocks import OnDeadlock
 from .._kazoo.link import KazooClient
-from .._namespace import BasePath, check_names, named, opened
 from .._runtime.public import public
 from .._threads.base.primitive import OnLost, OnSuspect
+from .._threads.namespace import BasePath, check_names, named, opened
 from . import (
     _atomic,
     _barrier,

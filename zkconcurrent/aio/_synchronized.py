@@ -10,7 +10,7 @@ from typing import TypeAlias
 from .._kazoo.link import KazooClient
 from .._runtime.identity import of_caller
 from .._runtime.public import ErrorKind, Traceback, public
-from .._synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
+from .._threads.synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
 from ._namespace import Namespace
 from ._rlock import RLock
 

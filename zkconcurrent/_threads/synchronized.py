@@ -21,16 +21,16 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import wrapt
 
-from ._arguments.locklike import LockLike
-from ._arguments.paths import check_name, check_path
-from ._arguments.template import Template
-from ._kazoo.link import KazooClient
-from ._namespace import Namespace
-from ._runtime.identity import identity
-from ._runtime.public import ErrorKind, Traceback, public
-from ._threads.base.primitive import kind_of, opens_by_name
-from ._threads.base.revocable import RevocableLock
-from ._threads.rlock import RLock
+from .._arguments.locklike import LockLike
+from .._arguments.paths import check_name, check_path
+from .._arguments.template import Template
+from .._kazoo.link import KazooClient
+from .._runtime.identity import identity
+from .._runtime.public import ErrorKind, Traceback, public
+from .base.primitive import kind_of, opens_by_name
+from .base.revocable import RevocableLock
+from .namespace import Namespace
+from .rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Function: TypeAlias = Callable[..., Any]

@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from . import _events as events
-from ._engine import telling
-from ._engine.inspection import servers_of, state_of
-from ._engine.session import Session
-from ._errors import DeadlockError, LockLostError, LossCause
-from ._kazoo.link import KazooClient
-from ._namespace import BasePath
-from ._protocol.ticket import State
-from ._runtime.interrupts import insist
-from ._runtime.process_exit import living_sessions
+from .._errors import DeadlockError, LockLostError, LossCause
+from .._protocol.ticket import State
+from .._runtime.interrupts import insist
+from .._runtime.process_exit import living_sessions
+from . import lock_events as events
+from . import telling
+from .inspection import servers_of, state_of
+from .session import Session
 
 MOST_NAMES = 200
 OTHER = "other"
@@ -34,7 +32,6 @@ BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0
 # The states of a client that are told, as `inspect()` names them. One that was stopped is left out.
 STATES = ("connected", "out of reach", "given up")
 
-Scope: TypeAlias = KazooClient | BasePath | None
 Values: TypeAlias = tuple[str, ...]
 """The values of an instrument's attributes, in their order; an empty one stands for none."""
 
@@ -180,25 +177,24 @@ class Recorder:
     """A listener that records events, and reads what is so at the moment.
 
     Args:
-        scope: what to measure: a client, a namespace, or all.
+        sessions: those to listen to; None stands for all of the process.
+        base: the path below which it listens, and names locks by their names in it; None for all paths.
         bind: returns what records an amount, given the instrument and the values of its attributes. It is called once
             for each of these. One that is live takes its present value, any other what is to be added.
         live: record waits and holds as they begin and end, too, where they can't be observed.
         also: called with each event, and the values of the attributes of its lock.
-
-    Raises:
-        TypeError: the scope is none.
     """
 
     def __init__(
         self,
-        scope: Scope,
+        sessions: Sequence[Session | None],
+        base: str | None,
         bind: Callable[[Instrument, Values], Callable[[float], object]],
         *,
         live: bool = False,
         also: Callable[[events.LockEvent, Values], object] | None = None,
     ) -> None:
-        sessions, self._base = _opened(scope)
+        self._base = base
         # A client that is gone ends the listener, too.
         self._only: list[weakref.ref[Session]] = [weakref.ref(each) for each in sessions if each is not None]
         self._bind = bind
@@ -307,15 +303,6 @@ class Recorder:
                     held[lock] = held.get(lock, 0.0) + 1
                     oldest[lock] = max(oldest.get(lock, 0.0), session.now() - since)
         return {WAITING: waiting, HELD: held, OLDEST: oldest}
-
-
-def _opened(scope: Scope) -> tuple[Sequence[Session | None], str | None]:
-    """Return the sessions to listen to, None for all; and the path below which, None for all that there are."""
-    if scope is None:
-        return [None], None
-    if isinstance(scope, BasePath):
-        return [Session.of(client) for client in scope.clients], scope.path.rstrip("/")
-    return [Session.of(scope)], None
 
 
 def _clients(sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:

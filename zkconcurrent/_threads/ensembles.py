@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from ._engine.driver import Call
-from ._engine.ensembles import Admission, Spread, record_path
-from ._engine.session import Session
-from ._kazoo.link import KazooClient
-from ._protocol.ensembles import List, Plan, Record, place
-from ._protocol.operations import Recipe
-from ._recipes.ensembles import agree, attend, close, gone, mark, marked, move, named, read, refused, reopen
+from .._engine.driver import Call
+from .._engine.ensembles import Admission, Spread, record_path
+from .._engine.session import Session
+from .._kazoo.link import KazooClient
+from .._protocol.ensembles import List, Plan, Record, place
+from .._protocol.operations import Recipe
+from .._recipes.ensembles import agree, attend, close, gone, mark, marked, move, named, read, refused, reopen
 
 T = TypeVar("T")
 

@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
-from ._arguments.limits import check_label
-from ._arguments.paths import check_name, check_path
-from ._engine import telling
-from ._engine.deadlocks import OnDeadlock, check_on_deadlock
-from ._engine.session import Session
-from ._ensembles import spread_over
-from ._errors import ClientError
-from ._kazoo.link import KazooClient
-from ._protocol.ensembles import RECORD, first_part
-from ._runtime.public import public
-from ._threads import (
+from .._arguments.limits import check_label
+from .._arguments.paths import check_name, check_path
+from .._engine import telling
+from .._engine.deadlocks import OnDeadlock, check_on_deadlock
+from .._engine.session import Session
+from .._errors import ClientError
+from .._kazoo.link import KazooClient
+from .._protocol.ensembles import RECORD, first_part
+from .._runtime.public import public
+from . import (
     atomic,
     barrier,
     condition,
@@ -39,13 +38,14 @@ from ._threads import (
     semaphore,
     shared_value,
 )
-from ._threads import dict as _dict
-from ._threads import set as _set
-from ._threads.base.primitive import OnLost, OnSuspect, PickledByPath
+from . import dict as _dict
+from . import set as _set
+from .base.primitive import OnLost, OnSuspect, PickledByPath
+from .ensembles import spread_over
 
 if TYPE_CHECKING:
-    from ._connect import LocalRoot
-    from ._engine.ensembles import Spread
+    from .._client.connect import LocalRoot
+    from .._engine.ensembles import Spread
 
 Listener: TypeAlias = telling.Listener
 P = ParamSpec("P")
@@ -304,12 +304,25 @@ def opened(
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
     path = base(path)
     # It is loaded at its first use.
-    from ._connect import LocalRoot
+    from .._client.connect import LocalRoot
 
     root = LocalRoot()
     made = kind(root.open(), root.path if path == "/" else root.path + path, on_deadlock, label)
     made._local = root
     return made
+
+
+def sessions_of(scope: KazooClient | BasePath | None) -> tuple[list[Session | None], str | None]:
+    """Return the sessions that metrics are of, None for all; and the path below which, None for all that there are.
+
+    Raises:
+        TypeError: the scope is neither a client nor a namespace.
+    """
+    if scope is None:
+        return [None], None
+    if isinstance(scope, BasePath):
+        return [Session.of(client) for client in scope.clients], scope.path.rstrip("/")
+    return [Session.of(scope)], None
 
 
 def base(path: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
-from ._url import ACLS, Settings
+from .._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
+from .url import ACLS, Settings
 
 # For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]

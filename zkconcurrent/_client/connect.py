@@ -16,26 +16,26 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
-from ._acl import take_acl
-from ._arguments.certificates import check_files
-from ._arguments.limits import check_positive, check_seconds
-from ._engine.long_waits import LONG
-from ._engine.session import Session
-from ._kazoo.addresses import shown
-from ._kazoo.link import KazooClient
-from ._kazoo.refused_recipes import refuse_recipes
-from ._kazoo.replies import failure, kazoo_errors
-from ._kazoo.requests import request_close
-from ._kazoo.transport import MAX_REQUEST
-from ._protocol.lease import MARGIN
-from ._protocol.operations import ConnectionLost, SessionExpired
-from ._runtime.interpreter import check_interpreter
-from ._runtime.live_set import LiveSet
-from ._runtime.process_exit import closers
-from ._runtime.public import ErrorKind, Self, Traceback, public
-from ._runtime.serving import serves_here, serving
-from ._secrets import RedactedLog, Secret, credentials, secret
-from ._url import Settings, check_lease, meant, parse
+from .._arguments.certificates import check_files
+from .._arguments.limits import check_positive, check_seconds
+from .._engine.long_waits import LONG
+from .._engine.session import Session
+from .._kazoo.addresses import shown
+from .._kazoo.link import KazooClient
+from .._kazoo.refused_recipes import refuse_recipes
+from .._kazoo.replies import failure, kazoo_errors
+from .._kazoo.requests import request_close
+from .._kazoo.transport import MAX_REQUEST
+from .._protocol.lease import MARGIN
+from .._protocol.operations import ConnectionLost, SessionExpired
+from .._runtime.interpreter import check_interpreter
+from .._runtime.live_set import LiveSet
+from .._runtime.process_exit import closers
+from .._runtime.public import ErrorKind, Self, Traceback, public
+from .._runtime.serving import serves_here, serving
+from .acl import take_acl
+from .secrets import RedactedLog, Secret, credentials, secret
+from .url import Settings, check_lease, meant, parse
 
 PATIENCE = 15.0  # seconds
 # In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.
@@ -435,7 +435,7 @@ def _make_local(dial: Callable[[], socket.socket], tick: float) -> Client:
 
 def _memory() -> ModuleType:
     """Return the module of this process's own services; most programs need none."""
-    from ._memory import process
+    from .._memory import process
 
     process.around = serving
     if process.stop not in closers:

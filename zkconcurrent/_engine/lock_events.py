@@ -8,8 +8,8 @@ import weakref
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from ._errors import DeadlockEdge, LossCause
-from ._kazoo.link import KazooClient
+from .._errors import DeadlockEdge, LossCause
+from .._kazoo.link import KazooClient
 
 # What differs from one object of a kind to the next: a UUID, a hash, a number. A hash may stand beside an underscore,
 # which `\b` takes for a letter.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, unquote_plus
 
-from ._arguments.limits import check_seconds, is_seconds
-from ._arguments.paths import check_path
-from ._protocol.lease import longest_outage
-from ._secrets import Secret
+from .._arguments.limits import check_seconds, is_seconds
+from .._arguments.paths import check_path
+from .._protocol.lease import longest_outage
+from .secrets import Secret
 
 T = TypeVar("T")
 
