@@ -17,9 +17,10 @@ from kazoo.client import KazooClient
 import zkconcurrent.prometheus
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Lock, Namespace, RLock, _ensembles, aio, namespace
+from zkconcurrent import ClientError, Lock, Namespace, RLock, aio, namespace
 from zkconcurrent._engine import telling
 from zkconcurrent._protocol.ensembles import RECORD, Plan, Record
+from zkconcurrent._threads import ensembles as _ensembles
 from zkconcurrent.testing import Server
 
 Clients = Callable[..., list[KazooClient]]

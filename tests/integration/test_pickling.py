@@ -48,8 +48,8 @@ from zkconcurrent import (
     Set,
     SharedValue,
     SimpleQueue,
-    _connect,
 )
+from zkconcurrent._client import connect as _connect
 from zkconcurrent._client.connect import _by_name
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server

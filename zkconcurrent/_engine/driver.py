@@ -29,11 +29,11 @@ from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.replies import Reply, no_wakeup
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
-from .._recipes.ensembles import attended
 from .._runtime.identity import of_caller
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
 from .deadlocks import WaitCheck
+from .ensembles import attended
 from .keeper import STUCK_AFTER
 from .long_waits import LongWait
 from .operations import POLICIES

@@ -11,18 +11,30 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from .._arguments.paths import ancestors
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
-from .._protocol.ensembles import MEMBER, RECORD, List, ListMember, Plan, Record, first_part, floor, place
+from .._protocol.ensembles import (
+    MEMBER,
+    RECORD,
+    List,
+    ListMember,
+    Plan,
+    Record,
+    first_part,
+    floor,
+    gone,
+    place,
+    refused,
+)
 from .._protocol.ticket import Ticket
-from .._recipes.ensembles import gone, refused
 from .._runtime.identity import HOST
 from .._runtime.waiting import Steps
 from .session import Session
 
+T = TypeVar("T")
 # Of so many paths a process remembers that it need not look there again.
 _MOST_CLEARED = 1000
 
@@ -159,6 +171,18 @@ def raised(session: Session, path: str, zxid: int) -> int:
     if len(by.spread.places(path)) > 1:
         raise RuntimeError(f"{path} is moving to another ensemble: ask the lock that the namespace has returned")
     return zxid + by.spread.floor(path)
+
+
+def attend(path: str) -> op.Recipe[None]:
+    """Become a member in the present session, as each new ticket below the base path sees to."""
+    ticket: Ticket = yield op.NewTicket(path)
+    yield op.Discard(ticket)
+
+
+def attended(path: str, recipe: op.Recipe[T]) -> op.Recipe[T]:
+    """Become a member, and then go on with a recipe: one that needs no ticket is refused, too, if the list is old."""
+    yield from attend(path)
+    return (yield from recipe)
 
 
 def admit(session: Session, ticket: Ticket, perform: Callable[[Sequence[op.Operation]], Steps[Any]]) -> Steps[None]:

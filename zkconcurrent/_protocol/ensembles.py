@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
+from .._errors import ClientError
 from .operations import MALFORMED
 
 RECORD = "_ensembles"
@@ -150,3 +151,26 @@ def floor(lists: Sequence[List], part: str, marks: Callable[[int, str], int]) ->
     """
     moves = enumerate(itertools.pairwise(lists), 1)
     return sum(marks(n, old) for n, (one, two) in moves if (old := place(one, part)) != place(two, part))
+
+
+def refused(at: str, plan: Plan, record: Record) -> ClientError:
+    """Return the error of a process whose list is not that of the other users."""
+    agreed = record.next or (record.lists or ((),))[-1]
+    return ClientError(
+        at,
+        f"this process gives the ensembles {_shown(plan.ends)}, but the users of {record.name} "
+        f"{'are about to agree' if record.next else 'have agreed'} on {_shown(agreed)}: give all processes the same "
+        "list; a list grows by joining=, in two steps",
+    )
+
+
+def gone(at: str) -> ClientError:
+    """Return the error for a record that was deleted."""
+    return ClientError(
+        at,
+        "the record of the ensemble's list was deleted: open new clients and make the namespace anew, in all processes",
+    )
+
+
+def _shown(names: List) -> str:
+    return f"[{', '.join(names)}]"

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
 from .._arguments.paths import ancestors
 from .._errors import ClientError, ForeignNodeError
 from .._protocol import operations as op
-from .._protocol.ensembles import MEMBER, RECORD, List, ListMember, Plan, Record
+from .._protocol.ensembles import MEMBER, RECORD, List, ListMember, Plan, Record, gone, refused
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .nodes import make
 
-T = TypeVar("T")
 # So many nodes are read in one round trip.
 _TOGETHER = 100
 
@@ -148,18 +146,6 @@ def marked(path: str) -> Recipe[int]:
     return 0 if node is None else node.czxid
 
 
-def attend(path: str) -> Recipe[None]:
-    """Become a member in the present session, as each new ticket below the base path sees to."""
-    ticket: Ticket = yield op.NewTicket(path)
-    yield op.Discard(ticket)
-
-
-def attended(path: str, recipe: Recipe[T]) -> Recipe[T]:
-    """Become a member, and then go on with a recipe: one that needs no ticket is refused, too, if the list is old."""
-    yield from attend(path)
-    return (yield from recipe)
-
-
 def _members(at: str) -> Recipe[list[op.Node]]:
     names = [name for name in (yield op.Children(at)) if name.startswith(MEMBER)]
     nodes = (yield tuple(op.Get(f"{at}/{name}") for name in names)) if names else ()
@@ -205,29 +191,6 @@ def _left_behind(at: str, leaves: Callable[[str], bool]) -> Recipe[str]:
     if held:
         return f"clients that know of no list hold or wait for {_some(list(held.values()))}: give them the list"
     return ""
-
-
-def refused(at: str, plan: Plan, record: Record) -> ClientError:
-    """Return the error of a process whose list is not that of the other users."""
-    agreed = record.next or (record.lists or ((),))[-1]
-    return ClientError(
-        at,
-        f"this process gives the ensembles {_shown(plan.ends)}, but the users of {record.name} "
-        f"{'are about to agree' if record.next else 'have agreed'} on {_shown(agreed)}: give all processes the same "
-        "list; a list grows by joining=, in two steps",
-    )
-
-
-def gone(at: str) -> ClientError:
-    """Return the error for a record that was deleted."""
-    return ClientError(
-        at,
-        "the record of the ensemble's list was deleted: open new clients and make the namespace anew, in all processes",
-    )
-
-
-def _shown(names: List) -> str:
-    return f"[{', '.join(names)}]"
 
 
 def _some(texts: list[str]) -> str:

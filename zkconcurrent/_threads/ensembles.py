@@ -11,12 +11,12 @@ from functools import partial
 from typing import TypeVar
 
 from .._engine.driver import Call
-from .._engine.ensembles import Admission, Spread, record_path
+from .._engine.ensembles import Admission, Spread, attend, record_path
 from .._engine.session import Session
 from .._kazoo.link import KazooClient
-from .._protocol.ensembles import List, Plan, Record, place
+from .._protocol.ensembles import List, Plan, Record, gone, place, refused
 from .._protocol.operations import Recipe
-from .._recipes.ensembles import agree, attend, close, gone, mark, marked, move, named, read, refused, reopen
+from .._recipes.ensembles import agree, close, mark, marked, move, named, read, reopen
 
 T = TypeVar("T")
 
