@@ -28,9 +28,10 @@ watches the generation's node, in case it gets one. A leave does not begin anoth
 have to arrive anew: so a party that is out of reach just then, and dies, is still missed. While the action runs, a
 party that leaves stays counted: the trip no longer checks its node.
 
-The trip writes no list of the parties that pass, from which they would learn their indices. A party whose session ends
-after the trip could miss it: the next generation removes the node of its own, and later trips fill the state. By its
-seat it needs the generation's number only. The simulation has both lists as seeded bugs, and finds them.
+Seats are passed on, although the trip could write the numbers of the parties that pass, from which each would learn its
+index: a party whose session ends after the trip could miss such a list, as the next generation removes the node of its
+own, and later trips fill the state. By its seat, a party only needs to learn that its generation has tripped, which the
+state still tells then. The simulation has both lists as seeded bugs, and finds them.
 
 The leave runs in the background, so that the cancel need not wait. It has no deadline while a server is in reach: a
 deadline would break the barrier where many tasks leave at once, or over slow links. Once no server has been in reach

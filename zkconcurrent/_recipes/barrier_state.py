@@ -26,7 +26,6 @@ MOST = 10_000  # parties
 LARGEST = 990_000
 _GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
-_SEATS_FIELDS = {"seats", "gone"}
 
 
 class BarrierContent(NamedTuple):
@@ -100,7 +99,7 @@ class BarrierContent(NamedTuple):
         return self.fail()._replace(generation=self.generation + 1)
 
 
-class ArrivalIndexes:
+class ArrivalIndexes(NamedTuple):
     """The parties that complete a generation, by arrival index: the content of the generation's node.
 
     The party with the number n has seat n. If a party withdraws, its seat goes to the party with the lowest number that
@@ -109,22 +108,16 @@ class ArrivalIndexes:
 
     Attributes:
         parties: the number of seats.
-        passed: for each seat that was passed on, the number that now has it.
+        passed: the seats that were passed on, each by the number of the party that now has it.
         gone: the parties that have withdrawn without passing on a seat: parties without a seat, and parties that
             withdrew during the action, which stay counted.
         version: the node's version.
     """
 
-    def __init__(
-        self, parties: int, passed: Mapping[int, int] | None = None, gone: Collection[int] = (), version: int = 0
-    ) -> None:
-        self.parties = parties
-        self.passed = dict(passed or {})
-        self.gone = frozenset(gone)
-        self.version = version
-        self._seats = {number: seat for seat, number in self.passed.items()}
-        # The generation is complete once the party with this number has arrived.
-        self.top = max([parties - 1, *self._seats])
+    parties: int
+    passed: Mapping[int, int] = {}
+    gone: Collection[int] = frozenset()
+    version: int = 0
 
     @classmethod
     def read(cls, path: str, parties: int, node: op.Node) -> ArrivalIndexes:
@@ -137,10 +130,10 @@ class ArrivalIndexes:
             return cls(parties, version=node.version)
         try:
             said = json.loads(node.data)
-            if said.keys() != _SEATS_FIELDS:
+            if said.keys() != {"seats", "gone"}:
                 raise ValueError
-            passed = {int(seat): int(number) for seat, number in said["seats"].items()}
-            return cls(parties, passed, [int(number) for number in said["gone"]], node.version)
+            passed = {int(number): int(seat) for number, seat in said["seats"].items()}
+            return cls(parties, passed, frozenset(map(int, said["gone"])), node.version)
         except op.MALFORMED:
             raise foreign_data(path, node.data, "it is not a barrier's") from None
 
@@ -149,16 +142,20 @@ class ArrivalIndexes:
         """The data to write to the node."""
         return json.dumps({"seats": self.passed, "gone": sorted(self.gone)}).encode()
 
+    @property
+    def top(self) -> int:
+        """The highest number that has a seat: the generation is complete once that party has arrived."""
+        return max([self.parties - 1, *self.passed])
+
     def seat(self, number: int) -> int | None:
         """Return the party's seat; None if it has none."""
-        if number < self.parties:
-            return None if number in self.passed else number
-        return self._seats.get(number)
+        keeps = number < self.parties and number not in self.passed.values()
+        return number if keeps else self.passed.get(number)
 
     def counted(self) -> list[int]:
         """Return the parties whose nodes must exist at the trip."""
-        numbers = (self.passed.get(seat, seat) for seat in range(self.parties))
-        return [number for number in numbers if number not in self.gone]
+        holders = {seat: number for number, seat in (*enumerate(range(self.parties)), *self.passed.items())}
+        return [number for number in holders.values() if number not in self.gone]
 
     def withdraw(self, number: int, *, acting: bool) -> ArrivalIndexes:
         """Return the seats once the party has withdrawn.
@@ -169,12 +166,12 @@ class ArrivalIndexes:
         """
         seat = self.seat(number)
         if seat is None or acting:
-            return ArrivalIndexes(self.parties, self.passed, self.gone | {number})
+            return self._replace(gone={*self.gone, number})
         heir = self.top + 1
         while heir in self.gone:
             heir += 1
-        gone = (each for each in self.gone if not self.top < each < heir)
-        return ArrivalIndexes(self.parties, {**self.passed, seat: heir}, frozenset(gone))
+        passed = {each: its for each, its in self.passed.items() if each != number}
+        return self._replace(passed={**passed, heir: seat}, gone={each for each in self.gone if each >= heir})
 
 
 class View:
