@@ -123,8 +123,8 @@ MUTANTS = [
     ),
     _one(
         "a party that comes late is counted in a generation that is over",
-        "_recipes.barrier_state:Party.outcome",
-        "if not self.counts:",
+        "_outcome",
+        "if not party.counts:",
         "if False:",
     ),
     _one(
@@ -218,9 +218,9 @@ MUTANTS = [
     # If the trip wrote a list of the parties that pass, that had to outlive the generation's node and later trips.
     _one(
         "a party learns its index from a list in the state, which has the last trip's only",
-        "_recipes.barrier_state:Party.outcome",
-        "if self.state.has_tripped(self.generation)",
-        "if self.state.has_tripped(self.generation) and self.state.generation == self.generation + 1",
+        "_outcome",
+        "if party.state.has_tripped(party.generation)",
+        "if party.state.has_tripped(party.generation) and party.state.generation == party.generation + 1",
     ),
     _one(
         "a party learns its index from a list in the generation's node, which the next generation removes",

@@ -211,10 +211,8 @@ def _tidy_up(party: Party) -> Recipe[None]:
     """
     path = party.view.path
     names = yield op.Children(path, party.ticket)
-    old = [name for name in names if name.isdecimal() and int(name) < party.generation]
-    if old:
-        with suppress(op.NotEmpty):
-            yield tuple(op.Delete(f"{path}/{name}") for name in old)
+    with suppress(op.NotEmpty):
+        yield tuple(op.Delete(f"{path}/{name}") for name in names if name.isdecimal() and int(name) < party.generation)
 
 
 def _wait(party: Party) -> Recipe[int | Party | None]:
@@ -269,7 +267,13 @@ def _look_around(party: Party) -> Recipe[None]:
 
 
 def _outcome(party: Party) -> Recipe[int | None]:
-    """Return `Party.outcome()`. A party without a seat first looks whether it got one before the generation ended."""
+    """Return the arrival index if the party's generation, which is over, has tripped; None if it failed.
+
+    A party without a seat first looks whether it got one before the generation ended.
+
+    Raises:
+        Requeue: the party did not belong to that generation.
+    """
     if party.ticket.sent and not party.counts:
         there = yield op.Get(party.ticket.path)
         if there is None:
@@ -277,7 +281,9 @@ def _outcome(party: Party) -> Recipe[int | None]:
             # is unknown.
             return None
         party.see_seats(there)
-    return party.outcome()
+    if not party.counts:
+        raise op.Requeue
+    return party.seat if party.state.has_tripped(party.generation) else None
 
 
 def _release(party: Party) -> Recipe[int | Party | None]:
@@ -399,17 +405,13 @@ def read_state(view: View, counts: bool = False) -> Recipe[tuple[BarrierContent,
 
 def abort(view: View, late: bool = False) -> Recipe[None]:
     """Break the barrier. If `late`, because of a deadline alone, leave it alone while an action runs."""
-    begun: BarrierContent | None = None
-    while True:
-        state = yield from look(view)
-        begun = begun or state
-        # The generation is broken, and perhaps the barrier was reset since. Our own write did that, or another
-        # client's, which leaves ours nothing to do.
-        if state.broken or begun.generation in state.failed or (late and state.acting):
-            return
-        begun = state
+    begun = state = yield from look(view)
+    # Once the generation is broken, and perhaps the barrier was reset since, our own write did that, or another
+    # client's, which leaves ours nothing to do.
+    while not (state.broken or begun.generation in state.failed or (late and state.acting)):
         if (yield from _write(view, state, state.fail())):
             return
+        begun, state = state, (yield from look(view))
 
 
 def reset(view: View) -> Recipe[None]:

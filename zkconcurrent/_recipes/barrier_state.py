@@ -178,7 +178,7 @@ class View:
     """A barrier as one process last saw it.
 
     Attributes:
-        state: the last state read; None before the first read.
+        state: the last state read; that of a new barrier before the first read.
         waiting: how many parties waited in that state's generation.
         highest: the highest number of a party that was seen in that generation; -1 if none was. It tells which of two
             looks at the parties is the later one.
@@ -188,7 +188,7 @@ class View:
     def __init__(self, path: str, parties: int) -> None:
         self.path = path
         self.parties = parties
-        self.state: BarrierContent | None = None
+        self.state = BarrierContent(parties)
         self.waiting = 0
         self.highest = -1
         self.notes = 0
@@ -247,11 +247,7 @@ class View:
     def _is_of(self, state: BarrierContent) -> bool:
         """Return whether a state is of the generation that was last seen, and neither state is broken."""
         seen = self.state
-        return (
-            seen is not None
-            and (seen.generation, seen.born) == (state.generation, state.born)
-            and not (seen.broken or state.broken)
-        )
+        return (seen.generation, seen.born) == (state.generation, state.born) and not (seen.broken or state.broken)
 
     def generation(self, number: int) -> str:
         """Return the parent of the parties' nodes in a generation."""
@@ -365,16 +361,6 @@ class Party:
     def look_at_all(self) -> None:
         """Look at the nodes of all again, as the first party may be gone."""
         self.line, self.trusts_first = {}, False
-
-    def outcome(self) -> int | None:
-        """Return the arrival index if the party's generation, which is over, has tripped; None if it failed.
-
-        Raises:
-            Requeue: the party did not belong to that generation.
-        """
-        if not self.counts:
-            raise op.Requeue
-        return self.seat if self.state.has_tripped(self.generation) else None
 
 
 def most_parties(path: str) -> int:

@@ -260,8 +260,7 @@ class Barrier(Primitive):
         return self._run(read_state(self._view), lambda seen: seen[0].broken)
 
     def __repr__(self) -> str:
-        state = self._view.state
-        known = "broken" if state and state.broken else f"waiters={self._view.waiting}/{self._parties}"
+        known = "broken" if self._view.state.broken else f"waiters={self._view.waiting}/{self._parties}"
         return f"<{kind_of(self)} at {id(self):#x}: {known}>"
 
 

@@ -87,15 +87,13 @@ class Barrier(PrimitiveTwin):
     def n_waiting(self) -> int:
         """The number of parties that wait, as last seen; updated from the server at most once a second."""
         self._refresh("n_waiting", lambda: self._core.n_waiting)
-        view = self._core._view
-        return 0 if view.state is None or view.state.broken else int(view.waiting)
+        return int(self._core._view.waiting)
 
     @property
     def broken(self) -> bool:
         """Whether the barrier is broken, as last seen; updated from the server at most once a second."""
         self._refresh("broken", lambda: self._core.broken)
-        state = self._core._view.state
-        return state is not None and bool(state.broken)
+        return bool(self._core._view.state.broken)
 
     async def fetch_n_waiting(self) -> int:
         """Return the number of parties that wait; asks the leader. Cost: 3 reads, in 2 round trips."""
