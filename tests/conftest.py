@@ -21,6 +21,8 @@ from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
 from tests.helpers.class_archive import use_archive
+from tests.helpers.eventually import PATIENCE
+from tests.helpers.eventually import eventually as wait_until
 from tests.helpers.proxy import Proxy
 from zkconcurrent._threads import quorum as _quorum
 from zkconcurrent.testing import Server
@@ -40,7 +42,6 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 T = TypeVar("T")
-PATIENCE = 30.0
 # A test that hangs ends its whole process after so long, or half a minute less, with the stack of each thread. The
 # longest one takes a minute, and one that computes all the time several, where many share the processors.
 HANGS = 600.0
@@ -190,18 +191,8 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """Wait until a condition is true, and return what it returned."""
-
-    def wait_for(condition: Callable[[], T], what: str = "", patience: float = PATIENCE) -> T:
-        began = time.monotonic()
-        while not (result := condition()):
-            waited = time.monotonic() - began
-            assert waited < patience, f"not within {patience} s: {what or condition}"
-            # Seldom after a while: to ask is dear, as most conditions ask a server, and some look at all processes.
-            time.sleep(min(max(0.005, waited / 20), 0.1))
-        return result
-
-    return wait_for
+    """The function of `tests/helpers/eventually.py`, for tests that take it as a fixture."""
+    return wait_until
 
 
 @pytest.fixture
@@ -215,7 +206,6 @@ def uncollected() -> Iterator[None]:
 @pytest.fixture
 def nothing_left(
     zookeeper: Server,  # noqa: ARG001 - it is there before
-    eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> Iterator[None]:
     """Every thread and descriptor of the test is gone at its end."""
@@ -227,7 +217,7 @@ def nothing_left(
     before = there_is()
     yield
     caplog.get_records("call").clear()  # the errors that kazoo has logged keep its client, and so our keeper
-    eventually(lambda: there_is() <= before, f"{before} threads and descriptors")
+    wait_until(lambda: there_is() <= before, f"{before} threads and descriptors")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import zkconcurrent
-from tests.conftest import PATIENCE, Eventually
+from tests.conftest import PATIENCE
+from tests.helpers.eventually import eventually
 from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -131,7 +132,7 @@ def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
         asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-def test_an_executor_that_is_shut_down(zookeeper: Server, eventually: Eventually) -> None:
+def test_an_executor_that_is_shut_down(zookeeper: Server) -> None:
     """Faults 356, 393: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
     before = sessions(zookeeper)
 
@@ -229,7 +230,7 @@ def test_a_cancel_where_nobody_answers(silent: str) -> None:
     assert time.monotonic() - before < 20.0
 
 
-def test_a_cancel_at_any_time(zookeeper: Server, eventually: Eventually) -> None:
+def test_a_cancel_at_any_time(zookeeper: Server) -> None:
     """Whenever a start is cancelled, no session is left on the server, and no thread."""
     before = sessions(zookeeper)
 
@@ -249,7 +250,7 @@ def test_a_cancel_at_any_time(zookeeper: Server, eventually: Eventually) -> None
     eventually(lambda: sessions(zookeeper) <= before)
 
 
-def test_a_cancel_as_it_has_started(zookeeper: Server, eventually: Eventually) -> None:
+def test_a_cancel_as_it_has_started(zookeeper: Server) -> None:
     """A client that has started in the moment of the cancellation is stopped."""
     before = sessions(zookeeper)
 
@@ -268,7 +269,7 @@ def test_a_cancel_as_it_has_started(zookeeper: Server, eventually: Eventually) -
     eventually(lambda: sessions(zookeeper) <= before)
 
 
-def test_a_cancel_as_it_stops(zookeeper: Server, eventually: Eventually) -> None:
+def test_a_cancel_as_it_stops(zookeeper: Server) -> None:
     """A cancellation at the end of the block passes, and the client stops all the same."""
     before = sessions(zookeeper)
 

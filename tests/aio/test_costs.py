@@ -15,8 +15,9 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, left, nodes, run, soon, until
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.count import Count, answered
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 from zkconcurrent._engine.local_handoff import LocalHandoff
@@ -38,7 +39,7 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+def counted(connect: Connect, proxy: Proxy) -> KazooClient:
     """A client whose requests are counted; its probe for containers was before."""
     client = connect(hosts=proxy.hosts)
     link = Session.of(client).link

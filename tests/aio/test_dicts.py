@@ -9,12 +9,13 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, ClientError, aio
 
 
-def test_a_dictionary(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_dictionary(zk: KazooClient, zk_path: str) -> None:
     """Reads are plain after `ready()`; writes are awaited, and read at once; threads share the copy."""
 
     async def main() -> None:

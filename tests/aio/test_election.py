@@ -11,7 +11,8 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.aio.loops import run, soon
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from zkconcurrent import LockLostError, aio
 from zkconcurrent.testing import Server
 
@@ -80,9 +81,7 @@ def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_closed_loop_with_a_task_that_waits(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_closed_loop_with_a_task_that_waits(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 136: the candidacy, which goes on, keeps no task of a closed loop that waits for its term."""
     elsewhere = zkconcurrent.Election(connect(), zk_path)
     loop = asyncio.new_event_loop()

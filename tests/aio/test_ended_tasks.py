@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, left, nodes, owning, run, soon, until
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -37,9 +37,7 @@ async def wait_on(condition: aio.Condition) -> None:
 
 
 @pytest.mark.parametrize("wait", WAITS)
-def test_loops_that_are_closed(
-    wait: str, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_loops_that_are_closed(wait: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 7: a loop is closed, and its task never ended: the call is abandoned, and its node goes."""
     session = zk.client_id[0]
     loops, kept = 100 if wait == "Lock" else 10, []
@@ -238,7 +236,7 @@ def test_a_reader_that_is_thrown_away_beside_another(
     [("Lock", "condition"), ("RLock", "condition"), ("write lock", "condition"), ("Lock", "hold"), ("RLock", "lock")],
 )
 def test_a_waiter_that_is_thrown_away_beside_a_holder(
-    make: str, block: str, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
+    make: str, block: str, zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
     """Fault 135: the end of a task that is collected in `Condition.wait` leaves the hold of another task."""
     condition = aio.Condition(zk, zk_path, LOCKS[make](zk, f"{zk_path}-lock"))
@@ -294,9 +292,7 @@ def test_a_waiter_that_is_thrown_away_beside_a_holder(
         *((make, True) for make in ("Lock", "RLock", "write lock", "Semaphore", "MultiLock")),
     ],
 )
-def test_a_holder_whose_loop_is_closed(
-    make: str, block: bool, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_holder_whose_loop_is_closed(make: str, block: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 7: a task that is thrown away holds nothing any more: in its `async with`, or if only it may release."""
     lock = (LOCKS if block else OWNED)[make](zk, zk_path)
 
@@ -322,7 +318,7 @@ def test_a_holder_whose_loop_is_closed(
     eventually(lambda: not nodes(far, zk_path), "the holder's node is gone")
 
 
-def test_interrupted(zookeeper: Server, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_interrupted(zookeeper: Server, far: KazooClient, zk_path: str) -> None:
     """Clause 7: KeyboardInterrupt in `asyncio.run` leaves no node, and the client goes on."""
     program = f"""
         import asyncio, os, signal

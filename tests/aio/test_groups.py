@@ -13,7 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import PATIENCE, Connect, Eventually
+from tests.conftest import PATIENCE, Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
@@ -84,9 +85,7 @@ def test_a_lost_membership(zk: KazooClient, connect: Connect, proxy: Proxy, zk_p
     assert zk.get_children(zk_path) == []
 
 
-def test_a_cancelled_join(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_cancelled_join(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """It waits for nothing and leaves no node, before and while the create is under way."""
     mine = connect(hosts=proxy.hosts)
     zkconcurrent.Group(mine, zk_path).join().leave()
@@ -139,7 +138,7 @@ def test_tasks_and_threads_are_parties(zk: KazooClient, connect: Connect, zk_pat
     assert zk.get_children(zk_path) == []
 
 
-def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A cancelled enter leaves no node; a cancelled leave has left."""
     other = zkconcurrent.DoubleBarrier(connect(), zk_path, 2)
 
@@ -152,13 +151,13 @@ def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, even
 
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(take_part(), 0.3)
-        await asyncio.to_thread(eventually, lambda: zk.get_children(zk_path) == [])
+        await asyncio.to_thread(lambda: zk.get_children(zk_path) == [])
         entering = threading.Thread(target=other.enter)
         entering.start()
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(take_part(), 3)
         await asyncio.to_thread(entering.join)
-        await asyncio.to_thread(eventually, lambda: len(zk.get_children(zk_path)) == 2)
+        await asyncio.to_thread(lambda: len(zk.get_children(zk_path)) == 2)
 
     asyncio.run(asyncio.wait_for(main(), 60))
     other._path_state.inside.clear()  # its thread has ended inside
@@ -182,7 +181,7 @@ def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
     asyncio.run(main())
 
 
-def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str) -> None:
     """A task that is thrown away with its loop inside of two blocks leaves the barrier, and the group."""
     barrier, group = aio.DoubleBarrier(zk, f"{zk_path}/d", 1), aio.Group(zk, f"{zk_path}/g")
 
@@ -233,7 +232,7 @@ def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str) -> None:
     """Fault 353: the party of a task that is thrown away leaves, also if only that task has its object of the barrier.
 
     The end of its block leaves the party of the task that runs meanwhile.
@@ -253,7 +252,7 @@ def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str, eve
     async def meanwhile() -> None:
         async with kept:
             gc.collect()
-            await asyncio.to_thread(eventually, lambda: len(zk.get_children(zk_path)) == 2)
+            await asyncio.to_thread(lambda: len(zk.get_children(zk_path)) == 2)
         assert zk.get_children(zk_path) == []
 
     loop = asyncio.new_event_loop()

@@ -16,7 +16,8 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.aio.calls import AGAINST, LOCKS, Permits, quorum
 from tests.aio.loops import idle, nodes, run, soon, until
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, WaitCancelledError, aio
 from zkconcurrent._engine.holds import PathState
@@ -409,7 +410,7 @@ def test_a_loss_that_a_release_of_several_finds(kind: Any, zk: KazooClient, conn
 
 @pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
 def test_a_loss_that_is_found_at_once(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 208: the replies to the deletes of a release come before it returns, and nobody awaits it."""
     told: list[object] = []

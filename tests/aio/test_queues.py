@@ -20,7 +20,8 @@ from kazoo.client import KazooClient
 from test.test_asyncio import test_queues as theirs
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, aio
 from zkconcurrent.testing import Server
@@ -242,7 +243,7 @@ def test_claims(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.015, 0.025, 0.035, 0.045, 0.06])
 def test_a_cancelled_get_takes_nothing(
-    delay: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    delay: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """Wherever the cancellation strikes, the item was returned, or is in its place for others."""
     client = connect(proxy.hosts)
@@ -289,7 +290,7 @@ def test_a_cancelled_get_before_the_client_stops(zk: KazooClient, connect: Conne
     assert zkconcurrent.Queue[bytes](zk, zk_path).get_nowait() == b"one"
 
 
-def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str) -> None:
     """`wait_for(queue.get(), ...)` in a loop gets each item once."""
     queue: aio.Queue[bytes] = aio.Queue(zk, zk_path)
 

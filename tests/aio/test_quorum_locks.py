@@ -10,7 +10,8 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import quorum
 from tests.aio.loops import cancelled, left, nodes, owning, run, soon, until
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, aio
 
@@ -105,7 +106,7 @@ def test_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     run(main())
 
 
-def test_a_waiter_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_waiter_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Its call is abandoned, at any step, and leaves no node."""
     lock, rivals = quorum(zk, zk_path), [Lock(far, f"{zk_path}/{name}") for name in "ab"]
     kept = []
@@ -125,7 +126,7 @@ def test_a_waiter_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_pat
     eventually(lambda: not left(zk))
 
 
-def test_a_holder_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_holder_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A task that is thrown away in its `async with` holds nothing any more."""
     lock = quorum(zk, zk_path)
 

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from tests.aio import test_barrier as of_barriers
 from tests.aio import test_cancellation, test_ended_tasks, test_locks
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.proxy import Proxy
 
 some = pytest.mark.parametrize("make", ["Lock", "RLock", "Semaphore"])
@@ -85,13 +85,11 @@ def test_barrier(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
 
 
 @pytest.mark.parametrize("wait", ["RLock", "Semaphore", "event", "condition"])
-def test_loops_that_are_closed(
-    wait: str, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_loops_that_are_closed(wait: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 7, of waiters."""
-    test_ended_tasks.test_loops_that_are_closed(wait, zk, far, zk_path, eventually)
+    test_ended_tasks.test_loops_that_are_closed(wait, zk, far, zk_path)
 
 
-def test_a_holder_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_holder_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 7, of a holder."""
-    test_ended_tasks.test_a_holder_whose_loop_is_closed("RLock", True, zk, far, zk_path, eventually)
+    test_ended_tasks.test_a_holder_whose_loop_is_closed("RLock", True, zk, far, zk_path)

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 
 _BENCHMARK = """
 import sys, time
@@ -25,7 +25,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize(("contestant", "module"), [("ours", "benchmarks.player"), ("aio", "benchmarks.task_player")])
-def test_a_killed_benchmark_leaves_no_player(contestant: str, module: str, eventually: Eventually) -> None:
+def test_a_killed_benchmark_leaves_no_player(contestant: str, module: str) -> None:
     """A player ends with the benchmark that has begun it, also while it waits for a server that never replies."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = "{}:{}".format(*silent.getsockname())

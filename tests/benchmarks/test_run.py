@@ -18,7 +18,7 @@ import pytest
 from benchmarks.figures import BEFORE, OURS
 from benchmarks.parts import SINCE_END, SINCE_KILL, Groups, atomics, leaders, queues, reads, task_memory, tasks
 from benchmarks.stage import Stage, compete, sessions
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 MARK = "ZKCONCURRENT_BENCHMARK_TEST"
@@ -57,7 +57,7 @@ def marked(mark: str) -> list[bytes]:
 
 
 @pytest.mark.long
-def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
+def test_a_quick_run(tmp_path: Path) -> None:
     """Two parts, with Java and without, end well and leave JSON and charts, and no process."""
     run, mark = start("import", "reentrant", "--json", tmp_path / "run.json", "--charts", tmp_path / "charts")
     with run:
@@ -120,7 +120,7 @@ def test_what_is_measured(stage: Stage, part: Callable[[Stage, bool], Groups]) -
                 assert measured.get(SINCE_KILL, 2.0) > 1.5  # no session of 4 s ends sooner, two beats after the last
 
 
-def test_an_interrupted_run(eventually: Eventually) -> None:
+def test_an_interrupted_run() -> None:
     """Ctrl-C ends a run, and its server and its contestants with it."""
     run, mark = start("threads")
     try:

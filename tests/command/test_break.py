@@ -18,7 +18,8 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.command.conftest import Run, end_of, nodes
 from tests.command.test_look import look
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 
 __all__ = ["look"]
@@ -46,9 +47,7 @@ def test_a_named_hold(look: Run, zk: KazooClient, connect: Connect, zk_path: str
     other.release()
 
 
-def test_a_holder_that_releases_when_asked(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_holder_that_releases_when_asked(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A holder that listens, as Curator's revocable locks do, releases within the grace, and nothing is broken."""
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)
@@ -58,9 +57,7 @@ def test_a_holder_that_releases_when_asked(
     assert (code, out.split(":")[0]) == (0, "released")
 
 
-def test_a_break_that_is_given_up(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_break_that_is_given_up(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds."""
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)
@@ -126,7 +123,7 @@ def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
             semaphore.release()
 
 
-def test_a_queue(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_queue(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 444: a consumer that waits holds nothing to break. Fault 443: who has claimed an item keeps it."""
     queue = zkconcurrent.Queue(zk, zk_path)
 

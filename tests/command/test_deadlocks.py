@@ -18,7 +18,8 @@ from tests.command.conftest import Run, end_of, nodes
 from tests.command.test_export import page_of, scrape
 from tests.command.test_look import READS, look
 from tests.command.test_watch import interrupt
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._protocol.ticket import unique
 
@@ -63,7 +64,7 @@ def go_on(process: Any) -> None:
     process.stdin.flush()
 
 
-def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str) -> None:
     """Two programs that wait for each other: who holds what, waits for what, and how to end it; then it is over."""
     a, b = f"{zk_path}/a", f"{zk_path}/b"
     first, second = member(start, f"lock:{a}", f"lock:{b}"), member(start, f"lock:{b}", f"lock:{a}")
@@ -96,7 +97,7 @@ def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually
     assert found(look("deadlocks", zk_path, "--json"))[0] == 0
 
 
-def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str) -> None:
     """A reader behind a waiting writer waits softly: the ring has three members, one of which holds nothing in it."""
     pair, other = f"{zk_path}/pair", f"{zk_path}/other"
     reader = member(start, f"read_lock:{pair}", f"lock:{other}")
@@ -117,9 +118,7 @@ def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str, e
     assert "behind 3, which waits itself (soft)" in out
 
 
-def test_a_ring_that_leaves_the_path(
-    start: Run, look: Run, zk: KazooClient, zk_path: str, url: str, eventually: Eventually
-) -> None:
+def test_a_ring_that_leaves_the_path(start: Run, look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """It is found from any of its paths, also where the youngest wait is elsewhere, or outside of the URL's chroot."""
     paths = [f"{zk_path}/{name}/lock" for name in "abc"]
     ring = [member(start, f"lock:{path}", f"lock:{paths[n - 1]}") for n, path in enumerate(paths)]
@@ -133,7 +132,7 @@ def test_a_ring_that_leaves_the_path(
     assert (code, "waits for /lock for " in out, f"waits for {paths[0]} for " in out) == (1, True, True)
 
 
-def test_a_possible_ring(start: Run, look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_possible_ring(start: Run, look: Run, zk: KazooClient, zk_path: str) -> None:
     """A hold that another thread may release makes a ring possible, no more."""
     a, b = f"{zk_path}/a", f"{zk_path}/b"
     first, second = member(start, f"bare:{a}", f"lock:{b}"), member(start, f"lock:{b}", f"lock:{a}")
@@ -227,9 +226,7 @@ def test_what_can_not_be_followed(look: Run, zk: KazooClient, zk_path: str, why:
     assert found(look("deadlocks", zk_path, "--json"))[0] == 1
 
 
-def test_primitives_that_are_no_locks(
-    look: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_primitives_that_are_no_locks(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 427: their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
     queue, condition = zkconcurrent.Queue(zk, f"{zk_path}/queue"), zkconcurrent.Condition(zk, f"{zk_path}/condition")
     barrier = zkconcurrent.Barrier(zk, f"{zk_path}/barrier", 2)
@@ -308,9 +305,7 @@ def test_a_lock_of_kazoo_is_not_drawn_as_free(look: Run, zk: KazooClient, zk_pat
         interrupt(process)
 
 
-def test_waits_in_threads(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_waits_in_threads(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait that leads to nobody who waits for it is no deadlock, however long the chain."""
     clients = [zk, connect(), connect()]
     outer = zkconcurrent.RLock(zk, f"{zk_path}/0")

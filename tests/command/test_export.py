@@ -24,7 +24,8 @@ import zkconcurrent
 from tests.command.conftest import Run, end_of, nodes
 from tests.command.test_look import READS, look
 from tests.command.test_watch import interrupt
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 
 __all__ = ["look"]
@@ -70,9 +71,7 @@ def export(look: Run) -> Iterator[Run]:
         interrupt(process)
 
 
-def test_a_scrape(
-    export: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_scrape(export: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The page tells who waits, who holds and for how long, at paths of any kind and name; a missing path is free."""
     paths = [f"{zk_path}/{name}" for name in ('lo"ck\\n', "permits", "free", "missing")]
     lock, permits = zkconcurrent.Lock(zk, paths[0]), zkconcurrent.Semaphore(zk, paths[1], 2)
@@ -105,9 +104,7 @@ def test_a_scrape(
         each.result()
 
 
-def test_read_at_most_each_five_seconds(
-    export: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually
-) -> None:
+def test_read_at_most_each_five_seconds(export: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """All that ask within five seconds get one page, of one read; then it is read again."""
     with proxy.counting() as count:
         page = page_of(export(zk_path, url=f"zk://{proxy.hosts}"))
@@ -127,7 +124,7 @@ def test_read_at_most_each_five_seconds(
     assert (names.count("getChildren"), names.count("getData")) == (2, 1)
 
 
-def test_what_cannot_be_read(export: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually) -> None:
+def test_what_cannot_be_read(export: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """A path that may not be read is down, and so are all in an outage; afterwards they are up."""
     secret = f"{zk_path}/secret"
     zk.ensure_path(zk_path)
@@ -157,7 +154,7 @@ def test_the_parts_of_a_semaphore(export: Run, zk: KazooClient, zk_path: str) ->
     assert (found["holders", zk_path], found["waiters", zk_path]) == (1, 0)
 
 
-def test_a_part_alone(export: Run, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_part_alone(export: Run, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 444: where only a part is asked for, it is told by its own path; and an idle consumer holds nothing."""
     permits, queue = zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1), zkconcurrent.Queue(zk, f"{zk_path}/q")
     idle = in_thread(queue.get)

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.command.conftest import SESSION, Run, below, end_of, is_there, nodes, state_of, status_of
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Server
 
@@ -32,7 +32,7 @@ def began(process: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("killed", ["run", "guard", "command"])
-def test_one_is_killed(run: Run, zk: KazooClient, zk_path: str, killed: str, eventually: Eventually) -> None:
+def test_one_is_killed(run: Run, zk: KazooClient, zk_path: str, killed: str) -> None:
     """Kill `run` or the guard: all processes end at once. Kill the command: the lock waits for what it left behind."""
     process = run(zk_path, "--", "sh", "-c", STUBBORN)
     guard, command, *rest = began(process)
@@ -64,7 +64,7 @@ def what_is_left(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.parametrize("killed", ["run", "guard"])
-def test_one_is_killed_after_the_command(run: Run, zk_path: str, killed: str, eventually: Eventually) -> None:
+def test_one_is_killed_after_the_command(run: Run, zk_path: str, killed: str) -> None:
     """What the command has left behind ends, too, if `run` or the guard is killed after the command's end."""
     process = run(zk_path, "--", "sh", "-c", LEFT)
     left = what_is_left(process)
@@ -108,7 +108,7 @@ def test_run_is_stopped(run: Run, zk: KazooClient, zk_path: str) -> None:
     assert not is_there(guard)
 
 
-def test_the_guard_is_stopped(run: Run, zk_path: str, eventually: Eventually) -> None:
+def test_the_guard_is_stopped(run: Run, zk_path: str) -> None:
     """`run` lets a stopped guard go on at once."""
     process = run(zk_path, "--", "sh", "-c", "echo ready; cat", stdin=subprocess.PIPE)
     guard, *_ = began(process)
@@ -117,7 +117,7 @@ def test_the_guard_is_stopped(run: Run, zk_path: str, eventually: Eventually) ->
     assert end_of(process) == (0, "", "")
 
 
-def test_the_command_is_stopped(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_the_command_is_stopped(run: Run, zk: KazooClient, zk_path: str) -> None:
     """A command that an operator has stopped keeps the lock for longer than a session; so does `run` go on."""
     process = run(zk_path, "--", "sh", "-c", "echo ready; sleep 0.1; exit 4")
     _, command, *_ = began(process)
@@ -273,7 +273,7 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
-def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str, eventually: Eventually) -> None:
+def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str) -> None:
     """Fault 435: /proc shows such a process as one that has ended; it is killed with `run`, as any other."""
     process = run(zk_path, "--", "sh", "-c", '"$@" & sleep 1000', "sh", sys.executable, "-c", FIRST_THREAD_ENDS)
     assert process.stdout is not None

@@ -18,7 +18,8 @@ from kazoo.security import make_acl
 
 import zkconcurrent
 from tests.command.conftest import Run, end_of, nodes, words
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Server
 
@@ -51,9 +52,7 @@ def brief(found: dict[str, Any], base: str) -> list[tuple[str, str, str | None, 
     ]
 
 
-def test_all_kinds(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_all_kinds(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each kind of lock, in each mode: held and waited for; other primitives are no locks, and no error."""
     other = connect()
     locks = [
@@ -112,7 +111,7 @@ def test_all_kinds(
         each.result()
 
 
-def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str, eventually: Eventually) -> None:
+def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile.
 
     Fault 447: that is a path as `show` takes it, with a URL that has a chroot, too.
@@ -136,7 +135,7 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url
 
 
 def test_an_idle_worker(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread
 ) -> None:
     """Fault 427: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
 
@@ -173,7 +172,7 @@ def test_an_idle_worker(
         each.result()
 
 
-def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path: str) -> None:
     """Fault 442: a holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run("-w", 60, zk_path, "--", "sleep", 600)
@@ -230,7 +229,7 @@ def test_what_is_below_no_item(look: Run, zk: KazooClient, zk_path: str, proxy: 
 
 
 def test_a_part_by_its_path(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread, eventually: Eventually
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread
 ) -> None:
     """Fault 444: a part of a queue, or of a semaphore, is told as such where it is named, or at the chroot, too."""
     queue, permits = zkconcurrent.Queue(zk, f"{zk_path}/q"), zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1)

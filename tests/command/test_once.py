@@ -13,7 +13,8 @@ from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 import zkconcurrent
 from tests.command.conftest import SESSION, Run, end_of, nodes
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError
 from zkconcurrent._command.holder import _as_command_error
@@ -28,7 +29,7 @@ def mark(zk: KazooClient, path: str) -> bool:
     return zk.exists(f"{path}.once") is not None
 
 
-def test_of_three_machines_one_runs(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_of_three_machines_one_runs(run: Run, zk: KazooClient, zk_path: str) -> None:
     """Three machines start the job in the same minute, also while the first one's job takes longer than the period."""
     with zkconcurrent.Lock(zk, zk_path):
         three = [run("--once-per", 1, zk_path, "--", "sh", "-c", "echo ran; sleep 1.5") for _ in range(3)]
@@ -102,7 +103,7 @@ def test_a_success_out_of_reach(run: Run, zk: KazooClient, zk_path: str, proxy: 
     assert bool(mark(zk, zk_path)) == back
 
 
-def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 330: a run that waited behind a dead machine does not cost the next period its own; older ones skip."""
     zk, *others = (connect() for _ in range(4))
     dies, late, behind, following = (zkconcurrent.Lock(client, zk_path) for client in (zk, *others))
@@ -124,7 +125,7 @@ def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread, event
         assert Mark(following.client, zk_path, 0.5, until_success=False).allows(following)
 
 
-def test_a_long_job(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_long_job(connect: Connect, zk_path: str) -> None:
     """Fault 330: a job that takes most of the period, and then succeeds, runs again in the next period."""
     first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
     with first:
@@ -139,7 +140,7 @@ def test_a_long_job(connect: Connect, zk_path: str, eventually: Eventually) -> N
 
 @pytest.mark.parametrize("late", [False, True], ids=["behind the job", "behind a late job"])
 def test_a_run_that_queues_again(
-    connect: Connect, zookeeper: Server, zk_path: str, late: bool, in_thread: InThread, eventually: Eventually
+    connect: Connect, zookeeper: Server, zk_path: str, late: bool, in_thread: InThread
 ) -> None:
     """Fault 430: a run whose session expires while it waits skips, as if it had stayed in its place."""
     first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
@@ -252,7 +253,7 @@ def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> N
         zk.get(f"{zk_path}.once")
 
 
-def test_a_loss_noticed_at_the_mark(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_loss_noticed_at_the_mark(zk: KazooClient, zk_path: str) -> None:
     """If the thread that writes the mark is the first to notice the loss, the end is 76, as for any other loss."""
     lock = zkconcurrent.Lock(zk, zk_path)
     lock.acquire()

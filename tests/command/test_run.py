@@ -17,7 +17,7 @@ from kazoo.security import make_acl
 
 import zkconcurrent
 from tests.command.conftest import Run, below, end_of, is_there, nodes, status_of, words
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from zkconcurrent.testing import Server
 
 
@@ -34,7 +34,7 @@ from zkconcurrent.testing import Server
     ids=lambda value: str(value),
 )
 def test_the_code_is_that_of_the_command(
-    run: Run, zk: KazooClient, zk_path: str, command: list[str], code: int, eventually: Eventually
+    run: Run, zk: KazooClient, zk_path: str, command: list[str], code: int
 ) -> None:
     """A command's exit code is passed on, nothing else is written, and the lock is free again."""
     ended, out, err = end_of(run(zk_path, "--", *command))
@@ -121,7 +121,7 @@ def test_the_command_s_own(run: Run, zk_path: str) -> None:
         assert rest.read() == "more\n"
 
 
-def test_it_excludes_a_lock(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_it_excludes_a_lock(run: Run, zk: KazooClient, zk_path: str) -> None:
     """`run` and `Lock` exclude each other, in order; the node names the host, the process, and the command."""
     with zkconcurrent.Lock(zk, zk_path) as _:
         waiting = run(zk_path, "--", "echo", "ran")
@@ -132,7 +132,7 @@ def test_it_excludes_a_lock(run: Run, zk: KazooClient, zk_path: str, eventually:
     assert end_of(waiting) == (0, "ran\n", "")
 
 
-def test_not_in_time(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_not_in_time(run: Run, zk: KazooClient, zk_path: str) -> None:
     """With -n, or after -w, the code is 75, or what -E says, silently; the command does not run; no node is left."""
     lock = zkconcurrent.Lock(zk, zk_path)
     with lock:
@@ -149,9 +149,7 @@ def test_not_in_time(run: Run, zk: KazooClient, zk_path: str, eventually: Eventu
         eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
 
 
-def test_a_wait_during_which_the_machine_slept(
-    start: Run, zk: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
-) -> None:
+def test_a_wait_during_which_the_machine_slept(start: Run, zk: KazooClient, zk_path: str, tmp_path: Path) -> None:
     """Fault 430: the time that the machine has slept counts for -w: a job of long ago does not start."""
     slept = tmp_path / "slept"
     script = (
@@ -198,7 +196,7 @@ def test_permits(run: Run, zk: KazooClient, zk_path: str) -> None:
             assert (code, out, "another path" in err) == (78, "", True)
 
 
-def test_several_paths(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_several_paths(run: Run, zk: KazooClient, zk_path: str) -> None:
     """Several paths are held together, or none."""
     paths = [f"{zk_path}/{name}" for name in "ab"]
     process = run(*paths, "--", "sh", "-c", "echo $ZKCONCURRENT_PATH; echo $ZKCONCURRENT_TOKEN; cat", stdin=-1)
@@ -235,9 +233,7 @@ def test_a_path_that_is_held_further_out(run: Run, zk_path: str) -> None:
     assert "a `run` around this one" in err
 
 
-def test_a_wait_inside_tells_what_is_held_outside(
-    run: Run, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_wait_inside_tells_what_is_held_outside(run: Run, zk: KazooClient, zk_path: str) -> None:
     """The node of a nested run that waits names the nodes of the runs around it, so that a deadlock can be seen."""
     outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
     with zkconcurrent.Lock(zk, inner):
@@ -294,7 +290,7 @@ def full_pipe() -> tuple[int, int]:
     return read, write
 
 
-def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str) -> None:
     """Fault 434: while the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
     read, write = full_pipe()
     process = run("--status-fd", write, zk_path, "--", "echo", "ran", pass_fds=[write])
@@ -312,7 +308,7 @@ def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str, eventu
     assert process.returncode == -signal.SIGTERM
 
 
-def test_nobody_reads_what_it_says(run: Run, zk_path: str, eventually: Eventually) -> None:
+def test_nobody_reads_what_it_says(run: Run, zk_path: str) -> None:
     """Fault 434: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
     read, write = full_pipe()
     process = run(zk_path, "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!", stderr=write)
@@ -343,9 +339,7 @@ def test_close(run: Run, zk: KazooClient, zk_path: str) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1]
 )
-def test_a_signal_while_it_waits(
-    run: Run, zk: KazooClient, zk_path: str, number: signal.Signals, eventually: Eventually
-) -> None:
+def test_a_signal_while_it_waits(run: Run, zk: KazooClient, zk_path: str, number: signal.Signals) -> None:
     """Fault 362: the signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
@@ -355,7 +349,7 @@ def test_a_signal_while_it_waits(
         eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
 
 
-def test_signals_that_end_no_program(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_signals_that_end_no_program(run: Run, zk: KazooClient, zk_path: str) -> None:
     """A terminal that changes its size, say, ends no wait."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
@@ -365,7 +359,7 @@ def test_signals_that_end_no_program(run: Run, zk: KazooClient, zk_path: str, ev
     assert end_of(process) == (0, "ran\n", "")
 
 
-def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: str) -> None:
     """If the signal and the grant come together, the signal counts: no command starts."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
@@ -377,7 +371,7 @@ def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: st
     eventually(lambda: not nodes(zk, zk_path), patience=2)
 
 
-def test_a_signal_before_zookeeper_answers(run: Run, zk_path: str, eventually: Eventually) -> None:
+def test_a_signal_before_zookeeper_answers(run: Run, zk_path: str) -> None:
     """While there is no connection, a signal ends the run within two seconds."""
     process = run(zk_path, "--", "echo", url="zk://127.0.0.1:1")
     eventually(lambda: below(process.pid), "the guard")

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.command.conftest import Run, below, environment, is_there, nodes, state_of, words
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 
 PROMPT = "PROMPT> "
 
@@ -106,7 +106,7 @@ def test_an_interrupt(terminal: Terminal, zk_path: str) -> None:
     assert terminal.code() == 4
 
 
-def test_an_interrupt_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_an_interrupt_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
     """Ctrl-C ends the wait for the lock, and no node is left."""
     with zkconcurrent.Lock(zk, zk_path):
         terminal.run(f"$RUN {zk_path} -- echo ran")
@@ -173,7 +173,7 @@ def test_a_stop_that_outlasts_the_lease(terminal: Terminal, zk: KazooClient, zk_
     assert terminal.code() == 76
 
 
-def test_a_stop_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_stop_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
     """Ctrl-Z stops a run that waits; `fg` lets it wait on."""
     with zkconcurrent.Lock(zk, zk_path):
         terminal.run(f"$RUN {zk_path} -- echo ran")
@@ -203,7 +203,7 @@ def test_in_the_background(terminal: Terminal, zk_path: str) -> None:
     assert terminal.code() == 0
 
 
-def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
     """Fault 433: where no shell lets it go on, a read of the terminal ends the command: it stops no more."""
     terminal.run(f"(set -m; $RUN {zk_path} -- sh -c 'echo ready; read line </dev/tty; sleep 1000' &)")
     terminal.expect("^ready$")
@@ -211,7 +211,7 @@ def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: st
 
 
 @pytest.mark.parametrize("pager", ["head -n 1", "less"])
-def test_in_a_pipeline(terminal: Terminal, zk: KazooClient, zk_path: str, pager: str, eventually: Eventually) -> None:
+def test_in_a_pipeline(terminal: Terminal, zk: KazooClient, zk_path: str, pager: str) -> None:
     """A pager keeps the terminal; when it ends, the command ends by SIGPIPE, and the lock is free."""
     terminal.run(f"$RUN {zk_path} -- yes line of text | {pager}")
     if pager == "less":
@@ -236,9 +236,7 @@ def test_an_interrupt_in_a_pipeline(terminal: Terminal, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize("killed", ["run", "guard", "command"])
-def test_a_kill_leaves_the_terminal_to_the_shell(
-    terminal: Terminal, zk_path: str, killed: str, eventually: Eventually
-) -> None:
+def test_a_kill_leaves_the_terminal_to_the_shell(terminal: Terminal, zk_path: str, killed: str) -> None:
     """Whichever process is killed: the job is over, nothing is left, and the shell reads the terminal again."""
     terminal.run(f"set -m; $RUN {zk_path} -- bash -c 'echo ready $$ $PPID; read line'")
     command, guard = map(int, terminal.expect(r"^ready (\d+) (\d+)$").groups())
@@ -250,7 +248,7 @@ def test_a_kill_leaves_the_terminal_to_the_shell(
     assert terminal.code() == 137
 
 
-def test_kill_minus_9_of_the_job(terminal: Terminal, zk_path: str, eventually: Eventually) -> None:
+def test_kill_minus_9_of_the_job(terminal: Terminal, zk_path: str) -> None:
     """`kill -9 %1` kills the caller's group; the guard is in none of the shell's, so it ends the command."""
     terminal.run(f"$RUN {zk_path} -- bash -c 'echo ready $$; exec sleep 1000' &")
     command = int(terminal.expect(r"^ready (\d+)$")[1])

@@ -14,7 +14,8 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.command.conftest import Run, end_of
 from tests.command.test_look import look
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 
 __all__ = ["look"]
@@ -33,14 +34,7 @@ def texts(file: Path) -> list[str]:
 
 
 def test_a_hand_over(
-    look: Run,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    tmp_path: Path,
-    in_thread: InThread,
-    proxy: Proxy,
-    eventually: Eventually,
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, tmp_path: Path, in_thread: InThread, proxy: Proxy
 ) -> None:
     """The holder's box ends where the waiter begins to hold; Ctrl-C ends the watch, and what was seen is drawn."""
     lock, permits, file = f"{zk_path}/lock", f"{zk_path}/permits", tmp_path / "it.svg"

@@ -22,8 +22,9 @@ import zkconcurrent
 from tests.command.conftest import Run, end_of
 from tests.command.test_look import look
 from tests.command.test_watch import Screen, Told, interrupt, screen
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._command.server import link_of
 from zkconcurrent._command.top import Crawl
@@ -58,9 +59,7 @@ def seconds_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_the_busiest_are_first(
-    look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_the_busiest_are_first(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A path that contenders leave stands before one where they wait; each row has who holds, since when."""
     stop = threading.Event()
     still = zkconcurrent.Lock(zk, f"{zk_path}/deep/still")
@@ -111,7 +110,7 @@ def test_the_busiest_are_first(
     interrupt(process)
 
 
-def test_few_requests(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually) -> None:
+def test_few_requests(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """In no second are there more than 100; a path that has not changed is not listed again; all are reads."""
     for n in range(150):
         name = f"{zk_path}/{n:03}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-"
@@ -137,7 +136,7 @@ def test_few_requests(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, ev
     assert len(times) / (times[-1] - times[0]) <= 100
 
 
-def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually) -> None:
+def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) -> None:
     """People get a table, with the text of strangers escaped."""
     name = f"{zk_path}/_c_9e1d9d52-b8a8-4b62-bc3b-000000000001-lock-"
     zk.create(name, b"evil\x1b[2J\r", sequence=True, makepath=True)
@@ -193,7 +192,7 @@ def test_a_holder_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str)
     assert (rows(last, zk_path)[zk_path]["held"], rows(last, zk_path)[zk_path]["holder"]) == (1, None)
 
 
-def test_an_outage(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually) -> None:
+def test_an_outage(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """After an outage it lists what it could not; also where the path has gone, and come back, meanwhile."""
     zk.ensure_path(zk_path)
     lock = zkconcurrent.Lock(zk, f"{zk_path}/lock")
@@ -245,9 +244,7 @@ def test_paths_that_come_back(zk: KazooClient, zk_path: str, url: str, monkeypat
 
 
 @pytest.mark.long
-def test_beside_a_thousand_threads(
-    look: Run, start: Run, zk: KazooClient, zk_path: str, url: str, eventually: Eventually
-) -> None:
+def test_beside_a_thousand_threads(look: Run, start: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """Beside 1,000 waiting threads, on 20 busy locks, it takes less than 5 % of a core."""
     crowd = start(
         sys.executable, "-c", CROWD, url.replace("timeout=6", "timeout=60"), zk_path, "1000", stdin=subprocess.PIPE

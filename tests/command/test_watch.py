@@ -21,7 +21,7 @@ from kazoo.security import make_acl
 import zkconcurrent
 from tests.command.conftest import Run, end_of
 from tests.command.test_look import READS, look
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Server
 
@@ -90,9 +90,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["ls", "show"])
-def test_each_change(
-    look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Eventually, command: str
-) -> None:
+def test_each_change(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, command: str) -> None:
     """With --json there is a line for each change and none without, also where the path goes; by reads alone."""
     zk.ensure_path(zk_path)
     lock = zkconcurrent.Lock(zk, zk_path)
@@ -126,7 +124,7 @@ def test_a_reader_that_goes(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert process.stderr.read() == ""
 
 
-def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually) -> None:
+def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) -> None:
     """A terminal shows the newest look over the one before, as much as fits."""
     zk.ensure_path(zk_path)
     process = look("show", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": ""})
@@ -147,9 +145,7 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, ev
 
 
 @pytest.mark.parametrize("lines", [1, 2, 3, 4])
-def test_a_tiny_terminal(
-    look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually, lines: int
-) -> None:
+def test_a_tiny_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, lines: int) -> None:
     """It does not scroll: what is written has no more lines than it has, with that of the cursor."""
     for n in range(5):
         zk.create(f"{zk_path}/{n}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)
@@ -164,9 +160,7 @@ def test_a_tiny_terminal(
 
 
 @pytest.mark.parametrize("option", ["--json", None])
-def test_what_is_no_screen(
-    look: Run, zk: KazooClient, zk_path: str, screen: Screen, eventually: Eventually, option: str | None
-) -> None:
+def test_what_is_no_screen(look: Run, zk: KazooClient, zk_path: str, screen: Screen, option: str | None) -> None:
     """JSON on a terminal, and all on one that can't be written over, is told one after the other, without colours."""
     zk.ensure_path(zk_path)
     options = [option] if option else []
@@ -179,9 +173,7 @@ def test_what_is_no_screen(
     assert "\x1b" not in screen.text
 
 
-def test_an_outage(
-    look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, proxy: Proxy, eventually: Eventually
-) -> None:
+def test_an_outage(look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, proxy: Proxy) -> None:
     """An outage that ends the session is told once; then the command goes on."""
     zk.ensure_path(zk_path)
     sessions = zookeeper.mntr()["zk_global_sessions"]
@@ -199,7 +191,7 @@ def test_an_outage(
     interrupt(process)
 
 
-def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str) -> None:
     """It is told once, and the rest is listed; a missing path is an error, as without --watch."""
     assert end_of(look("ls", zk_path, *WATCH)) == (
         66,

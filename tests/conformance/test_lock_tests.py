@@ -19,8 +19,8 @@ from kazoo.client import KazooClient
 from test import lock_tests
 
 import zkconcurrent
-from tests.conftest import Eventually
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import write_lock
 from zkconcurrent._engine import patience
 from zkconcurrent._threads.base.primitive import Primitive
@@ -161,7 +161,7 @@ class TestEvent(OnZooKeeper, lock_tests.EventTests):
     test_at_fork_reinit = None
 
     @pytest.fixture(autouse=True)
-    def _blocked(self, eventually: Eventually) -> Iterator[None]:
+    def _blocked(self) -> Iterator[None]:
         """Wait until their threads wait, where they only sleep: a late thread does not see a flag set and cleared."""
 
         def wait_threads_blocked(n: int) -> None:

@@ -29,8 +29,8 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState, KeeperState
 
 import zkconcurrent
-from tests.conftest import Eventually
 from tests.helpers.bench import ask
+from tests.helpers.eventually import eventually
 from tests.helpers.old_server import Manner, OldServer
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DetachedLock, Dict, Event, Lock, Queue, ReadWriteLock, RefusedError, Semaphore, Set
@@ -80,9 +80,7 @@ seen = pytest.mark.parametrize("first", [True, False], ids=["seen before it is s
 
 
 @seen
-def test_the_negotiated_timeout(
-    first: bool, opened: Callable[[bool], KazooClient], zk_path: str, eventually: Eventually
-) -> None:
+def test_the_negotiated_timeout(first: bool, opened: Callable[[bool], KazooClient], zk_path: str) -> None:
     """It is the one of the connect reply, also after a reconnect."""
     client = opened(first)
     lock = Lock(client, zk_path)
@@ -343,7 +341,7 @@ SESSION = 4.0
 @pytest.mark.parametrize("manner", ["answers", "answers and closes", "closes", "expires"])
 @pytest.mark.parametrize("unknown", [{CREATE_CONTAINER}, {GET_EPHEMERALS}, {CREATE_CONTAINER, GET_EPHEMERALS}], ids=str)
 def test_a_server_that_does_not_know_an_opcode(
-    unknown: set[int], manner: Manner, zookeeper: Server, zk_path: str, eventually: Eventually
+    unknown: set[int], manner: Manner, zookeeper: Server, zk_path: str
 ) -> None:
     """Fault 55: a client that holds a lock asks nothing of which it does not know that the server knows it."""
     retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
@@ -375,7 +373,7 @@ def test_a_server_that_does_not_know_an_opcode(
             client.close()
 
 
-def test_a_create_in_doubt_on_such_a_server(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_a_create_in_doubt_on_such_a_server(zookeeper: Server, zk_path: str) -> None:
     """Fault 55: also not where the answer to a create was lost, and the session's nodes would be listed for it."""
     retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
     with OldServer(zookeeper.hosts, {GET_EPHEMERALS}, "expires") as old:
@@ -494,9 +492,7 @@ def test_garbage_that_is_collected_as_the_timeout_is_looked_up() -> None:
 # -- credentials -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_sent_once_the_client_was_turned_away(
-    zookeeper: Server, zk_path: str, eventually: Eventually
-) -> None:
+def test_nothing_is_sent_once_the_client_was_turned_away(zookeeper: Server, zk_path: str) -> None:
     """Fault 49: not on the connection that the server closes, although a byte of a request is left in kazoo's pipe."""
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=6)
@@ -520,7 +516,7 @@ def test_nothing_is_sent_once_the_client_was_turned_away(
             client.close()
 
 
-def test_an_answer_after_the_client_was_turned_away(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_an_answer_after_the_client_was_turned_away(zookeeper: Server, zk_path: str) -> None:
     """Fault 49: a reply that the server still sends before it hangs up does not make the client connect again."""
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=6)
@@ -556,7 +552,7 @@ def fails(*_: object) -> None:
 
 @pytest.mark.parametrize("where", ["an answer", "a failure", "a multi's answer"])
 def test_an_error_of_ours_on_kazoo_s_thread(
-    where: str, zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+    where: str, zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault 49: it is logged, and the client goes on in the same session, with a new connection at most."""
     retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}

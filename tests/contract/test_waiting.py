@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.driver import Call
@@ -77,9 +78,7 @@ def test_a_deadline(zk: KazooClient, zk_path: str) -> None:
         assert queued(zk, zk_path, 1)()
 
 
-def test_cancelled_at_each_resumption(
-    zk: KazooClient, zk_path: str, eventually: Eventually, proxy: Proxy, connect: Connect
-) -> None:
+def test_cancelled_at_each_resumption(zk: KazooClient, zk_path: str, proxy: Proxy, connect: Connect) -> None:
     """CancelledError, and neither a node nor a hold is left; one that came too late finds the lock acquired."""
     client = connect(hosts=proxy.hosts)
     # So no reply comes before the task sleeps, also on a busy machine.
@@ -119,7 +118,7 @@ def test_cancelled_at_each_resumption(
     assert k > 1
 
 
-def test_a_waiter_that_is_cancelled(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_waiter_that_is_cancelled(zk: KazooClient, zk_path: str) -> None:
     """Its node goes, and nobody behind it is held up."""
     lock = Lock(zk, zk_path)
 
@@ -137,7 +136,7 @@ def test_a_waiter_that_is_cancelled(zk: KazooClient, zk_path: str, eventually: E
     eventually(queued(zk, zk_path, 0))
 
 
-def test_a_loop_that_is_closed(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_loop_that_is_closed(zk: KazooClient, zk_path: str) -> None:
     """A wake-up of a task whose loop is closed finds nobody, and the task's node goes with it."""
     lock = Lock(zk, zk_path)
     with lock:

@@ -21,8 +21,9 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.handlers.utils import selector_select
 from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
 from tests.helpers.bench import ask
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
@@ -70,7 +71,7 @@ def waits_in_the_queue(client: KazooClient, path: str) -> bool:
     return any(each is request for each, _ in list(client._queue))  # others queue theirs meanwhile
 
 
-def cut(client: KazooClient, eventually: Eventually) -> None:
+def cut(client: KazooClient) -> None:
     """Cut the connection, and wait for the next one."""
     had = client._connection._socket
     Transport.of(client).drop()
@@ -106,9 +107,7 @@ class Submitted:
         monkeypatch.setattr(client._connection, "_submit", noted)
 
 
-def test_a_request_is_sent_by_its_caller(
-    zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_a_request_is_sent_by_its_caller(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the first one on each connection, which tells that kazoo's handshake is over."""
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
@@ -130,14 +129,12 @@ def test_a_request_is_sent_by_its_caller(
             wire._xids = itertools.count(XIDS - 5)  # they begin again, and do not end
             assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
             assert answered[10:] == [*range(XIDS - 4, XIDS + 1), *range(1, 6)]
-            cut(client, eventually)
+            cut(client)
             answered.clear()
 
 
 @handlers
-def test_no_number_is_used_twice(
-    handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str, eventually: Eventually
-) -> None:
+def test_no_number_is_used_twice(handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str) -> None:
     """The server tells the changes of a session apart by them, also of its last connection, or of kazoo alone."""
     with zookeeper.client(handler=handler()) as client:
         client.create(zk_path, b"data")
@@ -146,12 +143,12 @@ def test_no_number_is_used_twice(
             assert client._connection._xid == number
             assert client.get(zk_path)[0] == b"data"
             assert client._connection._xid == number + 1
-            cut(client, eventually)
+            cut(client)
 
 
 @handlers
 def test_an_answer_to_another_request(
-    handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str, eventually: Eventually
+    handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str
 ) -> None:
     """A waiting call is told that the connection is lost; kazoo's thread goes on, and the session with it."""
     with zookeeper.client(handler=handler()) as client:
@@ -252,9 +249,7 @@ def test_kazoo_pings_between(
         assert not states
 
 
-def test_no_ping_where_callers_send(
-    zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_no_ping_where_callers_send(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their requests keep the session as a ping does; once they send no more, kazoo pings again."""
     with zookeeper.client(timeout=4) as client:
         client.create(zk_path, b"data")
@@ -352,9 +347,7 @@ def test_the_requests_of_a_step_go_out_together(
         assert len(sent) == 1
 
 
-def test_the_reads_of_a_wait_go_out_together(
-    zookeeper: Server, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_reads_of_a_wait_go_out_together(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter reads its own node and the one ahead by one system call."""
     with zookeeper.client() as holder, zookeeper.client() as client:
         first, lock = Lock(holder, zk_path), Lock(client, zk_path)
@@ -383,7 +376,7 @@ def test_the_reads_of_a_wait_go_out_together(
         waiter.join()
 
 
-def test_an_interrupted_step(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_an_interrupted_step(zookeeper: Server, zk_path: str) -> None:
     """If an interrupt keeps the request from coming that another one waits for, the keeper has the latter sent."""
     with zookeeper.client() as client:
         client.create(zk_path, b"data")
@@ -398,9 +391,7 @@ def test_an_interrupted_step(zookeeper: Server, zk_path: str, eventually: Eventu
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
-def test_interrupted_at_every_line_of_sending(
-    error: type[BaseException], zookeeper: Server, zk_path: str, eventually: Eventually
-) -> None:
+def test_interrupted_at_every_line_of_sending(error: type[BaseException], zookeeper: Server, zk_path: str) -> None:
     """No caller gets the reply to another request: the connection is dropped, and all waiting callers are told.
 
     An error that a signal handler raises passes, also if it is an `OSError`, as an alarm's `TimeoutError` is.
@@ -453,7 +444,7 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
         assert client.retry(client.get, zk_path)[0] == b"data"
 
 
-def test_a_request_meets_a_broken_connection(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_a_request_meets_a_broken_connection(zookeeper: Server, zk_path: str) -> None:
     """Its caller is told by its answer, once kazoo has found that, and can go on."""
     with zookeeper.client() as client:
         client.create(zk_path, b"data")
@@ -637,9 +628,7 @@ def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread
             reading.result(20)
 
 
-def test_a_watcher_is_called_at_once(
-    zookeeper: Server, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_watcher_is_called_at_once(zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
     """Ours, on the connection thread, which survives its errors; others on kazoo's, where they may wait."""
     called: list[tuple[str, bool]] = []
 

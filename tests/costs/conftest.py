@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._engine.session import Session
 
@@ -18,7 +19,7 @@ def proxy(proxy: Proxy) -> Proxy:
 
 
 @pytest.fixture
-def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+def counted(connect: Connect, proxy: Proxy) -> KazooClient:
     """A client whose requests are counted; its probe for containers was before."""
     client = connect(hosts=proxy.hosts)
     link = Session.of(client).link

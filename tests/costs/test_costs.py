@@ -18,10 +18,11 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.contenders import waits as asleep
 from tests.helpers.count import Count, answered
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, Kind, against, every, reentrant, unfair, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -87,9 +88,7 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
     ids=["unknown tick", "known tick", "a short outage"],
 )
 @pytest.mark.long
-def test_an_idle_holder(
-    known: dict[str, float], writes: float, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_an_idle_holder(known: dict[str, float], writes: float, proxy: Proxy, zk_path: str) -> None:
     """A hold costs its idle client so many writes for each session timeout, and reads that cost no transaction."""
     timeout, times = 5.0, 4
     with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=timeout, **known) as zk, Lock(zk, zk_path):
@@ -105,7 +104,7 @@ def test_an_idle_holder(
         assert sent["sync"] <= (2 * BEATS + writes) * times + 1, sent
 
 
-def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """One probe for containers in a client's life; a read or a write for each heartbeat of what is held."""
     with proxy.counting() as first:
         client = connect(proxy.hosts, timeout=4)
@@ -134,9 +133,7 @@ def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str, even
     lock.release()
 
 
-def test_a_lock_that_may_be_revoked(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_lock_that_may_be_revoked(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To acquire it takes one read more, which nobody waits for; to ask, a read and a write for each holder."""
     asked = threading.Event()
     lock, other = Lock(counted, zk_path, on_revoke=lambda _: asked.set()), Lock(zk, zk_path)
@@ -163,9 +160,7 @@ def test_a_lock_that_may_be_revoked(
     lock.release()
 
 
-def test_contention(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_contention(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """The first question lists; an arrival lists and reads; another one behind it costs nothing, nor does an answer."""
     lock, other = Lock(counted, zk_path), Lock(zk, zk_path)
     with lock:
@@ -227,13 +222,7 @@ def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_
 
 @every
 def test_contended(
-    kind: Kind,
-    zk: KazooClient,
-    counted: KazooClient,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    kind: Kind, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Until it waits: one write, three reads, two round trips. Handed over by another process: one event, no request.
 
@@ -255,9 +244,7 @@ def test_contended(
     assert handed_over.flights == 1 + lists
 
 
-def test_hand_over_between_threads(
-    counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_hand_over_between_threads(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Between threads of one process, a release is one delete, and the next goes on without any request."""
     lock = Lock(counted, zk_path)
     lock.acquire()
@@ -272,7 +259,7 @@ def test_hand_over_between_threads(
 
 
 def test_one_release_wakes_one(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """However many wait, a release of another process wakes exactly one of them, who holds without a request."""
     held, lock = Lock(zk, zk_path), Lock(counted, zk_path)
@@ -329,7 +316,7 @@ def test_downgrade(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
 
 
 def test_whom_a_writer_wakes(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A writer's release wakes the readers up to the next writer, and none of them lists; not the writer."""
     held, pair, n = ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(counted, zk_path), 5
@@ -376,12 +363,7 @@ def test_an_event(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
 
 
 def test_waiting_for_an_event(
-    zk: KazooClient,
-    counted: KazooClient,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Until it waits: three reads in two round trips. A set wakes each waiter, to one read, by one event per client."""
     mine, theirs, n = Event(zk, zk_path), Event(counted, zk_path), 5
@@ -402,14 +384,7 @@ def test_waiting_for_an_event(
     assert sum(woken.events.values()) == 1
 
 
-def test_a_latch(
-    zk: KazooClient,
-    counted: KazooClient,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
-) -> None:
+def test_a_latch(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """The count: three reads in one round trip; to count down: these, and one write; a woken waiter sends two."""
     mine, latch = CountDownLatch(zk, zk_path, 3), CountDownLatch(counted, zk_path, 3)
     mine.count_down()
@@ -589,9 +564,7 @@ def test_a_permit_added(counted: KazooClient, proxy: Proxy, zk_path: str) -> Non
     assert count.flights == 2
 
 
-def test_a_resize(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_resize(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """One write, behind three reads and with one, in two round trips; it wakes the first waiter. To ask: five reads."""
     semaphore = Semaphore(zk, zk_path)
     assert semaphore.acquire()
@@ -623,7 +596,7 @@ def test_a_resize(
 
 
 def test_a_permit_released_wakes_one(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """However many wait, a release wakes the first of them; the waiter that takes the permit wakes the next."""
     held, semaphore, n = Semaphore(zk, zk_path), Semaphore(counted, zk_path), 20
@@ -653,9 +626,7 @@ def waits(condition: Condition, timeout: float | None = None) -> bool:
         return condition.wait(timeout)
 
 
-def test_a_wait(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_wait(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Until it waits: one write, one read, two round trips. Notified: one more read, and an acquire."""
     mine, theirs = Condition(zk, zk_path), Condition(counted, zk_path)
     waits(theirs, 0)  # makes the parents
@@ -700,13 +671,7 @@ def test_a_wait_that_times_out(counted: KazooClient, proxy: Proxy, zk_path: str)
 
 @unfair
 def test_unfair_hand_over(
-    kind: Kind,
-    counted: KazooClient,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between threads of one process: no request to release, none to acquire."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -731,13 +696,7 @@ def test_unfair_hand_over(
 
 @pytest.mark.parametrize("n", [1, 3, None])
 def test_notify(
-    n: int | None,
-    zk: KazooClient,
-    counted: KazooClient,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    n: int | None, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A read, and a write for each woken waiter in one more round trip; those who wait on hear nothing."""
     mine, theirs = Condition(counted, zk_path), Condition(zk, zk_path)
@@ -789,9 +748,7 @@ def test_calls_on_the_way(zk: KazooClient, zk_path: str, monkeypatch: pytest.Mon
     ]
 
 
-def test_a_barrier(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_barrier(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """To come: one write, three reads, two round trips; to wait, two reads; to trip, a multi; to go, a delete."""
     here, there = Barrier(counted, zk_path, 3), Barrier(zk, zk_path, 3)
 
@@ -835,7 +792,7 @@ def test_a_barrier(
 
 
 def test_a_barrier_that_times_out(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A party whose timeout passes: one write and three reads, in two round trips, and the delete of its node."""
     here, there = Barrier(counted, zk_path, 3), Barrier(zk, zk_path, 3)
@@ -920,13 +877,7 @@ def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
 
 
 def test_a_change_of_the_leader(
-    zookeeper: Server,
-    connect: Connect,
-    counted: KazooClient,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    zookeeper: Server, connect: Connect, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 88: as the leader's session ends, one candidate is woken, and leads at once, without a request."""
     gone = connect()
@@ -953,9 +904,7 @@ def test_a_change_of_the_leader(
     assert all(each.result(20) for each in led)
 
 
-def test_to_observe(
-    connect: Connect, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_to_observe(connect: Connect, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Candidates that come and go wake no observer; a change of the leader wakes each, by one event for each client."""
     first, second, third = (Election(connect(), zk_path, id=name) for name in "abc")
     first.stand()
@@ -985,9 +934,7 @@ def test_to_observe(
     second.withdraw()
 
 
-def test_a_wait_that_ends_without_its_event(
-    counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_wait_that_ends_without_its_event(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A loop of short waits removes no watch; once it is over, one request removes the last one."""
     event, until = Event(counted, zk_path), time.monotonic() + 8 * LINGER
     event.set()

@@ -7,12 +7,13 @@ import timeit
 
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Dict, Set
 
 
-def test_reads(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_reads(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """The first read lists all in four round trips; from then on no read sends anything."""
     theirs = Dict[bytes](zk, zk_path)
     theirs.update({str(n): b"x" for n in range(50)})
@@ -57,7 +58,7 @@ def test_reads_of_many_values(counted: KazooClient, zk: KazooClient, proxy: Prox
     assert first.flights == 2 + len((50, 200, 250))
 
 
-def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """One write for each, in one round trip; those that go by the old value read it before, in one more."""
     d = Dict[bytes](counted, zk_path)
     d["warm"] = b"up"

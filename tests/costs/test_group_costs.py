@@ -8,17 +8,16 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DoubleBarrier, Group
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
-def test_a_group(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """To join: a write, two reads, one with a watch; to leave: a write; to look: a listing, a read for each member."""
     group, other = Group(counted, zk_path), Group(zk, zk_path)
     members = [other.join() for _ in range(3)]
@@ -48,9 +47,7 @@ def test_a_group(
     assert woken.requests["getData"] <= 4 + 3
 
 
-def test_a_large_group(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_large_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Fault 346: the members are read some at a time, so that the client's heartbeats are answered in between."""
     zk.ensure_path(zk_path)
     for n in range(75):
@@ -84,7 +81,6 @@ def test_a_double_barrier(
     behind: Proxy,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """To enter: a write and two reads; then two to wait, or a write to open. To leave: three reads and a write."""
     mine, theirs = DoubleBarrier(counted, zk_path, 2), DoubleBarrier(connect(hosts=behind.hosts), zk_path, 2)
@@ -114,9 +110,7 @@ def test_a_double_barrier(
     assert others.result(20)
 
 
-def test_a_chroot_is_looked_for_once(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_chroot_is_looked_for_once(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Of a plain client with a chroot, the first look costs a read more if the path is missing; of `connect`, none."""
     zk.ensure_path(zk_path)
     plain = connect(hosts=f"{proxy.hosts}{zk_path}")

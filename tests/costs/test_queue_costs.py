@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._recipes.queue import state
@@ -196,9 +196,7 @@ def test_what_others_have_taken(zk: KazooClient, counted: KazooClient, proxy: Pr
     assert [queue.get(), queue.get()] == [b"6", b"7"]
 
 
-def test_until_it_waits(
-    counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_until_it_waits(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A consumer that finds nothing lists, queues and watches: one write, in three round trips."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
@@ -225,7 +223,7 @@ def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path:
 
 
 def test_a_join_of_the_newest_first(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 347: a join watches the item that is taken last, so it sleeps while the others are taken."""
     queue, other = LifoQueue[bytes](counted, zk_path), LifoQueue[bytes](zk, zk_path)
@@ -244,13 +242,7 @@ def test_a_join_of_the_newest_first(
 @pytest.mark.parametrize("claims", [False, True], ids=["get", "claim"])
 @pytest.mark.long
 def test_no_herd(
-    claims: bool,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    claims: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """However many consumers wait, an item ends one wait: two events, and two more when a claim is acknowledged."""
     consumers, items = 20, 10
@@ -300,7 +292,7 @@ def test_no_herd(
     assert sum(each.result(60) for each in consuming) == items
 
 
-def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Any) -> None:
+def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """While nothing is put, a queue and its consumers send heartbeats and nothing else."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
@@ -318,7 +310,7 @@ def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thre
 
 @pytest.mark.long
 def test_an_idle_delay_queue(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Consumers that sleep until an item is due send nothing; then one takes it, with four reads more."""
     queue, producer = DelayQueue[bytes](counted, zk_path), DelayQueue[bytes](zk, zk_path)

@@ -7,8 +7,9 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, AtomicLong, SharedValue
 from zkconcurrent._recipes.value import LOOK_AFTER
@@ -52,9 +53,7 @@ def test_a_conflict(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path
     assert conflict.flights == 3
 
 
-def test_threads_share_requests(
-    counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_threads_share_requests(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Of changes that threads make at the same time, all that gather meanwhile go in one write."""
     number = AtomicLong(counted, zk_path)
     number.add()
@@ -67,9 +66,7 @@ def test_threads_share_requests(
     assert adding.requests == {"multi": 2}
 
 
-def test_a_shared_value(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_shared_value(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A read is a `sync` and a read; a wait 3 reads until it waits, and one for each change; idle, it sends nothing."""
     shared: SharedValue[Any] = SharedValue(counted, zk_path, 0, codec=JSON)
     shared.set(1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
+from tests.helpers.eventually import eventually
 from zkconcurrent import Lock
 from zkconcurrent._command.main import main
 from zkconcurrent.testing import Ensemble, Server
@@ -13,9 +14,7 @@ from zkconcurrent.testing import Ensemble, Server
 PATIENCE = 60.0
 
 
-def test_a_read_only_server(
-    zookeeper: Server, in_thread: InThread, eventually: Eventually, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_read_only_server(zookeeper: Server, in_thread: InThread, capsys: pytest.CaptureFixture[str]) -> None:
     """It counts as out of reach: a timed acquire returns False, one without a deadline gets in with the quorum.
 
     Fault 360: `doctor` does not count it among the servers that serve.

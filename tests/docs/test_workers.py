@@ -17,8 +17,9 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.docs.page import blocks, commands, files, save
+from tests.helpers.eventually import eventually
 from zkconcurrent import Election, Lock
 from zkconcurrent.testing import Server
 
@@ -81,7 +82,7 @@ def end(process: subprocess.Popen[Any]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def stop(process: subprocess.Popen[Any], eventually: Eventually) -> None:
+def stop(process: subprocess.Popen[Any]) -> None:
     """Stop it as its operator would, by a signal to the main process: it ends well, and so do its workers."""
     process.terminate()
     assert process.wait(PATIENCE) == 0
@@ -115,7 +116,6 @@ def free_port() -> int:
 
 def serve(
     run: Run,
-    eventually: Eventually,
     *options: str,
     config: str = "gunicorn_conf.py",
     says: str = "apples, ",
@@ -137,11 +137,9 @@ def serve(
 
 
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=["loaded by each", "preloaded"])
-def test_gunicorn(
-    run: Run, apples: Lock, in_thread: InThread, eventually: Eventually, options: tuple[str, ...]
-) -> None:
+def test_gunicorn(run: Run, apples: Lock, in_thread: InThread, options: tuple[str, ...]) -> None:
     """Two workers wait for one lock, each with a client of its own; both answer once it is free, and stop well."""
-    gunicorn, port = serve(run, eventually, *options)
+    gunicorn, port = serve(run, *options)
     with apples:
         requests = [in_thread(ask, port) for _ in range(2)]
         waiters = eventually(lambda: len(them := apples.waiters()) == 2 and them, patience=PATIENCE)
@@ -149,30 +147,30 @@ def test_gunicorn(
     answers = {request.result(PATIENCE) for request in requests}
     assert answers == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
     assert len(answers) == 2
-    stop(gunicorn, eventually)
+    stop(gunicorn)
 
 
-def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread, eventually: Eventually) -> None:
+def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread) -> None:
     """A worker that waits too long is aborted: its request fails and leaves no node; the next request is served."""
-    gunicorn, port = serve(run, eventually, "--timeout", "2")
+    gunicorn, port = serve(run, "--timeout", "2")
     with apples:
         assert in_thread(ask, port).result(PATIENCE) == "500"
         eventually(lambda: not apples.waiters(), patience=PATIENCE)
     assert ask(port).startswith("apples, ")
-    stop(gunicorn, eventually)
+    stop(gunicorn)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", [(), ("--preload",)], ids=["loaded by each", "preloaded"])
 def test_metrics_of_gunicorn(
-    run: Run, tmp_path: Path, connect: Connect, in_thread: InThread, eventually: Eventually, options: tuple[str, ...]
+    run: Run, tmp_path: Path, connect: Connect, in_thread: InThread, options: tuple[str, ...]
 ) -> None:
     """A scrape sums up what all workers count, and what they wait for; the wait of a killed one ends with it."""
     (tmp_path / "metrics").mkdir()
     more = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics")}
     # The third answers while two wait.
     options = ("--workers", "3", "--timeout", "120", *options)
-    gunicorn, port = serve(run, eventually, *options, config="metered_conf.py", says="sold", more=more)
+    gunicorn, port = serve(run, *options, config="metered_conf.py", says="sold", more=more)
     till = Lock(connect(), "/metered/till")
 
     def scrape() -> dict[str, float]:
@@ -213,10 +211,10 @@ def test_metrics_of_gunicorn(
     errors = [request.exception(PATIENCE) for request in requests]
     assert sum(error is None for error in errors) == 1
     eventually(lambda: scrape()["zkconcurrent_lock_wait_active"] == 0, patience=PATIENCE)
-    stop(gunicorn, eventually)
+    stop(gunicorn)
 
 
-def test_uvicorn(run: Run, connect: Connect, in_thread: InThread, eventually: Eventually) -> None:
+def test_uvicorn(run: Run, connect: Connect, in_thread: InThread) -> None:
     """Two workers of the FastAPI application hold up the requests of one user alone, and stop well."""
     port = free_port()
     uvicorn = start(run, "uvicorn", "--port", str(port))
@@ -236,10 +234,10 @@ def test_uvicorn(run: Run, connect: Connect, in_thread: InThread, eventually: Ev
         assert "user 8" in ask(port, "/users/8")
         assert not any(request.done() for request in requests)
     assert all("user 7" in request.result(PATIENCE) for request in requests)
-    stop(uvicorn, eventually)
+    stop(uvicorn)
 
 
-def test_aiohttp(run: Run, connect: Connect, in_thread: InThread, eventually: Eventually) -> None:
+def test_aiohttp(run: Run, connect: Connect, in_thread: InThread) -> None:
     """The aiohttp worker holds up the requests of one user alone; a client that goes takes its waiter along."""
     port, client = free_port(), connect()
     [command] = [typed for typed in TYPED if typed.startswith("python serve.py ")]
@@ -262,11 +260,11 @@ def test_aiohttp(run: Run, connect: Connect, in_thread: InThread, eventually: Ev
         eventually(lambda: len(seven.waiters()) == 1, patience=PATIENCE)
         assert "user 8" in ask(port, "/users/8")
     assert "user 7" in request.result(PATIENCE)
-    stop(worker, eventually)
+    stop(worker)
 
 
 @pytest.mark.long
-def test_django(folder: Path, run: Run, connect: Connect, in_thread: InThread, eventually: Eventually) -> None:
+def test_django(folder: Path, run: Run, connect: Connect, in_thread: InThread) -> None:
     """Workers that gunicorn has forked off a process with a client have each a client of its own, and both wait."""
     views, port = folder / "store" / "views.py", free_port()
     views.write_text(views.read_text().replace("timeout=5", "timeout=60"))
@@ -289,7 +287,7 @@ def test_django(folder: Path, run: Run, connect: Connect, in_thread: InThread, e
         assert len({waiter.pid for waiter in waiters} | {gunicorn.pid}) == 3
         assert len({waiter.session for waiter in waiters}) == 2
     assert all("user 7" in request.result(PATIENCE) for request in requests)
-    stop(gunicorn, eventually)
+    stop(gunicorn)
 
 
 def without_redis(folder: Path) -> str:
@@ -305,7 +303,7 @@ def without_redis(folder: Path) -> str:
 
 
 @pytest.mark.long
-def test_celery_with_a_client_of_the_module(folder: Path, run: Run, zookeeper: Server, eventually: Eventually) -> None:
+def test_celery_with_a_client_of_the_module(folder: Path, run: Run, zookeeper: Server) -> None:
     """A task whose client the module has opened, before the fork, is told so, and where to open one."""
     text = f"""
 from celery import Celery
@@ -329,11 +327,11 @@ def buy():
     assert b"opened before fork()" in told
     assert b"Celery: worker_process_init" in told
     assert b"stopped" not in told
-    stop(worker, eventually)
+    stop(worker)
 
 
 @pytest.mark.long
-def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) -> None:
+def test_celery(folder: Path, run: Run, apples: Lock) -> None:
     """Two processes of a worker wait for one lock, each with a client of its own; both tasks end, and it stops well.
 
     Redis is replaced: a folder is the broker.
@@ -349,11 +347,11 @@ def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) ->
     assert caller.returncode == 0
     assert set(told.splitlines()) == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
     assert len({waiter.pid for waiter in waiters}) == 2
-    stop(worker, eventually)
+    stop(worker)
 
 
 @pytest.mark.long
-def test_celery_beat(folder: Path, run: Run, connect: Connect, eventually: Eventually) -> None:
+def test_celery_beat(folder: Path, run: Run, connect: Connect) -> None:
     """Of two beats one sends tasks. If it loses the lead, it ends, and the other one sends; that one stops well.
 
     Redis is replaced, as above, and nobody takes the tasks from the folder.
@@ -377,4 +375,4 @@ def test_celery_beat(folder: Path, run: Run, connect: Connect, eventually: Event
     assert [each.node for each in election.candidates()] == [second.node]
     before = sent()
     eventually(lambda: sent() > before, patience=PATIENCE)
-    stop(beats[1], eventually)
+    stop(beats[1])

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -94,7 +94,7 @@ def hold(zk: KazooClient, path: str, ends: ExitStack) -> zkconcurrent.Lock:
     return lock
 
 
-def reconnect(zk: KazooClient, eventually: Eventually) -> None:
+def reconnect(zk: KazooClient) -> None:
     """Cut the connection, and wait for the next one."""
     link = Session.of(zk).link
     before = link.connection
@@ -108,13 +108,7 @@ kinds = pytest.mark.parametrize("how", ["connect", "plain"])
 @kinds
 @pytest.mark.parametrize("connected_to", ["first", "last"])
 def test_a_machine_with_several_addresses_has_no_power(
-    how: str,
-    connected_to: str,
-    zookeeper: Server,
-    zk_path: str,
-    resolver: Resolver,
-    dead_address: Callable[[], int],
-    eventually: Eventually,
+    how: str, connected_to: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
 ) -> None:
     """Fault 243: a client that tries that machine first is with another before its session, or a hold, ends."""
     dead, alive = [dead_address() for _ in range(4)], [zookeeper.port]
@@ -128,19 +122,14 @@ def test_a_machine_with_several_addresses_has_no_power(
         session = zk.client_id
         if connected_to == "last":
             resolver.ports.update(zip(NAMES, [dead, alive, alive], strict=True))
-        reconnect(zk, eventually)
+        reconnect(zk)
         assert zk.client_id == session
         assert not held.lost.is_set()
 
 
 @kinds
 def test_addresses_that_are_no_longer_those_of_the_names(
-    how: str,
-    zookeeper: Server,
-    zk_path: str,
-    resolver: Resolver,
-    dead_address: Callable[[], int],
-    eventually: Eventually,
+    how: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
 ) -> None:
     """Fault 243: all servers have moved since the names were resolved: they are resolved again at once."""
     with ExitStack() as ends:
@@ -151,24 +140,22 @@ def test_addresses_that_are_no_longer_those_of_the_names(
         session = zk.client_id
         moved = [[dead_address()], [zookeeper.port], [zookeeper.port]]
         resolver.ports.update(zip(NAMES, moved, strict=True))
-        reconnect(zk, eventually)
+        reconnect(zk)
         assert zk.client_id == session
         assert not held.lost.is_set()
 
 
 @kinds
-def test_a_resolver_that_does_not_reply(
-    how: str, zookeeper: Server, zk_path: str, resolver: Resolver, eventually: Eventually
-) -> None:
+def test_a_resolver_that_does_not_reply(how: str, zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
     """Fault 243: a client that lost its connection goes to the last addresses that it knows."""
     with ExitStack() as ends:
         resolver.ports.update({name: [zookeeper.port] for name in NAMES})
         zk = opened(how, ends)
         held = hold(zk, zk_path, ends)
-        reconnect(zk, eventually)
+        reconnect(zk)
         session = zk.client_id
         resolver.silent.set()
-        reconnect(zk, eventually)
+        reconnect(zk)
         assert zk.client_id == session
         assert not held.lost.is_set()
 

@@ -7,9 +7,10 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.helpers.contenders import nothing_left, wait_in, waiter_nodes, waiters
+from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.processes import Spawn, line_from, tell
 from tests.helpers.proxy import Proxy
@@ -29,7 +30,6 @@ def test_a_lost_request_or_answer_of_a_wait(
     proxy: Proxy,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """Faults 3, 4, 7: with any request or reply lost, applied or not, a wait lasts until notified, and has the lock."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
@@ -56,14 +56,7 @@ def test_a_lost_request_or_answer_of_a_wait(
 @lossy
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete"])
 def test_a_lost_request_or_answer_after_a_wait(
-    effect: str,
-    name: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 1, 3, 4: with any request or reply of acquire or release lost, the lock is held once and left free."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
@@ -78,9 +71,7 @@ def test_a_lost_request_or_answer_after_a_wait(
 
 
 @lossy
-def test_a_lost_withdrawal(
-    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_lost_withdrawal(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Faults 3, 35: the delete of a waiter whose time is up is lost: if it was applied, that can't be known."""
     condition = Condition(connect(hosts=proxy.hosts, **FAST), zk_path)
     with condition:
@@ -93,13 +84,7 @@ def test_a_lost_withdrawal(
 
 @lossy
 def test_a_lost_notification(
-    effect: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 3, 35: when the delete of a waiter's node or its answer is lost, one is woken, or one more."""
     mine, theirs = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
@@ -119,7 +104,7 @@ def test_a_lost_notification(
 
 
 def test_a_notification_during_a_disconnect(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 8: a waiter that is cut off when it is notified wakes when it is back, within its session."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path), Condition(zk, zk_path)
@@ -137,7 +122,7 @@ def test_a_notification_during_a_disconnect(
 
 
 def test_a_timeout_during_a_disconnect(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 8, 35: its time is up while it is cut off: notified or not, it says so truly once it is back."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=30, **FAST), zk_path), Condition(zk, zk_path)
@@ -158,9 +143,7 @@ def test_a_timeout_during_a_disconnect(
         assert waiter_nodes(zk, zk_path) == []
 
 
-def test_a_waiter_is_killed(
-    party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 32: the notification of a dead waiter goes to the next waiter, once the dead one's session is over."""
     dead = party("wait_for_a_notification")
     assert line_from(dead) == "waiting"
@@ -175,7 +158,7 @@ def test_a_waiter_is_killed(
     assert future.result(10)[0] is True
 
 
-def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 32: a waiter whose notifier dies with the lock wakes, and has the lock after the notifier's session."""
     waiter, notifier = party("wait_for_a_notification"), party("notify_and_stay")
     assert line_from(waiter) == "waiting"

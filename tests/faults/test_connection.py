@@ -12,8 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, every
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
@@ -52,7 +53,7 @@ def traffic(client: KazooClient) -> Iterator[None]:
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "exists", "multi"])
 def test_a_lost_request_or_answer(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -72,14 +73,7 @@ def test_a_lost_request_or_answer(
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData"])
 def test_a_lost_request_or_answer_while_contended(
-    effect: str,
-    name: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 1, 4, 7: the waiter still waits, with one node, and gets the lock when it is free."""
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -97,9 +91,7 @@ def test_a_lost_request_or_answer_while_contended(
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_a_lost_downgrade(
-    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_lost_downgrade(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Faults 1, 4: the multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
     pair, theirs = ReadWriteLock(connect(hosts=proxy.hosts, **FAST), zk_path), ReadWriteLock(zk, zk_path)
     pair.write_lock.acquire()
@@ -116,9 +108,7 @@ def test_a_lost_downgrade(
     eventually(queued(zk, zk_path, 0))
 
 
-def test_a_downgrade_that_gives_up(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_downgrade_that_gives_up(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A timed one returns False in time while nobody answers, and leaves no read node; the write lock stays."""
     pair = ReadWriteLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path)
     with pair.write_lock:
@@ -131,9 +121,7 @@ def test_a_downgrade_that_gives_up(
 
 
 @every
-def test_a_drop_within_the_session(
-    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_drop_within_the_session(kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A hold stays, suspect meanwhile; a hold released while disconnected is deleted once the connection is back."""
     client = connect(hosts=proxy.hosts, timeout=60, **FAST)
     lock = kind(client, zk_path)
@@ -161,7 +149,7 @@ def test_a_drop_within_the_session(
 
 @every
 def test_a_timed_acquire_keeps_its_deadline(
-    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """Faults 9, 10: where no server answers, or is reached, a timed acquire returns False in time, and a try at once.
 
@@ -189,13 +177,7 @@ def test_a_timed_acquire_keeps_its_deadline(
 
 
 def test_a_black_hole(
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    caplog: pytest.LogCaptureFixture,
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault 9: with a link that drops everything and closes nothing, the hold is lost before another can get in."""
     caplog.set_level(logging.WARNING, "zkconcurrent")
@@ -221,7 +203,7 @@ def test_a_black_hole(
     mine.release()
 
 
-def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Fault 9: a link that dies while requests go on is noticed by the heartbeat, and replaced."""
     client = connect(hosts=proxy.hosts, timeout=12, **FAST)
     states: list[str] = []
@@ -237,7 +219,7 @@ def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_pat
 
 @pytest.mark.long
 def test_a_slow_link_under_steady_traffic(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """One that answers late, but answers, is kept: all that waits for an answer would begin anew with another."""
     client = connect(hosts=proxy.hosts, timeout=9, **FAST)
@@ -275,7 +257,7 @@ def test_the_first_acquire_on_an_old_connection(
 
 @pytest.mark.long
 def test_a_heartbeat_that_is_never_answered(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Although all else is: another one is sent, and the connection stays."""
     client = connect(timeout=6)
@@ -351,13 +333,7 @@ def test_a_stop_amid_a_call(
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_create_that_straddles_an_expiry(
-    applied: bool,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    applied: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 2, 13: the answer to a create lost and the session expired: the old node is never taken for ours."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
@@ -381,7 +357,7 @@ def test_a_create_that_straddles_an_expiry(
 
 
 def test_a_time_out_that_races_with_the_grant(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 17: whichever is first, a waiter that is told True holds, and one that is told False has left nothing."""
     mine, theirs = Lock(zk, zk_path), Lock(connect(), zk_path)
@@ -402,9 +378,7 @@ def test_a_time_out_that_races_with_the_grant(
     assert outcomes == {True, False}
 
 
-def test_a_create_that_lingers(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_create_that_lingers(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Fault 1: a create that a lost connection delivers after its recipe has looked is found, and deleted."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
     lock = Lock(client, zk_path)
@@ -418,7 +392,7 @@ def test_a_create_that_lingers(
 
 
 def test_a_deadline_is_one_for_the_whole_call(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 18: a timed acquire does not begin to count anew when those ahead come and go."""
     ahead, me = [Lock(connect(), zk_path) for _ in range(4)], Lock(zk, zk_path)
@@ -444,7 +418,7 @@ def test_a_deadline_is_one_for_the_whole_call(
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "exists"])
 def test_a_lost_request_or_answer_of_a_semaphore(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
@@ -481,13 +455,7 @@ def test_a_lost_addition(effect: str, zk: KazooClient, connect: Connect, proxy: 
 
 @pytest.mark.parametrize("position", ["first", "second"])
 def test_a_drop_while_waiting_for_a_permit(
-    position: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    position: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 7, 8: a permit that is released while the waiter is disconnected is seen when it is back."""
     held = Semaphore(zk, zk_path, 1)
@@ -512,9 +480,7 @@ def test_a_drop_while_waiting_for_a_permit(
     eventually(permits_out(zk, zk_path, 0))
 
 
-def test_a_release_of_permits_while_disconnected(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_release_of_permits_while_disconnected(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """It returns; the permits are free once the connection is back."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=60, **FAST), zk_path, 2)
     semaphore.acquire(permits=2)

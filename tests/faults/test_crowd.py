@@ -7,8 +7,9 @@ import itertools
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent.testing import Server
@@ -19,7 +20,7 @@ THREADS = 400  # each with two requests under way, where the pipe holds 278
 
 @pytest.mark.long
 def test_hundreds_of_threads_on_one_client(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 26: however many requests are under way at once, nobody waits for kazoo with what kazoo waits for."""
     client = connect(timeout=60)  # so many threads may keep the heartbeat waiting for long
@@ -38,13 +39,7 @@ def test_hundreds_of_threads_on_one_client(
 
 @pytest.mark.long
 def test_a_thousand_waiters(
-    zookeeper: Server,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    zookeeper: Server, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 33: each release wakes one, by one event; it lists once, or not at all where its own process released.
 

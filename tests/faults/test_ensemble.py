@@ -14,8 +14,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
 from tests.helpers.contenders import at_the_handoff, permits_awaited, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
@@ -60,7 +61,7 @@ def connected(hosts: str, timeout: float = SESSION, **options: Any) -> Iterator[
         client.close()
 
 
-def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
+def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread) -> None:
     """Fault 11: without a quorum a timed acquire returns in time, and holds are lost in time; then all go on."""
     leader = ensemble.leader()
     with connected(leader.hosts) as one, connected(leader.hosts) as other:
@@ -87,7 +88,7 @@ def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread
             pass
 
 
-def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
+def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread) -> None:
     """Fault 12: an election within the session costs nobody a hold or a place, wherever the clients connect to."""
     with connected(ensemble.hosts, 60) as one, connected(ensemble.hosts, 60) as other:
         mine, theirs = Lock(one, "/leader"), Lock(other, "/leader")
@@ -108,7 +109,7 @@ def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread, eventuall
         eventually(queued(one, "/leader", 0))
 
 
-def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread) -> None:
     """Fault 30: each server is restarted while threads of three clients count under one lock: the count is right."""
     counted: list[int] = []
 
@@ -140,7 +141,7 @@ def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread, e
         eventually(queued(clients[0], "/rolling", 0), patience=3 * ROLLING)
 
 
-def test_a_follower_cut_off_from_its_leader(in_thread: InThread, eventually: Eventually) -> None:
+def test_a_follower_cut_off_from_its_leader(in_thread: InThread) -> None:
     """Fault 38: a follower that goes on answering reads keeps nobody from learning in time that its hold is lost."""
     with contextlib.ExitStack() as stack:
         ways: dict[tuple[int, int], Forwarder] = {}
@@ -180,8 +181,7 @@ class Thief:
     The follower takes one request at a time: the close waits while the leader's reply to another one does.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, eventually: Eventually) -> None:
-        self._eventually = eventually
+    def __init__(self, stack: contextlib.ExitStack) -> None:
         self._links = stack.enter_context(Links())
         one_at_a_time = {"zookeeper.request_throttle_max_requests": 1}
         ensemble = stack.enter_context(Ensemble(route=self._links.route, properties=one_at_a_time))
@@ -205,16 +205,16 @@ class Thief:
         assert thief.client_id == session
         self._links.silence(self._there, self._here)
         self._other.create_async("/other-", ephemeral=True, sequence=True)
-        self._eventually(lambda: self._ask("outstanding_requests"))  # the close must find it there
+        eventually(lambda: self._ask("outstanding_requests"))  # the close must find it there
         waits, comings = self._ask("request_throttle_wait_count"), self._ask("connection_revalidate_count")
         closing = threading.Thread(target=thief.stop)
         closing.start()
-        self._eventually(lambda: self._ask("request_throttle_wait_count") > waits)
+        eventually(lambda: self._ask("request_throttle_wait_count") > waits)
         self._proxy.resume()
-        self._eventually(lambda: self._ask("connection_revalidate_count") > comings)  # the leader is asked
+        eventually(lambda: self._ask("connection_revalidate_count") > comings)  # the leader is asked
         self._links.restore(self._there, self._here)
-        self._eventually(lambda: not self._other.exists(mark))
-        self._eventually(lambda: KazooState.CONNECTED in self.states)
+        eventually(lambda: not self._other.exists(mark))
+        eventually(lambda: KazooState.CONNECTED in self.states)
         closing.join()
         thief.close()
         assert self.states[:2] == [KazooState.SUSPENDED, KazooState.CONNECTED]  # in the session that is over
@@ -223,10 +223,10 @@ class Thief:
         return int(self._follower.mntr()[f"zk_{what}"])
 
 
-def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread, eventually: Eventually) -> None:
+def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread) -> None:
     """Fault 224: a holder is told soon; a waiter, and a call that begins, go on in the next session."""
     with contextlib.ExitStack() as stack:
-        thief = Thief(stack, eventually)
+        thief = Thief(stack)
         mine = thief.client
         theirs = Lock(stack.enter_context(connected(thief.leader.hosts)), "/theirs")
         theirs.acquire()
@@ -303,12 +303,7 @@ def data(server: Server) -> Path:
 
 @pytest.mark.parametrize(("kind", "nodes"), [(Lock, "/back"), (Semaphore, "/back/leases")])
 def test_a_node_that_comes_back(
-    kind: type[Lock | Semaphore],
-    nodes: str,
-    ensemble: Ensemble,
-    tmp_path: Path,
-    eventually: Eventually,
-    caplog: pytest.LogCaptureFixture,
+    kind: type[Lock | Semaphore], nodes: str, ensemble: Ensemble, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault 159: all servers lose the delete of a release that was acknowledged: others get in all the same."""
     with connected(ensemble.hosts) as one:
@@ -369,7 +364,7 @@ def lagging() -> Iterator[tuple[Callable[[], None], Server, Server]]:
 
 
 @pytest.mark.parametrize("kind", HOLDERS)
-def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_what_a_holder_sees(kind: str, in_thread: InThread) -> None:
     """Fault 288: an acquire at a server that lags sees what the holder before had written, by whichever client.
 
     So it does if it has waited, and if the lock was free; a read of another client at that server does not.
@@ -403,9 +398,7 @@ def test_what_a_holder_sees(kind: str, in_thread: InThread, eventually: Eventual
         assert all(lagged.values())
 
 
-def test_what_a_thread_of_the_same_client_sees(
-    in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_thread_of_the_same_client_sees(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 288: if a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
     # Long after the grant, the next thread would acquire anew.
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 30.0)

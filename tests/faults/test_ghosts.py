@@ -16,7 +16,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, DoubleBarrier, aio
 from zkconcurrent._engine.session import Session
@@ -134,9 +135,7 @@ def test_a_cancelled_party_of_a_barrier(strikes: int, near: KazooClient, zk: Kaz
 
 
 @pytest.mark.parametrize("strikes", [1, 3])
-def test_an_interrupted_party_of_a_barrier(
-    strikes: int, near: KazooClient, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_an_interrupted_party_of_a_barrier(strikes: int, near: KazooClient, zk: KazooClient, zk_path: str) -> None:
     """Fault 254: an interrupted wait has broken the barrier."""
     barrier, other = Barrier(near, zk_path, 2), Barrier(zk, zk_path, 2)
     for _ in range(ROUNDS):
@@ -151,7 +150,7 @@ def test_an_interrupted_party_of_a_barrier(
 @pytest.mark.parametrize("kind", ["Barrier", "DoubleBarrier"])
 @pytest.mark.parametrize("end", [cancelled, interrupted])
 def test_a_party_whose_server_is_silent(
-    end: Any, kind: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+    end: Any, kind: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
     """Fault 254: it tries to withdraw for a third of the session timeout, no longer, and is gone once it is heard."""
     timeout = 12.0

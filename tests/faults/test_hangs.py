@@ -24,8 +24,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, PATIENCE, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
@@ -324,12 +325,7 @@ def watched(client: KazooClient, path: str) -> bool:
     ],
 )
 def test_a_watch_callback_that_blocks(
-    waits: Callable[..., tuple[Any, Any, Any]],
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    waits: Callable[..., tuple[Any, Any, Any]], connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 48: the release of a client that was cut off reaches the waiters, even if kazoo's callbacks are blocked."""
     mine, theirs = connect(proxy.hosts, timeout=60), connect(timeout=60)
@@ -390,7 +386,7 @@ def test_credentials_refused_under_traffic(zookeeper: Server, zk_path: str) -> N
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-def test_a_wait_interrupted_while_no_server_answers(how: str, zk_path: str, eventually: Eventually) -> None:
+def test_a_wait_interrupted_while_no_server_answers(how: str, zk_path: str) -> None:
     """Fault 16: Ctrl-C ends the wait; its hold is lost, and nothing of the waiter is left once the server is back."""
     with Server() as server:
         process = subprocess.Popen(
@@ -497,7 +493,7 @@ def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: 
 
 
 def test_a_reconnect_while_a_delete_is_noted(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: Any
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, monkeypatch: Any
 ) -> None:
     """Fault 157: a delete that was sent on the connection before is sent again at once, not a session timeout later."""
     client = connect(hosts=proxy.hosts, timeout=2 * PATIENCE, **FAST)
@@ -522,7 +518,7 @@ def test_a_reconnect_while_a_delete_is_noted(
 
 
 def test_a_crowd_lets_the_keeper_work(
-    connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 271: a keeper that misses the lock on a busy machine wakes none of the threads that wait, nor does a post.
 
@@ -575,7 +571,7 @@ def test_a_crowd_lets_the_keeper_work(
 
 
 def test_a_loop_on_top_of_a_suspended_frame_stands_in(
-    connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 271: a handler's event loop keeps the lock of the frame below, so its call does the keeper's work."""
     client, holder, stood_in = connect(timeout=4), Lock(connect(), zk_path), list[int]()
@@ -606,7 +602,7 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
 
 @pytest.mark.parametrize("does", ["blocks", "raises"])
 def test_a_log_handler_keeps_the_keeper_from_nothing(
-    connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, does: str
+    connect: Connect, zk_path: str, in_thread: InThread, does: str
 ) -> None:
     """Fault 375: the holds of its client are renewed all the same, and what is posted is done."""
     session, log = Session.of(client := connect(timeout=4)), logging.getLogger("zkconcurrent")

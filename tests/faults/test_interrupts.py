@@ -22,8 +22,9 @@ from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.aio.loops import Counts, counting, nodes, remains
-from tests.conftest import FAST, PATIENCE, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
@@ -131,7 +132,7 @@ class Places(Generic[T]):
                 break
             time.sleep(0.005)
 
-    def check(self, eventually: Eventually) -> list[T]:
+    def check(self) -> list[T]:
         """See that all leftovers are gone after a while; return the used objects, to be used once more."""
         for each, where in self._left:
             eventually(lambda: self._free(each), f"interrupted at {where}")  # noqa: B023
@@ -150,9 +151,7 @@ def unlocked(kind: Kind, zk: KazooClient, client: KazooClient, path: str) -> Pla
 
 
 @every
-def test_acquire_interrupted_at_every_line(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_acquire_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
     places, files = unlocked(kind, zk, connect(timeout=SESSION), zk_path), files_of(kind)
     for hook in at_every_line(*files):
@@ -166,7 +165,7 @@ def test_acquire_interrupted_at_every_line(
             lock.release()
         places.interrupted(hook.where)
     assert hook.line > (30 if files else 100)
-    for lock in places.check(eventually):
+    for lock in places.check():
         with lock:
             pass
         with against(kind)(zk, lock.path):
@@ -174,9 +173,7 @@ def test_acquire_interrupted_at_every_line(
 
 
 @every
-def test_a_waiter_interrupted_at_every_line(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_waiter_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
     client = connect(timeout=SESSION)
 
@@ -194,7 +191,7 @@ def test_a_waiter_interrupted_at_every_line(
         except KeyboardInterrupt:
             pass
         places.interrupted(hook.where)
-    for lock, held in places.check(eventually):
+    for lock, held in places.check():
         held.release()
         with lock:
             pass
@@ -202,7 +199,7 @@ def test_a_waiter_interrupted_at_every_line(
 
 @every
 def test_a_waiter_interrupted_twice(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Ctrl-C, and again at every line of what the first one has to do: nothing of the waiter is left for anybody."""
     client = connect(timeout=SESSION)
@@ -237,12 +234,12 @@ def test_a_waiter_interrupted_twice(
             break
         line += 1
     assert line > (3 if files_of(kind) else 10)
-    for lock in places.check(eventually):
+    for lock in places.check():
         with against(kind)(client, lock.path):
             pass
 
 
-def interrupt_releases(places: Places[Any], eventually: Eventually, *files: str) -> int:
+def interrupt_releases(places: Places[Any], *files: str) -> int:
     """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
     for hook in at_every_line(*files):
         lock = places.here
@@ -254,19 +251,17 @@ def interrupt_releases(places: Places[Any], eventually: Eventually, *files: str)
             if "<locked" in repr(lock):
                 lock.release()
         places.interrupted(hook.where)
-    for lock in places.check(eventually):
+    for lock in places.check():
         with lock:
             pass
     return hook.line
 
 
 @every
-def test_release_interrupted_at_every_line(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_release_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Either the lock is held still, and can be released again, or it is free."""
     places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
-    assert interrupt_releases(places, eventually, *files_of(kind)) > 20
+    assert interrupt_releases(places, *files_of(kind)) > 20
 
 
 def one_lock(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
@@ -289,7 +284,7 @@ makes = pytest.mark.parametrize("make", [one_lock, all_locks, most_locks])
 
 @makes
 def test_a_loss_by_the_clock_interrupted_at_every_line(
-    make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+    make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str
 ) -> None:
     """Faults 164, 183: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
     session = Session.of(connect(timeout=SESSION))
@@ -324,7 +319,7 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
 
 @makes
 def test_a_release_that_finds_a_loss_interrupted_at_every_line(
-    make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+    make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str
 ) -> None:
     """Fault 187: `on_lost` is called, once, if `lost` is set."""
     session, told = Session.of(connect(timeout=SESSION)), Counter[Any]()
@@ -376,7 +371,7 @@ def test_an_interrupt_within_the_event_of_a_loss(
 
 @pytest.mark.usefixtures("uncollected")
 def test_an_interrupted_waiter_holds_nobody_up(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """After Ctrl-C in the main thread during its wait, its node goes, and the waiter behind it gets the lock."""
     held, behind = Lock(zk, zk_path), Lock(connect(), zk_path)
@@ -399,9 +394,7 @@ def test_an_interrupted_waiter_holds_nobody_up(
     behind.release()
 
 
-def test_a_downgrade_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_downgrade_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A read lock taken while writing: an interrupt leaves no read node, and the write lock as it was."""
     client = connect(timeout=SESSION)
 
@@ -422,16 +415,14 @@ def test_a_downgrade_interrupted_at_every_line(
             pair.read_lock.release()
         places.interrupted(hook.where)
     assert hook.line > 80
-    for pair, token in places.check(eventually):
+    for pair, token in places.check():
         assert pair.write_lock.fencing_token == token
         pair.write_lock.release()
         with ReadWriteLock(zk, pair.path).write_lock:
             pass
 
 
-def test_a_waiter_for_an_event_interrupted_at_every_line(
-    connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_waiter_for_an_event_interrupted_at_every_line(connect: Connect, zk_path: str) -> None:
     """Nothing of a wait is left, set flag or not, and the event goes on as it was."""
     event = zkconcurrent.Event(connect(timeout=SESSION), zk_path)
     session = event._session
@@ -476,7 +467,7 @@ def test_a_change_of_an_event_interrupted_at_every_line(
     assert not event._session.registry.tickets
 
 
-def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str) -> None:
     """An interrupted count has counted once or not at all, and does not disturb the waiters of the latch."""
     latch = zkconcurrent.CountDownLatch(connect(timeout=SESSION), zk_path, 1_000_000)
     latch.count_down()
@@ -498,9 +489,7 @@ def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, event
     assert hook.line > 40
 
 
-def test_a_join_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_join_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An interrupted join leaves no node, and an interrupted leave none; the id can be used again."""
     group = zkconcurrent.Group(connect(timeout=SESSION), zk_path)
     group.join(b"", "id").leave()
@@ -528,9 +517,7 @@ def test_a_join_interrupted_at_every_line(
     assert not group._session.registry.tickets
 
 
-def test_a_double_barrier_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_double_barrier_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An interrupted enter leaves no node, nor does a leave; the leftovers of the round let nobody in."""
     barrier = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 1)
     other = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 2)
@@ -565,9 +552,7 @@ def left(zk: KazooClient, lock: MultiLock | QuorumLock) -> int:
     return nodes
 
 
-def test_a_multilock_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_multilock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """All or none: an interrupted acquire leaves no lock held, also when the last is held by somebody else."""
     client = connect(timeout=SESSION)
 
@@ -596,16 +581,14 @@ def test_a_multilock_interrupted_at_every_line(
                     lock.release()
             places.interrupted(hook.where)
         assert hook.line > (15 if files else 200)
-        for lock in places.check(eventually):
+        for lock in places.check():
             if held:
                 last[lock].release()
             with lock:
                 pass
 
 
-def test_a_multilocks_release_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_multilocks_release_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Either it is held still, as a whole, and can be released again, or all is free."""
     client = connect(timeout=SESSION)
 
@@ -615,7 +598,7 @@ def test_a_multilocks_release_interrupted_at_every_line(
             return lock
 
     places = Places(zk_path, make, lambda lock: left(zk, lock) == 0)
-    assert interrupt_releases(places, eventually) > 40
+    assert interrupt_releases(places) > 40
 
 
 def idle(client: KazooClient, path: str, leases: int = 0) -> bool:
@@ -635,9 +618,7 @@ def permits(zk: KazooClient, client: KazooClient, path: str) -> Places[Semaphore
     return Places(path, make, lambda semaphore: idle(zk, semaphore.path))
 
 
-def test_permits_interrupted_at_every_line_of_acquire(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_permits_interrupted_at_every_line_of_acquire(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Free permits: the acquire either is interrupted and leaves nothing, or has all of them."""
     places = permits(zk, connect(timeout=SESSION), zk_path)
     for hook in at_every_line():
@@ -651,16 +632,14 @@ def test_permits_interrupted_at_every_line_of_acquire(
             semaphore.release(2)
         places.interrupted(hook.where)
     assert hook.line > 200
-    for semaphore in places.check(eventually):
+    for semaphore in places.check():
         other = Semaphore(zk, semaphore.path, 2)
         assert other.acquire(permits=2)
         assert queued(zk, f"{semaphore.path}/permits", 0)()
         other.release(2)
 
 
-def test_a_waiter_for_permits_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_waiter_for_permits_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """No permit is free, with a deadline: wherever the first in the queue is interrupted, it holds nobody up."""
     client = connect(timeout=SESSION)
 
@@ -678,15 +657,13 @@ def test_a_waiter_for_permits_interrupted_at_every_line(
         except KeyboardInterrupt:
             pass
         places.interrupted(hook.where)
-    for semaphore, held in places.check(eventually):
+    for semaphore, held in places.check():
         held.release()
         with semaphore:
             pass
 
 
-def test_release_of_permits_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_release_of_permits_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Either all permits are held still, and can be released again, or all are free; none is added."""
     places = permits(zk, connect(timeout=SESSION), zk_path)
     for hook in at_every_line():
@@ -700,16 +677,14 @@ def test_release_of_permits_interrupted_at_every_line(
             if "value=0" in repr(semaphore):
                 semaphore.release(2)
         places.interrupted(hook.where)
-    for semaphore in places.check(eventually):
+    for semaphore in places.check():
         assert queued(zk, f"{semaphore.path}/permits", 0)()
         assert semaphore.acquire(permits=2)
         semaphore.release(2)
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock])
-def test_a_wait_interrupted_at_every_line(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_wait_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Wherever a wait is interrupted, the lock is held with all its levels when that is raised, and no waiter is left.
 
     The time is up at once, so that all of a wait is run: giving the lock up, waiting, withdrawing, taking it again.
@@ -742,14 +717,14 @@ def test_a_wait_interrupted_at_every_line(
         assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
         places.interrupted(hook.where)
     assert hook.line > (50 if files else 200)
-    for condition in places.check(eventually):
+    for condition in places.check():
         for _ in range(levels):
             condition.release()
         eventually(queued(zk, condition._lock.path, 0))
 
 
 @pytest.mark.parametrize("what", ["add", "update", "get", "wait_for"])
-def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 92: an interrupted change was made once or not at all, and those that come after it are made."""
     value: Any = zkconcurrent.AtomicLong(connect(timeout=SESSION), zk_path)
     other = zkconcurrent.AtomicLong(zk, zk_path)
@@ -793,7 +768,7 @@ QUEUES += ("queue/claim.py", "queue/manage.py", "queue/order.py", "rules.py", "b
         *((zkconcurrent.DelayQueue, what) for what in ("put", "get")),
     ],
 )
-def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 82: an interrupted call puts or takes an item once or not at all, and no item stays claimed."""
     queue = kind(connect(timeout=SESSION), zk_path)
     other = kind(zk, zk_path)
@@ -854,9 +829,7 @@ ELECTION = (
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_leader_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_leader_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Wherever a block's start or its publication is interrupted, no node is left and another candidate can lead."""
     client = connect(timeout=SESSION)
 
@@ -881,15 +854,13 @@ def test_a_leader_interrupted_at_every_line(
         assert not election.is_leader(), hook.where
         places.interrupted(hook.where)
     assert hook.line > 50
-    for election in places.check(eventually):
+    for election in places.check():
         with Election(zk, election.path).lead(timeout=20):
             pass
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_block_that_leads_is_left_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_block_that_leads_is_left_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 155: wherever the end of a block is interrupted, the term ends."""
     client = connect(timeout=SESSION)
 
@@ -908,16 +879,14 @@ def test_a_block_that_leads_is_left_at_every_line(
         assert not election.is_leader(), hook.where
         places.interrupted(hook.where)
     assert hook.line > 15
-    for election in places.check(eventually):
+    for election in places.check():
         with Election(zk, election.path).lead(timeout=20):
             pass
 
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("what", ["stand", "wait", "withdraw"])
-def test_a_candidacy_interrupted_at_every_line(
-    what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_candidacy_interrupted_at_every_line(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Wherever its calls are interrupted, it can be withdrawn after that, and another candidate can lead."""
     election = Election(connect(timeout=SESSION), zk_path)
     for hook in at_every_line(*ELECTION):
@@ -990,7 +959,7 @@ MAP = ("_threads/dict.py", "_threads/base/map_base.py", "map/mirror.py", "map/wr
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("what", ["put", "replace", "pop", "read"])
-def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 102: an interrupted call writes once or not at all; the copy goes on, and no writer is left in doubt."""
     client = connect(timeout=SESSION)
     d = zkconcurrent.Dict[bytes](client, zk_path)
@@ -1095,9 +1064,7 @@ def test_a_waiting_detached_lock_interrupted_at_every_line(zk: KazooClient, conn
     assert hook.line > 20
 
 
-def test_a_quorum_lock_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_quorum_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A quorum or nothing: an interrupted acquire leaves no lock held, also when most are held by another."""
     client = connect(timeout=SESSION)
 
@@ -1124,24 +1091,19 @@ def test_a_quorum_lock_interrupted_at_every_line(
                     lock.release()
             places.interrupted(hook.where)
         assert hook.line > 80
-        for lock in places.check(eventually):
+        for lock in places.check():
             if held:
                 last[lock].release()
             with lock:
                 pass
 
 
-def test_a_quorum_locks_release_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_quorum_locks_release_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Either it is held still, as a whole, and can be released again, or all is free."""
     client = connect(timeout=SESSION)
     places = Places(zk_path, lambda path: quorum(client, path), lambda lock: left(zk, lock) == 0)
     assert (
-        interrupt_releases(
-            places, eventually, "_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py"
-        )
-        > 40
+        interrupt_releases(places, "_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py") > 40
     )
 
 
@@ -1215,9 +1177,7 @@ def test_a_signal_just_after_the_grant(what: str, connect: Connect, zk: KazooCli
     ("what", "levels"),
     [*((what, 0) for what in GRANTS if what not in ("lead", "claim")), ("RLock", 1), ("read lock", 1)],
 )
-def test_a_block_left_at_every_line(
-    what: str, levels: int, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_block_left_at_every_line(what: str, levels: int, connect: Connect, zk_path: str) -> None:
     """Fault 155: wherever the end of a block is interrupted, it releases its one level."""
     client = connect(timeout=SESSION)
 
@@ -1246,7 +1206,7 @@ def test_a_block_left_at_every_line(
             primitive.release()
         places.interrupted(hook.where)
     assert hook.line > (4 if levels else 5)
-    places.check(eventually)
+    places.check()
 
 
 def test_an_interrupt_in_a_look_at_kazoos_thread(connect: Connect, zk_path: str) -> None:
@@ -1366,7 +1326,7 @@ CALLS: dict[str, Callable[[KazooClient, str], object]] = {
 
 @pytest.mark.parametrize("what", CALLS)
 def test_interrupted_at_each_sleep_until_the_end(
-    what: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+    what: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
     """Fault 235: struck from any of its sleeps on at each, a call ends, with no more nodes and few more requests."""
     client = connect(proxy.hosts, timeout=SESSION)
@@ -1399,7 +1359,7 @@ def test_interrupted_at_each_sleep_until_the_end(
 
 
 def test_a_condition_interrupted_again_and_again_out_of_reach(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
     """Fault 235: a handler that raises a thousand times a second neither ends the wait early nor makes it endless."""
     client = connect(proxy.hosts, timeout=SESSION, **FAST)

@@ -16,8 +16,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import held_elsewhere
+from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS
 from tests.helpers.lock_types import write_lock
 from tests.helpers.proxy import Proxy
@@ -71,7 +72,7 @@ def more(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock, write_lock])
-def test_cycles(kind: type[Lock], zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_cycles(kind: type[Lock], zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
     """Acquire and release, each time with an object of its own: all counts and the memory stay as they were."""
     lock = kind(zk, zk_path)
 
@@ -148,7 +149,7 @@ USES: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[Any], object]
 
 
 @pytest.mark.parametrize("kind", USES)
-def test_uses(kind: str, zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_uses(kind: str, zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
     """Uses of a path, each with an object of its own while another one of the path is there: nothing is added."""
     make, use = USES[kind]
     kept = make(zk, zk_path)
@@ -274,9 +275,7 @@ ONCE: dict[str, Callable[[KazooClient, Other, str], object]] = {
 
 
 @pytest.mark.long
-def test_paths_used_once(
-    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_paths_used_once(zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """Fault 240: each wait that ends without its event takes its watch along, at the server and in kazoo."""
     session = Session.of(zk)
 
@@ -308,7 +307,7 @@ def watched(session: Session) -> list[str]:
 
 
 def test_cycles_of_those_who_wait(
-    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Waiters that time out, that are handed the lock, and readers behind writers: nothing of them is left."""
     other = connect()
@@ -337,9 +336,7 @@ def test_cycles_of_those_who_wait(
     assert sys.getallocatedblocks() - blocks < 40 * SOME
 
 
-def test_connections_that_come_and_go(
-    zookeeper: Server, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_connections_that_come_and_go(zookeeper: Server, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A hold, and a wait, over many lost connections: no listener, watcher, thread or descriptor is added by one."""
     client = connect(
         hosts=proxy.hosts, timeout=10, connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.05}
@@ -367,7 +364,7 @@ def keepers() -> int:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_clients_that_come_and_go(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_clients_that_come_and_go(zookeeper: Server, zk_path: str) -> None:
     """Fault 464: once a client is stopped, or could not start, its thread ends, also if no garbage is collected."""
     before = keepers()
     url = f"zk://{zookeeper.hosts}{zk_path}?timeout=2"
@@ -382,7 +379,7 @@ def test_clients_that_come_and_go(zookeeper: Server, zk_path: str, eventually: E
     eventually(lambda: keepers() <= before)
 
 
-def test_a_client_that_is_started_again(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_a_client_that_is_started_again(zookeeper: Server, zk_path: str) -> None:
     """Fault 464: a client whose thread has ended has one again, which renews the lease of its next hold."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=1") as client:
         with Lock(client, "/lock"):

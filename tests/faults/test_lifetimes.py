@@ -15,8 +15,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, every
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
@@ -26,7 +27,7 @@ from zkconcurrent.testing import Server
 Opened = Callable[[Lease | None], None]
 
 
-def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread) -> None:
     """Fault 24: a waiter of a client without a session gets its error, although kazoo tells nobody that it stops."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         client = KazooClient(f"127.0.0.1:{nobody.getsockname()[1]}", timeout=2)
@@ -39,9 +40,7 @@ def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, ev
         assert isinstance(waiting.exception(20), ClientError)
 
 
-def test_kazoo_gives_up(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_kazoo_gives_up(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and a waiter gets an error."""
     client = connect(hosts=proxy.hosts, connection_retry={"max_tries": 2, "delay": 0.1})
     lock = Lock(client, zk_path)
@@ -177,9 +176,7 @@ def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> Non
 
 
 @every
-def test_a_node_that_may_not_be_read(
-    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_node_that_may_not_be_read(kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Fault 53: the holder's own node can't be read: its lease is proved by another, asked from then on."""
     lock = kind(connect(proxy.hosts, timeout=4), zk_path)
     lock.acquire()

@@ -16,8 +16,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from zkconcurrent import _recipes, aio
 from zkconcurrent._engine.session import Session
 
@@ -152,13 +153,7 @@ def _kept(there: Iterable[object]) -> int:
 @pytest.mark.parametrize("kinds", [zkconcurrent, aio], ids=["threads", "tasks"])
 @pytest.mark.parametrize("recipe", SCENES)
 def test_a_crowd_keeps_no_listing(
-    kinds: Any,
-    recipe: str,
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    kinds: Any, recipe: str, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 241: what n waiters keep of the names at their path does not grow by the square of n."""
     client = connect()

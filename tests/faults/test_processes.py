@@ -10,10 +10,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.aio.loops import nodes
-from tests.conftest import PATIENCE, Eventually, InThread
+from tests.conftest import InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.faults.party import write
 from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
@@ -33,9 +34,7 @@ def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None
     lock.release()
 
 
-def test_a_waiter_is_killed(
-    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 32: after SIGKILL of a waiter, the waiter behind it gets in within the session timeout."""
     lock = Lock(zk, zk_path)
     lock.acquire()
@@ -68,7 +67,7 @@ def test_a_stopped_holder(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert holder.wait(20) == 0
 
 
-def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 15: a waiter stopped past its session queues again when it goes on; nobody waits for it meanwhile."""
     lock = Lock(zk, zk_path)
     lock.acquire()
@@ -88,7 +87,7 @@ def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str, eventuall
 
 
 @pytest.mark.parametrize("when", ["idle", "holding"])
-def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 23: the child holds nothing and every call is an error at once; the parent is undisturbed."""
     parent = party("fork", when)
     assert line_from(parent) == "[]"
@@ -108,7 +107,7 @@ def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None
     assert parent.wait(20) == 0
 
 
-def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 29: a process that could not send a heartbeat knows of the loss before anything else, by its own clock."""
     process = party("starve", 2 * SESSION)
     assert line_from(process) == "held"
@@ -220,9 +219,7 @@ def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path
     assert event.is_set()
 
 
-def test_a_waiter_for_an_event_is_killed(
-    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_waiter_for_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 32: a waiter that is killed is in nobody's way, and those in other processes go on with the set."""
     waiters, event = [party("event", "wait") for _ in range(2)], Event(zk, zk_path)
     mine = in_thread(event.wait)
@@ -235,9 +232,7 @@ def test_a_waiter_for_an_event_is_killed(
     assert mine.result(10)
 
 
-def test_who_counts_down_is_killed(
-    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_who_counts_down_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 32: the counts of a killed process stay: one for each call that returned, and one more at most."""
     latch, n = CountDownLatch(zk, zk_path, 10_000), 20
     waiting = in_thread(latch.wait)
@@ -263,9 +258,7 @@ def test_fork_with_an_event(party: Spawn) -> None:
     assert parent.wait(20) == 0
 
 
-def test_an_owner_of_permits_is_killed(
-    party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_owner_of_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 32: the permits of a process that is killed come back, all of them, within the session timeout."""
     owner = party("permits", 3, 2)
     token = int(line_from(owner))
@@ -279,9 +272,7 @@ def test_an_owner_of_permits_is_killed(
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
-def test_a_waiter_for_permits_is_killed(
-    party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_waiter_for_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 32: when the first in the queue is killed, the waiter behind it gets the permit that the first held up."""
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=2)

@@ -14,7 +14,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 import zkconcurrent
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.proxy import Proxy
 from tests.soak.events import clock
@@ -24,7 +24,7 @@ from zkconcurrent.testing import Server
 OUTAGE = 8.0  # seconds
 
 
-def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server, eventually: Eventually) -> None:
+def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server) -> None:
     """No pause between two attempts is longer than some two seconds, however long nobody has answered."""
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=4) as zk:
         host, _, port = proxy.hosts.rpartition(":")
@@ -60,7 +60,7 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server, ev
         eventually(lambda: zk.connected)
 
 
-def test_one_of_three_servers_has_no_power(zookeeper: Server, eventually: Eventually) -> None:
+def test_one_of_three_servers_has_no_power(zookeeper: Server) -> None:
     """Fault 200: a client that tries that one first reaches another before its session, or a hold, ends."""
     with ExitStack() as ends:
         dead = ends.enter_context(socket.socket())
@@ -82,7 +82,7 @@ def test_one_of_three_servers_has_no_power(zookeeper: Server, eventually: Eventu
         assert not held.lost.is_set()
 
 
-def test_the_only_server_never_replies_to_a_connection(proxy: Proxy, eventually: Eventually) -> None:
+def test_the_only_server_never_replies_to_a_connection(proxy: Proxy) -> None:
     """Fault 222: as one does that is just starting: the client tries again before its session ends."""
     with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as zk, (held := zkconcurrent.Lock(zk, "/no-reply")):
         session = zk.client_id
@@ -108,7 +108,7 @@ HEADER = struct.Struct("!iiqi")  # of a reply: its length, the request's number,
         pytest.param(HEADER.pack(16, 7, 0, 0), id="to no request"),
     ],
 )
-def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str) -> None:
     """Fault 413: something on the way puts in bytes that are no reply: the client connects again, and holds on."""
     near: list[socket.socket] = []
 
@@ -130,7 +130,7 @@ def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str, e
 
 
 @pytest.mark.parametrize("error", [ConnectionLoss, SessionExpiredError])
-def test_deletes_that_fail_at_once(zookeeper: Server, eventually: Eventually, error: type[Exception]) -> None:
+def test_deletes_that_fail_at_once(zookeeper: Server, error: type[Exception]) -> None:
     """Fault 109: kazoo refuses each delete before its thread tells that the connection is over: the keeper waits."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=4) as client, zookeeper.client() as other:
         lock, session, worked = zkconcurrent.Lock(client, f"/at-once/{error.__name__}"), Session.of(client), []

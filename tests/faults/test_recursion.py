@@ -17,8 +17,9 @@ from greenlet import greenlet  # type: ignore[import-untyped,unused-ignore]
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.faults import storm
+from tests.helpers.eventually import eventually
 from tests.helpers.recursion import depth, recursion_limit, with_frames_left
 from zkconcurrent import (
     AtomicLong,
@@ -64,9 +65,7 @@ def nodes(zk: KazooClient, path: str) -> int:
 
 @pytest.mark.parametrize("block", ["with", "hold", "synchronized"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recursion_without_an_end(
-    kind: str, block: str, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_recursion_without_an_end(kind: str, block: str, zk: KazooClient, zk_path: str) -> None:
     """Each block that has begun releases its level: once the error has left them all, nothing is held."""
     lock = KINDS[kind](zk, zk_path)
 
@@ -90,9 +89,7 @@ def test_a_recursion_without_an_end(
 
 
 @pytest.mark.parametrize("block", ["async with", "hold"])
-def test_a_recursion_of_coroutines_without_an_end(
-    block: str, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_recursion_of_coroutines_without_an_end(block: str, zk: KazooClient, zk_path: str) -> None:
     """The same within `async with`, whose coroutines await each other."""
 
     async def recurse(lock: Any) -> None:
@@ -112,7 +109,7 @@ def test_a_recursion_of_coroutines_without_an_end(
 
 
 @pytest.mark.parametrize("kind", ["Lock", "MultiLock", "QuorumLock", "Semaphore"])
-def test_a_release_at_every_depth(kind: str, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_release_at_every_depth(kind: str, zk: KazooClient, zk_path: str) -> None:
     """The release releases all, or nothing."""
     lock = {"Lock": Lock, **KINDS}[kind](zk, zk_path)
     for margin in range(1, interrupts.FRAMES + 30):
@@ -156,11 +153,7 @@ def _hold(lock: DetachedLock) -> None:
     ],
 )
 def test_a_block_at_every_depth(
-    make: Callable[[KazooClient, str], Any],
-    call: Callable[[Any], None],
-    zk: KazooClient,
-    zk_path: str,
-    eventually: Eventually,
+    make: Callable[[KazooClient, str], Any], call: Callable[[Any], None], zk: KazooClient, zk_path: str
 ) -> None:
     """A call that fails has left no node, and so has one that does not fail."""
     primitive = make(zk, zk_path)
@@ -194,9 +187,7 @@ def test_changes_at_every_depth(zk: KazooClient, zk_path: str) -> None:
     assert all(made)
 
 
-def test_the_frames_of_a_call(
-    connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_frames_of_a_call(connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call needs nearly as many frames as it asks for."""
     monkeypatch.setattr(storm, "PATH", zk_path)
     monkeypatch.setattr(waiting, "check_depth", lambda _: None)
@@ -248,7 +239,7 @@ def _as_a_greenlet(frames: int, call: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("go_down", [_as_objects, _as_a_greenlet])
 def test_a_release_where_not_all_frames_are_seen(
-    go_down: Callable[[int, Callable[[], object]], None], zk: KazooClient, zk_path: str, eventually: Eventually
+    go_down: Callable[[int, Callable[[], object]], None], zk: KazooClient, zk_path: str
 ) -> None:
     """It releases all, or nothing, also where CPython counts more frames than the stack shows."""
     for _ in range(50):  # until all is inlined

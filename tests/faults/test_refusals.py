@@ -24,8 +24,9 @@ from kazoo.exceptions import AuthFailedError
 from kazoo.security import make_acl, make_digest_acl
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, make
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
@@ -80,7 +81,7 @@ def test_credentials_that_are_demanded(zk_path: str) -> None:
             pass
 
 
-def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:
+def test_a_quota_that_is_used_up(zk_path: str) -> None:
     """A caller that would exceed it is told so, and leaves no node; there is room again once the holder has left."""
     with Server(settings={"enforceQuota": "true"}) as server, server.client() as one, server.client() as other:
         one.ensure_path(zk_path)
@@ -205,7 +206,7 @@ def test_a_chroot_that_was_made_later(astray: KazooClient, zk: KazooClient, zk_p
 
 @pytest.mark.parametrize("acts", [False, True])
 def test_the_next_generation_is_refused(
-    acts: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    acts: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 193: the party that trips a barrier passes as the others do, though it may not make the next node."""
     acted: list[str] = []
@@ -225,9 +226,7 @@ def test_the_next_generation_is_refused(
     assert sorted((last.wait(20), waiting.result(20))) == [0, 1]
 
 
-def test_a_trip_that_is_refused(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_trip_that_is_refused(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 193: one that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
     first, last = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
     waiting = in_thread(first.wait, 20)
@@ -272,7 +271,6 @@ def test_a_right_that_is_lost_during_a_wait(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 388: the server tells the waiter of no change, and forgets its watch; it learns of that all the same."""
@@ -327,7 +325,6 @@ def test_a_release_without_the_right_to_delete(
     proxy: Proxy,
     zk_path: str,
     caplog: pytest.LogCaptureFixture,
-    eventually: Eventually,
 ) -> None:
     """Fault 53: refused at once, with a warning that names the right; the node goes once there is the right."""
     lock = kind(connect(proxy.hosts, timeout=6), zk_path)
@@ -357,7 +354,6 @@ def test_the_end_of_a_claim_that_is_refused(
     connect: Connect,
     zk_path: str,
     caplog: pytest.LogCaptureFixture,
-    eventually: Eventually,
 ) -> None:
     """Fault 365: it is tried again: else the item would stay claimed while the client lives, and a full queue full."""
     queue = Queue[bytes](connect(timeout=6), zk_path)
@@ -400,11 +396,7 @@ def test_a_create_that_is_refused(
 
 
 def test_a_detached_lock_that_is_refused(
-    without_delete: Callable[[str], AbstractContextManager[None]],
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    eventually: Eventually,
+    without_delete: Callable[[str], AbstractContextManager[None]], zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """Fault 194: the node that queued is all that there is to delete, not the one that was to hold the lock."""
     client = connect(timeout=6)
@@ -468,7 +460,7 @@ def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, co
         assert not states
 
 
-def test_many_holds_and_small_requests(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_many_holds_and_small_requests(connect: Connect, zk_path: str) -> None:
     """Fault 192: the heartbeat of a client with small requests takes several of them, and all that it holds stays."""
     client = connect(timeout=4)
     client.max_request = 1500
@@ -489,7 +481,7 @@ def test_the_largest_request() -> None:
 
 
 def test_a_request_larger_than_the_servers_say(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_thread: InThread, eventually: Eventually
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_thread: InThread
 ) -> None:
     """Fault 400: servers that take smaller requests than the client sends end each connection; the log says why."""
     monkeypatch.setattr(wire, "_LONGEST", 100_000)

@@ -16,7 +16,7 @@ import pytest
 from kazoo.protocol import connection as kazoo_connection
 
 import zkconcurrent
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import RefusedError
 from zkconcurrent._command.outcome import CommandError, Exit
@@ -63,7 +63,7 @@ def mechanism(monkeypatch: pytest.MonkeyPatch) -> type[Mechanism]:
     return Mechanism
 
 
-def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy, eventually: Eventually) -> None:
+def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy) -> None:
     """Fault 198: after a reconnect the client goes on, and still holds."""
     with zkconcurrent.connect(URL.format(proxy.hosts), acl="open") as client:
         lock = zkconcurrent.Lock(client, "/lock")

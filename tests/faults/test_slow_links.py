@@ -18,7 +18,8 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 import zkconcurrent.aio
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder, SlowConnection, SlowToTheServer
 from tests.helpers.lock_types import Kind, against, every
 from tests.helpers.over_tls import TLS, OverTls
@@ -64,7 +65,7 @@ short = pytest.mark.parametrize("timeout", [0.001, 0.05])
 
 
 @pytest.mark.long
-def test_a_hold_of_a_client_that_was_idle(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_a_hold_of_a_client_that_was_idle(zookeeper: Server, zk_path: str) -> None:
     """Fault 221: no hold is lost at once, though its requests are slow and their proof almost over at the acquire."""
     round_trip = IDLE / 20
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}?timeout={IDLE}") as client:
@@ -94,9 +95,7 @@ def test_an_event_that_is_set(slow: KazooClient, zk_path: str, timeout: float) -
     assert event.wait(timeout)
 
 
-def test_a_loop_that_ends_with_the_flag(
-    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_loop_that_ends_with_the_flag(slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """`while not stop.wait(0.05)` ends once another process has set the flag."""
     stop, rounds = Event(slow, zk_path), []
 
@@ -159,13 +158,7 @@ def test_several_locks_that_are_free(slow: KazooClient, zk: KazooClient, zk_path
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 @short
 def test_permits_that_are_free(
-    slow: KazooClient,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    kind: type[Semaphore],
-    timeout: float,
+    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, kind: type[Semaphore], timeout: float
 ) -> None:
     """Permits that are free for all who come are got by all of them, also by those who come at one moment."""
     semaphore, other = kind(slow, zk_path, 5), kind(zk, zk_path, 5)
@@ -182,7 +175,7 @@ def test_permits_that_are_free(
 
 @short
 def test_the_first_wants_more_than_there_is(
-    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, timeout: float
+    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, timeout: float
 ) -> None:
     """A semaphore whose first waiter holds up all others: a waiter with little time waits for no longer than that."""
     semaphore, other = Semaphore(slow, zk_path, 3), Semaphore(zk, zk_path, 3)
@@ -246,7 +239,7 @@ def test_an_item_that_is_there(slow: KazooClient, zk: KazooClient, zk_path: str,
 
 @short
 def test_a_double_barrier_of_those_who_are_there(
-    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, timeout: float
+    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, timeout: float
 ) -> None:
     """A party enters if the others are there, and leaves if they have left, however short its time."""
     mine, other = DoubleBarrier(slow, zk_path, 2), DoubleBarrier(zk, zk_path, 2)
@@ -433,7 +426,7 @@ CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_out_of_reach(what: str, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_out_of_reach(what: str, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """While the service is out of reach nothing takes longer than its time; at a dead link, than a third of T more."""
     timeout = 6.0
     client = connect(hosts=proxy.hosts, timeout=timeout)
@@ -544,13 +537,7 @@ class TooSlowToTheServer(SlowToTheServer):
 
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_large_message_that_takes_too_long(
-    what: str,
-    zookeeper: Server,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    caplog: pytest.LogCaptureFixture,
+    what: str, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault 410: a value that passes for longer than a session timeout is sent again and again; the log says why."""
     SharedValue(zk, zk_path, b"").set(bytes(900_000))

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock
 from zkconcurrent.testing import Server
@@ -55,7 +56,7 @@ def test_never_started_and_stopped(zookeeper: Server, zk_path: str) -> None:
     client.close()
 
 
-def test_given_up(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_given_up(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A client whose tries to connect are used up says so."""
     client = connect(hosts=proxy.hosts, connection_retry={"max_tries": 2, "delay": 0.1})
     lock = Lock(client, zk_path)

@@ -18,7 +18,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -87,9 +88,7 @@ def empty(zk: KazooClient, paths: list[str]) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", MAKES)
-def test_a_process_that_dies_after_any_request(
-    kind: str, tidy: Server, connect: Connect, eventually: Eventually
-) -> None:
+def test_a_process_that_dies_after_any_request(kind: str, tidy: Server, connect: Connect) -> None:
     """However many of its requests were sent before it died, the containers go; the table has all that make any."""
     zk = connect(tidy.hosts)
     folder = f"/{kind.replace(' ', '-')}"
@@ -138,7 +137,7 @@ def _call(make: Callable[[KazooClient, str], object], client: KazooClient, path:
         pass
 
 
-def test_cancelled_at_any_moment(tidy: Server, connect: Connect, eventually: Eventually) -> None:
+def test_cancelled_at_any_moment(tidy: Server, connect: Connect) -> None:
     """An acquire of a new path that is cancelled, wherever it is, leaves nothing once the server has looked."""
     zk = connect(tidy.hosts)
     paths = [f"/cancelled-{n}" for n in range(PATHS)]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.old_server import Manner, OldServer
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Event
@@ -54,7 +55,7 @@ def at_server(zookeeper: Server) -> Callable[[], int]:
     return lambda: int(zookeeper.mntr()["zk_watch_count"]) - before
 
 
-def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str) -> None:
     """Fault 256: no request is sent for these, so thousands are forgotten within seconds."""
     session = Session.of(zk)
     with session.lock:
@@ -64,9 +65,7 @@ def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str, eventually: 
 
 
 @pytest.mark.parametrize("manner", ["answers", "answers and closes"])
-def test_a_server_that_cannot_remove_one(
-    manner: Manner, zookeeper: Server, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_server_that_cannot_remove_one(manner: Manner, zookeeper: Server, zk_path: str) -> None:
     """It is asked once; the client keeps its session, and no list of what it can't have removed."""
     retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
     with OldServer(zookeeper.hosts, {RemoveWatches.type}, manner) as old:
@@ -88,7 +87,7 @@ def test_a_server_that_cannot_remove_one(
 
 
 def test_a_session_that_expires(
-    connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually, at_server: Callable[[], int]
+    connect: Connect, zookeeper: Server, zk_path: str, at_server: Callable[[], int]
 ) -> None:
     """Removals that are due, and those without a reply, end with the session; those of the next one go on."""
     client = connect()
@@ -106,7 +105,7 @@ def test_a_session_that_expires(
 
 
 def test_a_connection_that_is_lost_amid_removals(
-    connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, at_server: Callable[[], int]
+    connect: Connect, proxy: Proxy, zk_path: str, at_server: Callable[[], int]
 ) -> None:
     """The watches end with the connection, and the client waits for no reply to their removals."""
     client = connect(hosts=proxy.hosts)

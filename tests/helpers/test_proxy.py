@@ -12,7 +12,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import write_string
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 
 LONG_ENOUGH = 0.02  # seconds of delay each way: far more than lies between two requests sent back to back
@@ -126,7 +127,7 @@ def test_heartbeat_makes_no_flight_and_joins_none(proxy: Proxy, client: KazooCli
 
 @pytest.mark.parametrize(("pipelined", "flights"), [(True, 1), (False, 2)])
 def test_flights_are_round_trips_waited_for(
-    proxy: Proxy, client: KazooClient, path: str, eventually: Eventually, pipelined: bool, flights: int
+    proxy: Proxy, client: KazooClient, path: str, pipelined: bool, flights: int
 ) -> None:
     """Requests sent without waiting in between are one flight; one after the other they are two."""
     with proxy.counting() as count, proxy.hold("create") as held:
@@ -144,7 +145,7 @@ def test_flights_are_round_trips_waited_for(
 
 @pytest.mark.parametrize("how", ["lose_answer", "lose_request"])
 def test_only_the_lost_request_and_what_follows_is_lost(
-    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, eventually: Eventually, how: str
+    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, how: str
 ) -> None:
     """Of requests sent at once, those before the lost one are applied and answered, those after it unanswered."""
     proxy.stall(to_server=False)  # all three are sent before the first is answered
@@ -240,9 +241,7 @@ def test_stall_of_one_direction(proxy: Proxy, client: KazooClient, zk: KazooClie
     assert [each.kind for each in count.trace] == ["request", "answer"]
 
 
-def test_cut_loses_what_was_stalled(
-    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, eventually: Eventually
-) -> None:
+def test_cut_loses_what_was_stalled(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
     """A request that was not passed on before the connection is cut never is."""
     proxy.stall()
     with proxy.counting() as count:
@@ -274,7 +273,7 @@ def timed(client: KazooClient, path: str) -> float:
     return time.monotonic() - began
 
 
-def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str, eventually: Eventually) -> None:
+def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str) -> None:
     """A message with a shorter delay does not overtake an earlier one with a longer delay."""
     with proxy.counting() as count:
         proxy.delay(0.2)

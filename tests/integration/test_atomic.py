@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -235,7 +236,7 @@ def test_what_is_no_numbers(zk: KazooClient, connect: Connect, zk_path: str) -> 
 
 
 def test_threads_of_a_process_share_writes(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Changes that gather while one is under way go in one write, in their order."""
     number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -355,13 +356,7 @@ def test_every_write_is_lost_once(effect: str, connect: Connect, proxy: Proxy, z
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_a_change_waits_for_the_service(
-    trouble: str,
-    connect: Connect,
-    proxy: Proxy,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    trouble: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Changes made while the client has no connection, or loses its session, are made once it is back, once."""
     number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -379,9 +374,7 @@ def test_a_change_waits_for_the_service(
     assert number.get() == 106
 
 
-def test_the_client_is_stopped(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_the_client_is_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Each change, and each wait for a turn, gets an error; no thread hangs."""
     mine = connect(hosts=proxy.hosts, **FAST)
     number = AtomicLong(mine, zk_path)
@@ -401,8 +394,7 @@ def test_the_client_is_stopped(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_an_interrupted_change(
-    error: Any, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread,
-    eventually: Eventually,
+    error: Any, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:  # fmt: skip
     """An interrupt ends the wait at once; the change under way is settled, and those behind it are made."""
     number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -436,9 +428,7 @@ def test_an_interrupted_change(
     assert number._path_state.turn.batch is None
 
 
-def test_a_signal_handler_that_changes_it(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_signal_handler_that_changes_it(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A handler that interrupts a change makes its own, and returns: it does not wait for the call below it."""
     number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
     number.add()
@@ -464,9 +454,7 @@ def test_a_signal_handler_that_changes_it(
     assert number.get() == 102
 
 
-def test_a_signal_handler_does_not_queue(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_signal_handler_does_not_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A handler that interrupts a change in the queue makes its own at once: the queue may wait for the one below."""
     number, place = AtomicLong(connect(), zk_path), f"{zk_path}/lock/_c_{'0' * 36}-lock-"
     number.add()
@@ -494,12 +482,7 @@ def test_a_signal_handler_does_not_queue(
 
 
 def test_a_finalizer_on_the_settling_thread(
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that changes the number does not wait for the change that this thread settles."""
     number, told = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), []
@@ -547,12 +530,7 @@ def test_changes_that_come_at_any_time(zk: KazooClient, zk_path: str, in_thread:
 
 @pytest.mark.parametrize("alone", [False, True], ids=["in turn", "alone"])
 def test_a_change_made_by_another_thread_meanwhile(
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
-    alone: bool,
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     """Another thread may apply a call's change at any line of the call: the change is made once, and told."""
     number = AtomicLong(zk, zk_path)
@@ -645,9 +623,7 @@ def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str) -> None:
     assert line > 100
 
 
-def test_conflicts_queue(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_conflicts_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A client that sees others in the queue waits for its turn there, and leaves it with its change."""
     number, place = AtomicLong(connect(), zk_path), f"{zk_path}/lock/_c_{'0' * 36}-lock-"
     number.add()

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff, children, held_elsewhere, permits_awaited, queued, wait_in, waiters
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from tests.integration.test_hold import AGAINST, MAKE, every
 from tests.integration.test_locklikes import ephemerals
@@ -38,7 +39,7 @@ from zkconcurrent._threads.base.lock_core import LockCore
 
 @every
 def test_the_waits_of_a_client_end(
-    which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """All waits for it end at once, with a deadline or without, and leave no node; another client's goes on."""
     make, client, other = MAKE[which], connect(), connect()
@@ -67,12 +68,7 @@ def test_the_waits_of_a_client_end(
 
 
 def test_no_memory_for_the_end(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 423: all memory is used up for a moment as a wait ends: its node goes all the same, and others get in."""
     holder, mine, other = Lock(zk, zk_path), Lock(connect(), zk_path), Lock(connect(), zk_path)
@@ -128,9 +124,7 @@ def test_a_hold_and_an_attempt_are_left_alone(which: str, zk: KazooClient, conne
         lock.release()
 
 
-def test_all_objects_of_a_path_are_one(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_all_objects_of_a_path_are_one(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """One object ends the waits of another object of the same client and path."""
     client = connect()
     with Lock(zk, zk_path):
@@ -142,9 +136,7 @@ def test_all_objects_of_a_path_are_one(
         eventually(queued(zk, zk_path, 1))
 
 
-def test_readers_and_writers_are_apart(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_readers_and_writers_are_apart(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Of a pair, each lock ends its own waits; readers behind a writer that was ended get in."""
     pair, holder = ReadWriteLock(connect(), zk_path), ReadWriteLock(zk, zk_path)
     with holder.read_lock:
@@ -159,9 +151,7 @@ def test_readers_and_writers_are_apart(
         eventually(queued(zk, zk_path, 1))
 
 
-def test_the_next_in_line_gets_in(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_the_next_in_line_gets_in(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The waiters behind a wait that was ended move up."""
     mine, behind, holder = Lock(connect(), zk_path), Lock(connect(), zk_path), Lock(zk, zk_path)
     with holder:
@@ -176,7 +166,7 @@ def test_the_next_in_line_gets_in(
     following.result(20)
 
 
-def test_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The first, which waits for permits, and those behind it, which wait for their turn, all end."""
     mine, holder = Semaphore(connect(), zk_path, 2), Semaphore(zk, zk_path, 2)
     assert holder.acquire(permits=2)
@@ -193,9 +183,7 @@ def test_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
         pass
 
 
-def test_a_multilock(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_multilock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It ends its own waits, which give back what they have; one of its locks ends those for that lock, too."""
     client = connect()
     a, b = Lock(client, f"{zk_path}/a"), Lock(client, f"{zk_path}/b")
@@ -224,7 +212,7 @@ def test_a_multilock(
 
 @pytest.mark.parametrize("kind", [Lock, RLock])
 def test_a_condition_keeps_its_lock(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A condition's wait has the lock again when it returns: neither it nor its acquire is ended."""
     client = connect()
@@ -266,7 +254,7 @@ def test_threadings_condition_keeps_its_lock(
     assert waiting.result(20)
 
 
-def test_unfair(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_unfair(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Of an unfair lock, those that wait for their turn within the process end, too; the next acquire gets in."""
     client = connect()
     lock = Lock(client, zk_path, fair=False)
@@ -285,9 +273,7 @@ def test_unfair(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InTh
         assert lock.hold_count() == 1
 
 
-def test_synchronized(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_synchronized(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A decorated function whose lock was waited for does not run; the error leaves its call."""
     lock = RLock(connect(), zk_path)
 
@@ -303,9 +289,7 @@ def test_synchronized(
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_in_a_signal_handler(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A handler ends the wait that it has interrupted, and all others."""
     mine = Lock(connect(), zk_path)
     before = signal.signal(signal.SIGUSR1, lambda *_: mine.cancel_waits() and None)
@@ -329,7 +313,7 @@ def test_in_a_signal_handler(
 @every
 @pytest.mark.usefixtures("uncollected")
 def test_a_handler_that_raises_too(
-    which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 230: an error that a handler raises leaves the call that it has ended and interrupted: it is not lost."""
     mine = MAKE[which](connect(), zk_path)
@@ -358,7 +342,7 @@ def test_a_handler_that_raises_too(
 
 @pytest.mark.usefixtures("uncollected")
 def test_during_the_clean_up_of_an_interrupt(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 230: an interrupted wait is over, even while it cleans up: it does not count; the interrupt leaves it."""
     lock = Lock(connect(), zk_path)
@@ -385,7 +369,7 @@ def test_during_the_clean_up_of_an_interrupt(
 
 @pytest.mark.parametrize("which", ["Lock", "MultiLock", "Semaphore", "QuorumLock"])
 def test_a_handler_that_raises_between_two_sleeps(
-    which: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: Any
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any
 ) -> None:
     """So it is where the handler has interrupted no sleep, but a step whose clean-up sleeps."""
     make: Any = {**MAKE, "QuorumLock": lambda client, path: QuorumLock([Lock(client, path)])}[which]
@@ -410,9 +394,7 @@ def test_a_handler_that_raises_between_two_sleeps(
         eventually(lambda: len(ephemerals(zk, zk_path)) == held)
 
 
-def test_two_at_once(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_two_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Of two calls in one moment, one on top of the other, one counts a wait."""
     lock = Lock(connect(), zk_path)
     with Lock(zk, zk_path):
@@ -435,7 +417,7 @@ def test_two_at_once(
 
 
 def test_a_multilock_that_goes_on_to_its_next_lock(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A MultiLock's wait that is ended as a lock is granted counts once, and ends at the next."""
     client = connect()
@@ -465,7 +447,7 @@ def test_a_multilock_that_goes_on_to_its_next_lock(
 
 @every
 def test_out_of_reach(
-    which: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Any
+    which: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A wait ends although ZooKeeper is out of reach; its node goes after the reconnect."""
     fast = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
@@ -493,9 +475,7 @@ def test_a_stopped_client(zk: KazooClient, connect: Connect, zk_path: str) -> No
     assert zk.exists(zk_path) is None
 
 
-def test_a_forked_child(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_forked_child(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """In a child it is an error, and the parent's wait goes on."""
     lock = Lock(connect(), zk_path)
     with Lock(zk, zk_path):
@@ -514,9 +494,7 @@ def test_a_forked_child(
     waiting.result(20)
 
 
-def test_at_any_moment(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_at_any_moment(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Waits that are ended again and again, at any moment of theirs: one holds at a time, and nothing is left."""
     lock, inside, over = Lock(connect(), zk_path), [], threading.Event()
     outcomes = Counter[str]()

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes, waiters
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, read_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock
@@ -37,7 +38,7 @@ def condition_of(kind: Kind, client: KazooClient, path: str) -> Condition:
 
 @every
 def test_all_levels_are_given_up_and_taken_again(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """While one waits, another process has the lock; afterwards it is held as before, by a newer hold."""
     mine, theirs = condition_of(kind, zk, zk_path), condition_of(kind, connect(), zk_path)
@@ -72,7 +73,7 @@ def test_all_levels_are_given_up_and_taken_again(
 
 
 def test_exactly_n_are_woken_in_the_order_in_which_they_came(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """notify(n) deletes the nodes of the n longest waiters, of any process, and of nobody else."""
     conditions = [Condition(zk, zk_path), Condition(connect(), zk_path)]
@@ -118,9 +119,7 @@ def test_a_condition_has_one_lock(zk: KazooClient, connect: Connect, zk_path: st
         default.notify_all()
 
 
-def test_a_foreign_child_is_no_waiter(
-    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_foreign_child_is_no_waiter(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 21: a node that is no waiter's is neither deleted nor counted, and takes no notification from anybody."""
     condition = Condition(zk, zk_path)
     zk.create(f"{zk_path}/waiters/0", makepath=True)
@@ -132,9 +131,7 @@ def test_a_foreign_child_is_no_waiter(
     assert zk.get_children(f"{zk_path}/waiters") == ["0"]
 
 
-def test_all_are_woken(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_all_are_woken(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """notify_all wakes everybody; so does its old name, which warns. Nobody waiting, nothing happens."""
     mine, theirs = Condition(zk, zk_path), Condition(connect(), zk_path)
     with mine:
@@ -153,7 +150,7 @@ def test_all_are_woken(
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 0.01, 0.3])
-def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str) -> None:
     """It returns False, in time as the lock is free, with the lock held and no node left."""
     condition = Condition(zk, zk_path)
     with condition, condition:
@@ -169,7 +166,7 @@ def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, ev
 
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_a_poll_lets_others_in(
-    timeout: float, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    timeout: float, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 382. As in threading, `wait_for` without time releases the lock once: who makes it true gets in."""
     condition, other = Condition(zk, zk_path), Condition(connect(), zk_path)
@@ -270,7 +267,7 @@ def test_who_does_not_hold_is_told_so(kind: Kind, zk: KazooClient, zk_path: str,
 @every
 @pytest.mark.parametrize("lose", [expire, run_out, operate])
 def test_a_hold_that_is_lost(
-    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """Fault 6: a thread that has lost the lock can neither wait nor notify, and settles the loss as ever."""
     condition = condition_of(kind, connect(timeout=4), zk_path)
@@ -307,9 +304,7 @@ def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, 
             assert condition.wait(0) is False
 
 
-def test_a_waiters_node_is_deleted(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_waiters_node_is_deleted(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 20: an operator who deletes a waiter's node wakes it."""
     theirs = Condition(connect(), zk_path)
     future = in_thread(wait_in, theirs)
@@ -413,7 +408,7 @@ def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThr
 
 
 def test_a_condition_waits_no_more_when_its_client_stops(
-    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 24: the waiter gets an error that says so, which the end of its `with` block does not hide."""
     theirs = Condition(connect(), zk_path)
@@ -486,9 +481,7 @@ def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_
     assert future.result(10) is True
 
 
-def test_interrupts_in_a_row_as_a_wait_ends(
-    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupts_in_a_row_as_a_wait_ends(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 220: however many strike, the lock is held when the call raises the last of them."""
     condition, end = Condition(zk, zk_path), ConditionWait.end
     strikes: list[type[BaseException]] = [KeyboardInterrupt, TimeoutError, KeyboardInterrupt, TimeoutError]

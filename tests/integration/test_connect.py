@@ -25,7 +25,8 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 import zkconcurrent
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder
 from tests.helpers.installations import real_installation
 from tests.helpers.kinds import KINDS
@@ -53,7 +54,7 @@ def test_a_stopped_client_that_is_dropped(zookeeper: Server) -> None:
     assert [each.fileno() for each in sockets] == [-1, -1]
 
 
-def test_a_client_that_was_idle(zookeeper: Server, eventually: Eventually) -> None:
+def test_a_client_that_was_idle(zookeeper: Server) -> None:
     """It has proved all the time that its session lives, so that the first acquire waits for no proof."""
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}/idle?timeout=4") as zk:
         with proxy.counting() as count:
@@ -219,9 +220,7 @@ def test_users_that_share(zookeeper: Server, zk_path: str) -> None:
             assert zkconcurrent.Lock(theirs, "/app/other").locked() is False
 
 
-def test_the_log_shows_no_password(
-    zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
-) -> None:
+def test_the_log_shows_no_password(zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
     """At no level does a log show a password, the user's or the session's: not at the start, nor at a reconnect."""
     with caplog.at_level(1), Forwarder(zookeeper.port) as network:
         sessions = []
@@ -271,7 +270,7 @@ def test_the_log_while_no_server_replies(caplog: pytest.LogCaptureFixture) -> No
         assert said == [shown] + [logging.DEBUG] * (len(said) - 1)
 
 
-def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
+def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     """That a client connects is shown for each connection."""
     with caplog.at_level(logging.INFO), zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as client:
         for _ in range(2):
@@ -282,7 +281,7 @@ def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixtu
     assert sum("Connecting to" in record.getMessage() for record in caplog.records) == 3
 
 
-def test_the_log_of_a_server_that_flaps(proxy: Proxy, caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
+def test_the_log_of_a_server_that_flaps(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     """Fault 453: the first connections that are lost are shown, and that more are; the rest is at DEBUG."""
     with caplog.at_level(logging.DEBUG), zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as client:
         caplog.clear()
@@ -347,9 +346,7 @@ def test_tls_is_checked(url: str, advice: str, tls_port: int, zookeeper: Server)
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("with_tls", [True, False], ids=["not trusted", "a port without TLS"])
-def test_the_socket_of_a_failed_handshake(
-    tls_port: int, zookeeper: Server, with_tls: bool, eventually: Eventually
-) -> None:
+def test_the_socket_of_a_failed_handshake(tls_port: int, zookeeper: Server, with_tls: bool) -> None:
     """Fault 481: each attempt to connect by TLS that fails closes its socket; no garbage is left to be collected."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(TimeoutError, match="over TLS"):
@@ -357,9 +354,7 @@ def test_the_socket_of_a_failed_handshake(
     eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
-def test_a_certificate_that_is_refused_later(
-    zookeeper: Server, caplog: pytest.LogCaptureFixture, eventually: Eventually
-) -> None:
+def test_a_certificate_that_is_refused_later(zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
     """Fault 414: servers refuse the certificate of a client that was connected before: the log says what to look at."""
 
     class Demands(OverTls):
@@ -377,7 +372,7 @@ def test_a_certificate_that_is_refused_later(
         door.shutdown()
 
 
-def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: str, eventually: Eventually) -> None:
+def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: str) -> None:
     """Fault 200: a client that waits for its handshake reaches another before its session, or a hold, ends."""
     with (
         socket.create_server(("127.0.0.1", 0)) as still,
@@ -464,7 +459,7 @@ def test_a_server_that_hangs_up() -> None:
     assert "zkconcurrent.testing" not in str(caught.value)
 
 
-def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, eventually: Eventually) -> None:
+def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture) -> None:
     """Fault 398: it closes the connections of a client that has seen more: the client's log says what to do."""
     with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app?timeout=1") as client:
         zkconcurrent.Event(client, "/seen").set()
@@ -473,7 +468,7 @@ def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture, event
             eventually(lambda: any("then restart this program" in each.getMessage() for each in caplog.records))
 
 
-def test_servers_that_begin_anew(eventually: Eventually) -> None:
+def test_servers_that_begin_anew() -> None:
     """Fault 415: servers lose all data while a client is in use: its chroot comes back with its next session."""
     with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app/x?timeout=1") as client:
         lock = zkconcurrent.Lock(client, "/lock")
@@ -530,7 +525,7 @@ def test_recipes_of_kazoo(zookeeper: Server, zk_path: str) -> None:
 
 @pytest.mark.parametrize("recipe", ["Lock", "ReadLock", "WriteLock", "Semaphore", "Election"])
 def test_a_recipe_of_kazoo_at_a_path_of_ours(
-    recipe: str, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+    recipe: str, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault 251: a plain client warns of it, once for each path."""
     with caplog.at_level(logging.WARNING, "zkconcurrent"), zkconcurrent.Lock(zk, zk_path):
@@ -682,7 +677,7 @@ sys.stdin.readline()
 """
 
 
-def test_the_exit_closes(zookeeper: Server, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_the_exit_closes(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     """A process that ends without closing its client closes it: its nodes, of any kind, go with it at once."""
     with python(HOLDS, zookeeper.hosts, zk_path) as process:
         assert process.stdout is not None

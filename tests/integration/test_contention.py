@@ -14,8 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 import zkconcurrent
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import at_the_handoff, children, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair, write_lock
 from tests.helpers.losses import ways
@@ -38,7 +39,7 @@ def watched_by(client: KazooClient) -> set[str]:
 
 
 @contextmanager
-def waiting(lock: AnyLock, there: Callable[[], bool], in_thread: InThread, eventually: Eventually) -> Iterator[None]:
+def waiting(lock: AnyLock, there: Callable[[], bool], in_thread: InThread) -> Iterator[None]:
     """Have a thread wait for a lock within the block, until its wait is cancelled."""
 
     def wait() -> None:
@@ -54,9 +55,7 @@ def waiting(lock: AnyLock, there: Callable[[], bool], in_thread: InThread, event
 
 @every
 @pytest.mark.parametrize("same", [False, True], ids=["other client", "same client"])
-def test_while_somebody_waits(
-    kind: Kind, same: bool, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_while_somebody_waits(kind: Kind, same: bool, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It is set while somebody waits behind the hold, in any process, and it is over with the hold."""
     client = connect()
     lock = kind(client, zk_path)
@@ -67,7 +66,7 @@ def test_while_somebody_waits(
     contended = lock.contended
     assert not contended.wait(0.1)
     for _ in range(2):
-        with waiting(other, seen, in_thread, eventually):
+        with waiting(other, seen, in_thread):
             assert contended.wait(20)
             assert contended.is_set()
             assert lock.contended.is_set()
@@ -81,9 +80,7 @@ def test_while_somebody_waits(
 
 
 @every
-def test_a_waiter_that_hides_its_node(
-    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_waiter_that_hides_its_node(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 386. It is set while a waiter is there whose node this client may not read, and not when it has left."""
     lock = kind(connect(), zk_path)
     rights = {"default_acl": [make_digest_acl("me", "secret", all=True)], "auth_data": [("digest", "me:secret")]}
@@ -91,7 +88,7 @@ def test_a_waiter_that_hides_its_node(
     lock.acquire()
     contended = lock.contended
     for _ in range(2):
-        with waiting(other, queued(lock.client, zk_path, 2), in_thread, eventually):
+        with waiting(other, queued(lock.client, zk_path, 2), in_thread):
             assert contended.wait(20)
         eventually(lambda: not contended.is_set())
     lock.release()
@@ -111,23 +108,21 @@ def test_a_wait_that_is_under_way(zk: KazooClient, connect: Connect, zk_path: st
     other.release()
 
 
-def test_readers(connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_readers(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A reader is not waited for by the readers behind it, unless a writer stands between; by a writer it is."""
     reader, other, writer = read_lock(connect(), zk_path), read_lock(connect(), zk_path), write_lock(connect(), zk_path)
     reader.acquire()
     with other:
         assert not reader.contended.wait(0.2)
         assert not other.contended.wait(0.2)
-        with waiting(writer, queued(writer.client, zk_path, 3), in_thread, eventually):
+        with waiting(writer, queued(writer.client, zk_path, 3), in_thread):
             assert reader.contended.wait(20)
             assert other.contended.wait(20)
     eventually(lambda: not reader.contended.is_set())
     reader.release()
 
 
-def test_a_downgrade(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_downgrade(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A writer that has become a reader does not wait for itself; a reader behind it waits for its write lock alone."""
     writes, reads, other = write_lock(zk, zk_path), read_lock(zk, zk_path), read_lock(connect(), zk_path)
     with reads:
@@ -136,16 +131,14 @@ def test_a_downgrade(
         reads.acquire()
         assert not writes.contended.wait(0.1)
         assert not reads.contended.wait(0.1)
-        with waiting(other, queued(zk, zk_path, 3), in_thread, eventually):
+        with waiting(other, queued(zk, zk_path, 3), in_thread):
             assert writes.contended.wait(20)
             assert not reads.contended.wait(0.1)
     reads.release()
 
 
 @unfair
-def test_a_hold_whose_node_goes_on(
-    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_hold_whose_node_goes_on(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """If the next thread of this process takes the node over, the contention is over all the same."""
     lock, taken, go = kind(zk, zk_path), threading.Event(), threading.Event()
 
@@ -257,7 +250,7 @@ def test_a_hold_that_is_put_back(zk: KazooClient, connect: Connect, zk_path: str
 
 @every
 def test_a_connection_that_is_lost(
-    kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 290: who comes or leaves while the holder is cut off is seen after the reconnect."""
     client, observer = connect(proxy.hosts, timeout=20, **FAST), connect()
@@ -267,7 +260,7 @@ def test_a_connection_that_is_lost(
     assert not contended.wait(0.1)
     proxy.refuse()
     proxy.cut()
-    with waiting(other, queued(observer, zk_path, 2), in_thread, eventually):
+    with waiting(other, queued(observer, zk_path, 2), in_thread):
         assert not contended.is_set()
         proxy.resume()
         assert contended.wait(20)
@@ -277,14 +270,12 @@ def test_a_connection_that_is_lost(
     proxy.resume()
     eventually(lambda: not contended.is_set())
     # The first listing may be lost, too.
-    with waiting(other, queued(observer, zk_path, 2), in_thread, eventually):
+    with waiting(other, queued(observer, zk_path, 2), in_thread):
         assert contended.wait(20)
     lock.release()
 
 
-def test_the_first_listing_is_lost(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_the_first_listing_is_lost(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Fault 290: a request of the contention whose reply is lost is sent again on the next connection."""
     client, observer = connect(proxy.hosts, timeout=20, **FAST), connect()
     lock, other = Lock(client, zk_path), Lock(observer, zk_path)
@@ -294,7 +285,7 @@ def test_the_first_listing_is_lost(
         fault.wait()
     with (
         proxy.lose_answer("getData", where=lambda request: request.path != zk_path) as fault,
-        waiting(other, queued(observer, zk_path, 2), in_thread, eventually),
+        waiting(other, queued(observer, zk_path, 2), in_thread),
     ):
         assert contended.wait(20)
         fault.wait()
@@ -302,9 +293,7 @@ def test_the_first_listing_is_lost(
     lock.release()
 
 
-def test_no_watch_is_left(
-    zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_no_watch_is_left(zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """When the hold has ended, neither a watch on the server nor a watcher or a thread here is left of it."""
     before = int(zookeeper.mntr()["zk_watch_count"])
     client = connect()
@@ -330,7 +319,7 @@ def test_no_watch_is_left(
     eventually(lambda: int(zookeeper.mntr()["zk_watch_count"]) <= before)
 
 
-def test_a_crowd(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_crowd(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A hundred waiters that come behind the first one cost the holder no listing."""
     client, other = connect(proxy.hosts), connect()
     lock = Lock(client, zk_path)
@@ -365,9 +354,7 @@ def test_who_does_not_ask(connect: Connect, proxy: Proxy, zk_path: str, in_threa
     lock.release()
 
 
-def test_listeners(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_listeners(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """`Contended` is told once a hold, where it was asked for."""
     events: list[Any] = []
     remove = zkconcurrent.add_listener(lambda event: events.append(event) if event.by == mine else None)
@@ -380,7 +367,7 @@ def test_listeners(
             for _ in range(2):
                 if asks:
                     assert not lock.contended.wait(0.1)
-                with waiting(other, queued(zk, zk_path, 2), in_thread, eventually):
+                with waiting(other, queued(zk, zk_path, 2), in_thread):
                     if asks:
                         assert lock.contended.wait(20)
                         eventually(lambda: Contended in map(type, events))
@@ -418,9 +405,7 @@ def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -
         lock.release()
 
 
-def test_interrupts(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_interrupts(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """An interrupt at any line of the question, or of the wait, leaves an answer that is right, and no waker."""
     lock, other = Lock(zk, zk_path), Lock(connect(), zk_path)
     for asks in (True, False):
@@ -431,7 +416,7 @@ def test_interrupts(
             with suppress(KeyboardInterrupt), hook:
                 _ = lock.contended if asks else lock.contended.wait(0.01)
             assert not lock.contended.is_set()
-            with waiting(other, queued(zk, zk_path, 2), in_thread, eventually):
+            with waiting(other, queued(zk, zk_path, 2), in_thread):
                 assert lock.contended.wait(20), hook.where
             contended = lock.contended
             lock.release()

@@ -19,8 +19,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -68,9 +69,7 @@ def started(parties: Sequence[subprocess.Popen[str]], *steps: int) -> None:
             assert line_from(party)
 
 
-def close(
-    parties: Sequence[subprocess.Popen[str]], zk: KazooClient, eventually: Eventually, paths: Sequence[str]
-) -> None:
+def close(parties: Sequence[subprocess.Popen[str]], zk: KazooClient, paths: Sequence[str]) -> None:
     """Have each process take its last step, one after the other, each once the one before waits at its path."""
     for party, path in zip(parties, paths, strict=True):
         before = len(children(zk, path))
@@ -87,11 +86,11 @@ def outcomes(parties: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("size", [2, 3, pytest.param(8, marks=pytest.mark.long)])
-def test_a_ring_has_one_victim(size: int, spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_ring_has_one_victim(size: int, spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """The last to wait gets the error, soon, with who waits for whom; all others go on."""
     ring = [spawn("threads", "raise", f"l{n}", f"l{(n + 1) % size}") for n in range(size)]
     started(ring)
-    close(ring, zk, eventually, [f"{zk_path}/{(n + 1) % size}" for n in range(size)])
+    close(ring, zk, [f"{zk_path}/{(n + 1) % size}" for n in range(size)])
     ends = outcomes(ring)
     assert [end["outcome"] for end in ends] == ["got"] * (size - 1) + ["victim"]
     assert ends[-1]["waited"] < SOON
@@ -100,73 +99,73 @@ def test_a_ring_has_one_victim(size: int, spawn: Spawn, zk: KazooClient, zk_path
     assert [end["warned"] for end in ends] == [0] * (size - 1) + [1]
 
 
-def test_a_reader_behind_a_waiting_writer(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_reader_behind_a_waiting_writer(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """A soft edge: the reader waits for a writer that holds nothing, and waits for another reader."""
     reads, writes, waits = (spawn("threads", "raise", *steps) for steps in (("rp", "l0"), ("wp",), ("l0", "rp")))
     started([reads, waits])
-    close([writes, waits, reads], zk, eventually, [f"{zk_path}/p", f"{zk_path}/p", f"{zk_path}/0"])
+    close([writes, waits, reads], zk, [f"{zk_path}/p", f"{zk_path}/p", f"{zk_path}/0"])
     first, *others = outcomes([reads, writes, waits])
     assert (first["outcome"], {other["outcome"] for other in others}) == ("victim", {"got"})
     assert [hard for _, _, hard in first["cycle"]] == [True, False, True]
 
 
-def test_readers_that_write_elsewhere(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_readers_that_write_elsewhere(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Each of two processes reads what the other one wants to write."""
     pair = [spawn("threads", "raise", "ra", "wb"), spawn("threads", "raise", "rb", "wa")]
     started(pair)
-    close(pair, zk, eventually, [f"{zk_path}/b", f"{zk_path}/a"])
+    close(pair, zk, [f"{zk_path}/b", f"{zk_path}/a"])
     assert [end["outcome"] for end in outcomes(pair)] == ["got", "victim"]
 
 
-def test_a_member_that_is_killed(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_member_that_is_killed(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Its node counts until its session ends; whatever comes first, the others go on, with one victim at most."""
     ring = [spawn("threads", "raise", f"l{n}", f"l{(n + 1) % 3}") for n in range(3)]
     started(ring)
-    close(ring, zk, eventually, [f"{zk_path}/{(n + 1) % 3}" for n in range(3)])
+    close(ring, zk, [f"{zk_path}/{(n + 1) % 3}" for n in range(3)])
     ring[1].kill()
     ends = outcomes([ring[0], ring[2]])
     assert [end["outcome"] for end in ends] in (["got", "got"], ["got", "victim"])
 
 
-def test_a_task_is_a_member(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_task_is_a_member(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """A task and a thread wait for each other; the task closes the ring, and gets the error."""
     pair = [spawn("threads", "raise", "l0", "l1"), spawn("tasks", "raise", "l1", "l0")]
     started(pair)
-    close(pair, zk, eventually, [f"{zk_path}/1", f"{zk_path}/0"])
+    close(pair, zk, [f"{zk_path}/1", f"{zk_path}/0"])
     assert [end["outcome"] for end in outcomes(pair)] == ["got", "victim"]
 
 
-def test_one_that_is_only_warned(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_one_that_is_only_warned(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """The youngest can't be ended; the other one is the victim, at its next search."""
     pair = [spawn("threads", "raise", "l0", "l1"), spawn("threads", "warn", "l1", "l0")]
     started(pair)
-    close(pair, zk, eventually, [f"{zk_path}/1", f"{zk_path}/0"])
+    close(pair, zk, [f"{zk_path}/1", f"{zk_path}/0"])
     ends = outcomes(pair)
     assert [end["outcome"] for end in ends] == ["victim", "got"]
     assert ends[0]["warned"] == 1
 
 
 @pytest.mark.parametrize("job", ["threads", "tasks"])
-def test_a_ring_through_permits(job: str, spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_ring_through_permits(job: str, spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Two hold all permits between them, and a third a lock that one of them wants; none is the victim.
 
     Fault 333: any permit would end it, so it is possible, and told of once both that hold one wait.
     """
     ring = [spawn(job, "raise", *steps) for steps in (("sp", "l0"), ("sp", "l0"), ("l0", "sp"))]
     started(ring)
-    close(ring[:1], zk, eventually, [f"{zk_path}/0"])
-    close(ring[2:], zk, eventually, [f"{zk_path}/p/locks"])
-    close(ring[1:2], zk, eventually, [f"{zk_path}/0"])
+    close(ring[:1], zk, [f"{zk_path}/0"])
+    close(ring[2:], zk, [f"{zk_path}/p/locks"])
+    close(ring[1:2], zk, [f"{zk_path}/0"])
     assert line_from(ring[1]) == "warned"
     ring[0].kill()
     assert [end["outcome"] for end in outcomes([ring[2], ring[1]])] == ["got", "got"]
 
 
-def test_a_ring_through_a_detached_lock(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_ring_through_a_detached_lock(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 334: any process may end the hold of a DetachedLock, so the ring is possible, and nobody is the victim."""
     pair = [spawn("threads", "raise", "dp", "l0"), spawn("threads", "raise", "l0", "dp")]
     started(pair)
-    close(pair, zk, eventually, [f"{zk_path}/0", f"{zk_path}/p"])
+    close(pair, zk, [f"{zk_path}/0", f"{zk_path}/p"])
     assert line_from(pair[1]) == "warned"
     lock = DetachedLock(zk, f"{zk_path}/p", "operator")
     holder = lock.owner()
@@ -178,9 +177,7 @@ def test_a_ring_through_a_detached_lock(spawn: Spawn, zk: KazooClient, zk_path: 
 # -- of the threads and tasks of this process --------------------------------------------------------------------------
 
 
-def crossed(
-    in_thread: InThread, eventually: Eventually, zk: KazooClient, first: Sequence[Any], second: Sequence[Any]
-) -> list[Future[None]]:
+def crossed(in_thread: InThread, zk: KazooClient, first: Sequence[Any], second: Sequence[Any]) -> list[Future[None]]:
     """Have two threads hold one of two locks each, then acquire the other's; the second closes the ring."""
     held, closed = threading.Barrier(2), threading.Event()
 
@@ -208,13 +205,7 @@ KINDS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_threads_of_two_clients(
-    kind: str,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    warnings: Callable[[], list[str]],
+    kind: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Callable[[], list[str]]
 ) -> None:
     """The one that closes the ring gets the error, and the listeners hear of it; the other one goes on."""
     told: list[LockEvent] = []
@@ -225,7 +216,7 @@ def test_two_threads_of_two_clients(
     ]
     remove = add_listener(told.append, other)
     try:
-        first, second = crossed(in_thread, eventually, zk, *makes)
+        first, second = crossed(in_thread, zk, *makes)
         with pytest.raises(DeadlockError, match=r"waits for \S+ \(for \d+\.\d s\), held by") as caught:
             second.result(20)
         first.result(20)
@@ -244,7 +235,7 @@ def test_two_threads_of_two_clients(
 
 @pytest.mark.parametrize("both", [True, False])
 def test_a_client_that_learns_of_another_server(
-    both: bool, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Any
+    both: bool, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 369: its waits tell of the holds that it had before, and of those of another client with the same list."""
     one, other = connect(), connect() if both else None
@@ -254,7 +245,7 @@ def test_a_client_that_learns_of_another_server(
             pass
         lock.client.set_hosts(f"{zookeeper.hosts},{zookeeper.hosts.replace('127.0.0.1', 'localhost')}")
     second = [RLock(one, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    waits = crossed(in_thread, eventually, zk, *([*pair] for pair in zip(first, second, strict=True)))
+    waits = crossed(in_thread, zk, *([*pair] for pair in zip(first, second, strict=True)))
     with pytest.raises(DeadlockError, match=r"waits for \S+ \(for \d+\.\d s\), held by"):
         waits[1].result(20)
     waits[0].result(20)
@@ -285,7 +276,6 @@ def test_only_a_warning(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     warnings: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -293,7 +283,7 @@ def test_only_a_warning(
     monkeypatch.setattr(deadlocks, "AFTER", 0.3)
     other = connect()
     mine = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
-    running = crossed(in_thread, eventually, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
+    running = crossed(in_thread, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
     eventually(warnings)
     time.sleep(2)
     assert len(warnings()) == 1
@@ -324,7 +314,6 @@ def test_what_another_thread_may_release(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     warnings: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -338,7 +327,7 @@ def test_what_another_thread_may_release(
     theirs_held: Any = Bare(theirs[0]) if both else theirs[0]
     remove = add_listener(told.append, other)
     try:
-        running = crossed(in_thread, eventually, zk, [mine_held, mine[1]], [theirs_held, theirs[1]])
+        running = crossed(in_thread, zk, [mine_held, mine[1]], [theirs_held, theirs[1]])
         eventually(warnings)
         eventually(lambda: any(isinstance(each, DeadlockFound) for each in told))
         time.sleep(1)
@@ -358,7 +347,7 @@ def test_what_another_thread_may_release(
 
 
 def test_a_read_lock_taken_again_through_another_client(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A writer waits for the first read lock, and the second one for the writer."""
     first, writer, second = (
@@ -373,14 +362,12 @@ def test_a_read_lock_taken_again_through_another_client(
     writing.result(20)
 
 
-def test_a_part_of_a_multilock(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_part_of_a_multilock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A MultiLock that is acquired on top of a lock may close a ring; it gives back what it had acquired."""
     other = connect()
     a, b = RLock(other, f"{zk_path}/a"), RLock(other, f"{zk_path}/b")
     parts = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in ("0", "a")]
-    first, second = crossed(in_thread, eventually, zk, [a, b], [RLock(zk, b.path), _Both(parts)])
+    first, second = crossed(in_thread, zk, [a, b], [RLock(zk, b.path), _Both(parts)])
     with pytest.raises(DeadlockError):
         second.result(20)
     first.result(20)
@@ -401,9 +388,7 @@ class _Both:
         self._both.release()
 
 
-def test_a_condition_can_not_be_ended(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_condition_can_not_be_ended(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait on a condition must have its lock again; the other member is the victim."""
     other, waits = connect(), threading.Event()
     lock, outer = (RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in ("lock", "outer"))
@@ -426,12 +411,12 @@ def test_a_condition_can_not_be_ended(
 
 
 def test_a_member_that_is_cut_off(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """The one that is to find the deadlock can't read for a while: it finds it once it is connected again."""
     mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
     theirs = [RLock(connect(proxy.hosts, timeout=20), f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    first, second = crossed(in_thread, eventually, zk, mine, theirs)
+    first, second = crossed(in_thread, zk, mine, theirs)
     eventually(queued(zk, f"{zk_path}/a", 2))
     proxy.refuse()
     proxy.cut()
@@ -444,22 +429,20 @@ def test_a_member_that_is_cut_off(
 
 
 def test_a_client_with_a_chroot(
-    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, in_thread: InThread
 ) -> None:
     """The ring is found wherever the chroots of its clients lie."""
     zk.ensure_path(f"{zk_path}/root")
     other = connect(f"{zookeeper.hosts}{zk_path}/root")
     mine = [RLock(zk, f"{zk_path}/root/{name}", on_deadlock="raise") for name in "ab"]
-    first, second = crossed(
-        in_thread, eventually, zk, mine, [RLock(other, f"/{name}", on_deadlock="raise") for name in "ba"]
-    )
+    first, second = crossed(in_thread, zk, mine, [RLock(other, f"/{name}", on_deadlock="raise") for name in "ba"])
     with pytest.raises(DeadlockError) as caught:
         second.result(20)
     first.result(20)
     assert [edge.path for edge in caught.value.cycle] == [f"{zk_path}/root/{name}" for name in "ab"]
 
 
-def test_a_log_handler_that_blocks(in_thread: InThread, eventually: Eventually) -> None:
+def test_a_log_handler_that_blocks(in_thread: InThread) -> None:
     """Fault 375: as it is told of one deadlock, the next one of the same clients is ended all the same."""
     names, told, go_on = zkconcurrent.namespace("local"), threading.Event(), threading.Event()
     log = logging.getLogger("zkconcurrent.deadlocks")
@@ -473,10 +456,10 @@ def test_a_log_handler_that_blocks(in_thread: InThread, eventually: Eventually) 
     log.addFilter(block)
     try:
         a, b = names.RLock("blocked-a"), names.RLock("blocked-b")
-        warned = crossed(in_thread, eventually, names.client, [a, b], [b, a])
+        warned = crossed(in_thread, names.client, [a, b], [b, a])
         assert told.wait(20)
         c, d = (names.RLock(f"blocked-{name}", on_deadlock="raise") for name in "cd")
-        first, second = crossed(in_thread, eventually, names.client, [c, d], [d, c])
+        first, second = crossed(in_thread, names.client, [c, d], [d, c])
         with pytest.raises(DeadlockError):
             second.result(20)
         first.result(20)
@@ -490,11 +473,11 @@ def test_a_log_handler_that_blocks(in_thread: InThread, eventually: Eventually) 
             each.result(20)
 
 
-def test_in_memory(in_thread: InThread, eventually: Eventually) -> None:
+def test_in_memory(in_thread: InThread) -> None:
     """A local namespace has the same, also for two threads of one client; a lock may say otherwise."""
     names = zkconcurrent.namespace("local", on_deadlock="raise")
     a, b = names.RLock("a"), names.RLock("b")
-    first, second = crossed(in_thread, eventually, names.client, [a, b], [b, a])
+    first, second = crossed(in_thread, names.client, [a, b], [b, a])
     with pytest.raises(DeadlockError):
         second.result(20)
     first.result(20)
@@ -527,12 +510,7 @@ def test_tasks_of_one_loop(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_what_waits_cost(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wait that holds nothing costs nothing; another, a listing, then an `exists` while nobody waits for its hold."""
     monkeypatch.setattr(deadlocks, "AFTER", 0.2)
@@ -570,7 +548,6 @@ def test_what_nobody_would_hear_of(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
     warnings: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
@@ -581,7 +558,7 @@ def test_what_nobody_would_hear_of(
     searches = [Session.of(client).deadlocks for client in (zk, other)]
     with caplog.at_level(logging.ERROR, "zkconcurrent.deadlocks"):
         mine = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
-        running = crossed(in_thread, eventually, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
+        running = crossed(in_thread, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
         eventually(lambda: all(check._pause > 0.2 for each in searches for check in each._checks))
         assert [each.requests for each in searches] == [0, 0]
     eventually(warnings)
@@ -592,12 +569,7 @@ def test_what_nobody_would_hear_of(
 
 
 def test_the_rate_is_bounded(
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many wait, a client sends at most so many requests a second, and each search has its turn."""
     monkeypatch.setattr(deadlocks, "AFTER", 0.5)
@@ -662,7 +634,6 @@ def test_the_end_of_a_client(
     zk: KazooClient,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     warnings: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -671,7 +642,7 @@ def test_the_end_of_a_client(
     other = connect()
     mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
     theirs = [RLock(other, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    first, second = crossed(in_thread, eventually, zk, mine, theirs)
+    first, second = crossed(in_thread, zk, mine, theirs)
     eventually(lambda: Session.of(other).deadlocks.requests >= 3)
     other.stop()
     assert second.exception(20) is not None

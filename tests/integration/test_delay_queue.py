@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
@@ -126,7 +127,7 @@ def test_extreme_delays(delay: float, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_an_earlier_item_wakes_the_one_that_sleeps(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A consumer that sleeps until an item is due takes an earlier one that comes meanwhile, and so does the next."""
     mine, theirs = DelayQueue[str](zk, zk_path, codec=TEXT), DelayQueue[str](connect(), zk_path, codec=TEXT)
@@ -145,7 +146,7 @@ def test_an_earlier_item_wakes_the_one_that_sleeps(
 
 
 def test_one_that_gives_up_leaves_the_watch_to_the_next(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """The first in the queue of consumers ends by its deadline before the item is due; the second takes it in time."""
     mine, theirs = DelayQueue[str](zk, zk_path, codec=TEXT), DelayQueue[str](connect(), zk_path, codec=TEXT)
@@ -175,9 +176,7 @@ def test_a_claim_that_fails(zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(zk_path) is None
 
 
-def test_a_consumer_that_is_killed(
-    zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
     """One that sleeps leaves the item to the next; one that has claimed it gives it back with its session."""
     clock = with_clock(zk)
     queue = DelayQueue[bytes](zk, zk_path, max_attempts=5)
@@ -221,9 +220,7 @@ def test_several_processes(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
     assert queue.empty()
 
 
-def test_a_clock_that_is_set_forward(
-    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_clock_that_is_set_forward(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A consumer that sleeps goes by the new time within a second or so."""
     client = connect()
     clock = with_clock(client)
@@ -237,9 +234,7 @@ def test_a_clock_that_is_set_forward(
     assert waiting.result(1 + LATE + 1) == b"x"
 
 
-def test_a_clock_that_is_set_back(
-    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_clock_that_is_set_back(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A consumer whose clock is behind waits as much longer, and takes an item as soon as it is set right."""
     client = connect()
     clock = with_clock(client)
@@ -257,7 +252,7 @@ def test_a_clock_that_is_set_back(
     assert waiting.result(1 + LATE + 1) == b"x"
 
 
-def test_a_full_queue(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_full_queue(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """An item that is not due keeps its place; the delay counts from the call of `put`."""
     queue = DelayQueue[bytes](zk, zk_path, 1)
     began = time.time()
@@ -275,9 +270,7 @@ def test_a_full_queue(zk: KazooClient, zk_path: str, in_thread: InThread, eventu
     assert time.time() - began < 0.8 + 2 * LATE
 
 
-def test_shut_down(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_shut_down(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The last items are taken when they are due; then `get` raises ShutDown. With `immediate` none is left."""
     queue, other = DelayQueue[bytes](zk, zk_path), DelayQueue[bytes](connect(), zk_path)
     queue.put(b"x", delay=4.0)
@@ -339,7 +332,7 @@ def test_lost_multis(effect: str, zk: KazooClient, connect: Connect, zk_path: st
 
 
 def test_a_session_that_ends_while_a_consumer_sleeps(
-    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """It queues again, and takes the item when it is due."""
     client = connect(**FAST)

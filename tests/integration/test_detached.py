@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
@@ -97,7 +98,7 @@ def test_two_of_one_owner_wait(zk: KazooClient, connect: Connect, zk_path: str, 
 
 @pytest.mark.parametrize("other", [Lock, RLock])
 def test_one_queue_with_locks(
-    other: type[Lock], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    other: type[Lock], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A Lock waits for the persistent node, in the order of arrival, and the tokens rise in that order."""
     detached, lock = DetachedLock(connect(), zk_path, "job"), other(connect(), zk_path)
@@ -158,7 +159,7 @@ def zk_token(zk: KazooClient, path: str) -> int:
 
 
 def test_its_session_expires(
-    connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+    connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """The end of the session that acquired changes nothing; one that waits queues again: fault 114."""
     client = connect(**FAST)
@@ -284,7 +285,7 @@ def test_the_session_ends_with_the_answer(
     lock.release()
 
 
-def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait that times out or is cancelled leaves nothing."""
     holder, lock = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "next")
     holder.acquire()
@@ -298,9 +299,7 @@ def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     holder.release()
 
 
-def test_a_deadline_while_the_multi_is_out(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_deadline_while_the_multi_is_out(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """If no reply tells in time that it was acquired, it is not: the node of the multi is deleted: fault 117."""
     lock = DetachedLock(connect(hosts=proxy.hosts, timeout=4, **FAST), zk_path, "job")
     lock.acquire()
@@ -313,9 +312,7 @@ def test_a_deadline_while_the_multi_is_out(
         assert queue(zk, zk_path) == [0]
 
 
-def test_a_late_delete_of_what_was_given_up(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_late_delete_of_what_was_given_up(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """An owner that finds the node of a call that was given up keeps it when the delete comes: fault 117."""
     lock = DetachedLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, "job")
     lock.acquire()
@@ -336,13 +333,7 @@ def test_a_late_delete_of_what_was_given_up(
 
 
 def test_given_up_and_the_session_ends(
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zookeeper: Server,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    zk: KazooClient, connect: Connect, proxy: Proxy, zookeeper: Server, zk_path: str, in_thread: InThread
 ) -> None:
     """The node of a given-up `multi` is deleted in the next session, if its own session ends first: fault 130."""
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)

@@ -23,7 +23,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_digest_acl
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     JSON,
@@ -53,7 +54,7 @@ def _has(d: Dict[str], value: str) -> bool:
     return d["a"] == value
 
 
-def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It has what a dict has, and other clients see what is written."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     assert not d
@@ -89,7 +90,7 @@ def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str, eventuall
     eventually(lambda: not d)
 
 
-def test_as_concurrent_map(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_as_concurrent_map(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """setdefault, replace and remove are atomic, and go by what ZooKeeper has, not by the copy."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     assert d.setdefault("k", "1") == "1"
@@ -110,7 +111,7 @@ def test_as_concurrent_map(zk: KazooClient, connect: Connect, zk_path: str, even
     eventually(lambda: "k" not in other)
 
 
-def test_a_set(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_set(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It has what a set has."""
     s, other = Set(zk, zk_path), Set(connect(), zk_path)
     s.add("a")
@@ -295,7 +296,7 @@ def test_what_does_not_match(zk: KazooClient, connect: Connect, zk_path: str) ->
         pickle.dumps(d)
 
 
-def test_what_operators_make(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_what_operators_make(zk: KazooClient, zk_path: str) -> None:
     """An entry that is made by hand is one; a child that is no key's is left alone; an entry's children are refused."""
     d = text(zk, zk_path)
     d["a"] = "1"
@@ -315,7 +316,7 @@ def test_what_operators_make(zk: KazooClient, zk_path: str, eventually: Eventual
     assert zk.get_children(f"{zk_path}/entries") == ["%zz"]
 
 
-def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An entry goes with the session that wrote it last, whosever it was before."""
     first, second = connect(), connect()
     watching, mine, theirs = (text(each, zk_path, ephemeral=True) for each in (zk, first, second))
@@ -334,9 +335,7 @@ def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str, even
     eventually(lambda: not watching)
 
 
-def test_an_expired_session(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, zookeeper: Server
-) -> None:
+def test_an_expired_session(zk: KazooClient, connect: Connect, zk_path: str, zookeeper: Server) -> None:
     """Its ephemeral entries go; the map goes on in the next session."""
     client = connect(**FAST)
     mine, other = text(client, zk_path, ephemeral=True), text(zk, zk_path, ephemeral=True)
@@ -350,9 +349,7 @@ def test_an_expired_session(
     eventually(lambda: other == {"a": "2"})
 
 
-def test_stale_while_disconnected(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_stale_while_disconnected(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """Reads go on with what was known; once a server is in reach again, only the new listing is read."""
     theirs = text(zk, zk_path)
     theirs.update(a="1", b="1")
@@ -375,9 +372,7 @@ def test_stale_while_disconnected(
     eventually(lambda: d["a"] == "3")
 
 
-def test_nothing_old_after_a_reconnect(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_nothing_old_after_a_reconnect(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """A read that begins when the client is connected again waits for the listing, however long that takes."""
     theirs = text(zk, zk_path)
     theirs["a"] = "1"
@@ -441,13 +436,7 @@ def test_lost_answers(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: 
 
 
 def test_a_lost_answer_and_a_lost_session(
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    zookeeper: Server,
-    zk: KazooClient,
-    in_thread: InThread,
-    eventually: Eventually,
+    connect: Connect, proxy: Proxy, zk_path: str, zookeeper: Server, zk: KazooClient, in_thread: InThread
 ) -> None:
     """If the session ends before it can be found out, the call says that the outcome is unknown; the map goes on."""
     client = connect(hosts=proxy.hosts, timeout=4.0, **FAST)
@@ -470,9 +459,7 @@ def test_a_lost_answer_and_a_lost_session(
     assert d["a"] == "3"
 
 
-def test_many_writers(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_many_writers(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Threads and clients that replace old values by new ones lose none; each pop is one's alone."""
     maps = [Dict[int](zk, zk_path, codec=JSON), Dict[int](connect(), zk_path, codec=JSON)]
     maps[0]["n"] = 0
@@ -497,9 +484,7 @@ def test_many_writers(
         eventually(lambda d=d: not d._mirror.tombstones)
 
 
-def test_a_copy_that_can_not_be_read_keeps_nothing(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_copy_that_can_not_be_read_keeps_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 232: once a read of the copy was refused, an entry that the client deletes is forgotten."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     d["a"] = "1"
@@ -558,7 +543,7 @@ PROCESS = """
 """
 
 
-def test_a_process_that_is_killed(zk: KazooClient, zk_path: str, zookeeper: Server, eventually: Eventually) -> None:
+def test_a_process_that_is_killed(zk: KazooClient, zk_path: str, zookeeper: Server) -> None:
     """Its ephemeral entries go with its session."""
     d = text(zk, zk_path, ephemeral=True)
     process = subprocess.Popen(
@@ -575,7 +560,7 @@ def test_a_process_that_is_killed(zk: KazooClient, zk_path: str, zookeeper: Serv
         process.communicate()
 
 
-def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_no_thread_is_left(connect: Connect, zk_path: str) -> None:
     """The copy is kept by one thread, which ends with the last object, and so do the writers."""
     client = connect()
     first, second = text(client, zk_path), text(client, zk_path)
@@ -605,7 +590,7 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
 
 @pytest.mark.parametrize("kind", [Dict, Set])
 def test_dropped_as_its_copy_is_listed(
-    kind: Any, zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    kind: Any, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 257: the thread that keeps the copy current learns of the end, though it is just about to sleep."""
     sleeps, dropped = threading.Event(), threading.Event()
@@ -628,9 +613,7 @@ def test_dropped_as_its_copy_is_listed(
 
 
 @pytest.mark.parametrize("kind", [Dict, Set])
-def test_one_thread_for_all_copies(
-    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_one_thread_for_all_copies(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """Fault 248: 300 objects that are read have one thread, also while others write; it ends with the last of them."""
     client, number = connect(), 300
     before = set(threading.enumerate())
@@ -665,9 +648,7 @@ def test_one_thread_for_all_copies(
     eventually(lambda: followers._worker.idle and threads() <= 1, "the thread has ended")
 
 
-def test_one_copy_that_fails_leaves_the_others(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_one_copy_that_fails_leaves_the_others(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 248: of copies with one thread, each has its own errors."""
     client = connect()
     zk.create(f"{zk_path}/foreign", b"something else", makepath=True)
@@ -708,7 +689,7 @@ def test_a_key_of_a_subclass(zk: KazooClient, zk_path: str) -> None:
     assert "a" not in d
 
 
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It removes all nodes; not while another client that writes is there."""
     other = connect()
     mine, theirs = text(zk, zk_path), text(other, zk_path)
@@ -826,7 +807,7 @@ def test_a_fork(zk: KazooClient, zk_path: str) -> None:
     assert d["a"] == "2"
 
 
-def test_watches_of_the_users(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_watches_of_the_users(zk: KazooClient, zk_path: str) -> None:
     """Kazoo's own watches on the entries fire as ever."""
     d = text(zk, zk_path)
     d["a"] = "1"
@@ -841,9 +822,7 @@ def test_watches_of_the_users(zk: KazooClient, zk_path: str, eventually: Eventua
 
 
 @pytest.mark.parametrize("how", ["get", "exists", "get_children", "exists before"])
-def test_watches_of_the_users_on_all_entries(
-    how: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_watches_of_the_users_on_all_entries(how: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """They fire as ever, and replace the copy's own for a moment only."""
     client = connect()
     d, theirs, folder = text(client, zk_path), text(zk, zk_path), f"{zk_path}/entries"
@@ -888,7 +867,7 @@ def test_a_map_that_another_kind_has_replaced(
     assert zk.get_children(f"{zk_path}/entries") == ["a"]
 
 
-def test_servers_made_anew(eventually: Eventually) -> None:
+def test_servers_made_anew() -> None:
     """A client that is restarted on servers whose zxids begin again has what is there."""
     with Server() as first, Server() as second:
         client, another = KazooClient(first.hosts), KazooClient(second.hosts)
@@ -913,7 +892,7 @@ def test_servers_made_anew(eventually: Eventually) -> None:
                 each.close()
 
 
-def test_servers_restored_from_a_backup(tmp_path: Path, eventually: Eventually) -> None:
+def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
     """Fault 202: a client that has seen what they have forgotten has what is there, once they let it in again."""
     with Server() as server, server.client(timeout=4, **FAST) as client:
         d = text(client, "/map")
@@ -979,7 +958,7 @@ def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
             call()
 
 
-def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_an_unreadable_value(zk: KazooClient, zk_path: str) -> None:
     """Fault 176. A value that the codec can't decode: the error names it, it stays, and disturbs no other."""
     d = Dict[Any](zk, zk_path, codec=JSON)
     d["good"] = 1
@@ -1111,7 +1090,7 @@ def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_no_memory_for_the_end_of_a_copy(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 424: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
     d, other = text(connect(), zk_path), text(zk, zk_path)

@@ -18,8 +18,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import children, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
@@ -56,9 +57,7 @@ def state_of(election: Any) -> ElectionState:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_one_leads(
-    layout: str, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_one_leads(layout: str, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """The candidates lead one after the other, in the order of arrival; all see all, by their ids."""
     first, second, third = (Election(connect(), zk_path, id=name, layout=layout) for name in ("a", "b", "ü"))
     assert first.leader() is None
@@ -145,7 +144,7 @@ def test_run(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         pass
 
 
-def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A candidacy goes on in the background until it is withdrawn; its terms are waited for."""
     mine, theirs = Election(connect(), zk_path, id="mine"), Election(connect(), zk_path, id="theirs")
     with pytest.raises(RuntimeError, match="call stand"):
@@ -186,9 +185,7 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     mine.withdraw()
 
 
-def test_a_withdrawal_whose_thread_is_late(
-    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_a_withdrawal_whose_thread_is_late(connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 211: the term is told before the call returns, though the candidacy's thread has not run since."""
     election = Election(connect(timeout=SESSION), zk_path)
     election.stand()
@@ -202,9 +199,7 @@ def test_a_withdrawal_whose_thread_is_late(
     eventually(lambda: not election.candidates())
 
 
-def test_a_withdrawal_ends_the_wait(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_withdrawal_ends_the_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A thread that waits for the term returns without one."""
     mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
     with theirs.lead():
@@ -243,9 +238,7 @@ def test_to_publish(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert not term.lost.is_set()
 
 
-def test_who_waits_behind_a_publication(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_who_waits_behind_a_publication(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A candidate whose leader publishes again and again waits on, and leads next. A latch's leader can't publish."""
     mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
     with mine.lead() as term:
@@ -281,7 +274,7 @@ def test_a_publication_that_is_lost(
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren"])
 def test_a_candidate_whose_answer_is_lost(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """It queues once, in a block and in the background."""
     election = Election(connect(hosts=proxy.hosts, **FAST), zk_path, id="one")
@@ -326,13 +319,7 @@ def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: 
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_a_change_in_the_gap(
-    trouble: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """An observer without a connection or a session does not miss a change; nor does it miss a later one."""
     far, near = Election(connect(hosts=proxy.hosts, **FAST), zk_path), Election(zk, zk_path, id="near")
@@ -355,9 +342,7 @@ def test_a_change_in_the_gap(
     assert coming.result(SOON) is None
 
 
-def test_a_term_that_is_lost(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_term_that_is_lost(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A block whose session ends is told, and ends with LockLostError; an error of its own comes out first."""
     election = Election(connect(**FAST), zk_path)
     with pytest.raises(LockLostError, match="another candidate may lead") as raised, election.lead() as term:
@@ -384,9 +369,7 @@ def test_a_term_that_is_lost(
 
 
 @pytest.mark.parametrize("trouble", ["expire", "delete"])
-def test_a_candidacy_goes_on(
-    zookeeper: Server, trouble: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """After a loss the candidacy queues again, behind those that wait, and the next term has a higher token."""
     mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(connect(), zk_path, id="theirs")
     mine.stand()
@@ -412,9 +395,7 @@ def test_a_candidacy_goes_on(
     mine.withdraw()
 
 
-def test_a_candidate_that_waits_goes_on(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_candidate_that_waits_goes_on(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A candidate whose session ends while it waits queues again."""
     mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(zk, zk_path, id="theirs")
     with theirs.lead():
@@ -427,7 +408,7 @@ def test_a_candidate_that_waits_goes_on(
     mine.withdraw()
 
 
-def test_out_of_reach(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_out_of_reach(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A leader without a connection does not say that it leads, though its term may come through that."""
     election = Election(connect(hosts=proxy.hosts, timeout=30.0, **FAST), zk_path)
     election.stand()
@@ -446,9 +427,7 @@ def test_out_of_reach(connect: Connect, proxy: Proxy, zk_path: str, eventually: 
     election.withdraw()
 
 
-def test_withdrawn_out_of_reach(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_withdrawn_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A withdrawal without a connection returns; the node goes after the reconnect."""
     election = Election(connect(hosts=proxy.hosts, timeout=30.0, **FAST), zk_path)
     election.stand()
@@ -464,7 +443,7 @@ def test_withdrawn_out_of_reach(
 
 
 def test_withdrawn_as_the_wait_begins(
-    connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 231: a withdrawal just before the candidacy's thread first sleeps ends that sleep, in a silence, too."""
     election = Election(connect(hosts=proxy.hosts, timeout=30.0), zk_path)
@@ -487,9 +466,7 @@ def test_withdrawn_as_the_wait_begins(
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_candidacy_that_is_over_is_freed(
-    stopped: bool, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_candidacy_that_is_over_is_freed(stopped: bool, connect: Connect, zk_path: str) -> None:
     """The path is free once its last object is gone, without the garbage collector: no cycle keeps anything."""
     election = Election(client := connect(), zk_path)
     election.stand()
@@ -530,9 +507,7 @@ def test_the_other_layout(layout: str, zk: KazooClient, connect: Connect, zk_pat
             mine.wait(0)
 
 
-def test_a_candidacy_that_can_not_go_on(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_candidacy_that_can_not_go_on(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """An error ends it; a thread that waits gets the error, and so do later ones."""
     mine, between = Election(zk, zk_path), Election(connect(), zk_path)
     with Election(connect(), zk_path).lead():
@@ -627,7 +602,7 @@ def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -
     mine.withdraw()
 
 
-def test_the_remedy_after_a_restart(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_the_remedy_after_a_restart(connect: Connect, zk_path: str) -> None:
     """A client that runs again need not be started; what is missing is its candidacy."""
     election = Election(connect(), zk_path)
     election.stand()
@@ -673,7 +648,7 @@ def test_guard(zk: KazooClient, zk_path: str) -> None:
     zk.delete(f"{zk_path}-written")
 
 
-def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A candidacy belongs to the client and the path: it outlives its object, and another object ends it."""
     Election(zk, zk_path, id="kept").stand()
     gc.collect()
@@ -685,9 +660,7 @@ def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str, even
     eventually(queued(zk, zk_path, 0))
 
 
-def test_the_leader_is_killed(
-    zk: KazooClient, connect: Connect, zk_path: str, spawn: Spawn, eventually: Eventually
-) -> None:
+def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, spawn: Spawn) -> None:
     """The next candidate leads once the session of the killed one is over; and the token is higher."""
     leader = spawn("lead", "doomed")
     token = int(line_from(leader))
@@ -708,7 +681,7 @@ def test_the_leader_is_killed(
     mine.withdraw()
 
 
-def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str) -> None:
     """A `stand` that is interrupted begins no candidacy, also if its thread runs and leads by then."""
     election = Election(zk, zk_path)
     spawn = zk.handler.spawn
@@ -730,7 +703,7 @@ def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str, eve
     assert not election.is_leader()
 
 
-def test_a_handler_that_stands(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_handler_that_stands(zk: KazooClient, zk_path: str) -> None:
     """Wherever a signal handler stands and waits in a `stand`, there is one candidacy, and `withdraw` ends it."""
     election = Election(zk, zk_path)
     for line in itertools.count(1):
@@ -831,9 +804,7 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     assert zkconcurrent.namespace(zk).Election(zk_path[1:], id="me").id == "me"
 
 
-def test_interrupts_at_the_end_of_a_block(
-    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 218: two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
     election = Election(zk, zk_path)
     seat, strikes = election._leader_lock, list[type[BaseException]]()
@@ -862,9 +833,7 @@ def test_interrupts_at_the_end_of_a_block(
     eventually(queued(zk, zk_path, 0))
 
 
-def test_a_listener_that_exits(
-    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_a_listener_that_exits(connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 425: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
     monkeypatch.setattr(_candidacy, "EXIT_PAUSE", 0.01)
     election, told = Election(connect(), zk_path), list[str]()

@@ -15,7 +15,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent.prometheus
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock, Namespace, RLock, aio, namespace
 from zkconcurrent._engine import telling
@@ -465,9 +466,7 @@ def test_it_comes_back(clients: Clients, zk_path: str, services: list[Server], i
         pass
 
 
-def test_a_waiter_is_a_member(
-    clients: Clients, zk_path: str, services: list[Server], in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_waiter_is_a_member(clients: Clients, zk_path: str, services: list[Server], in_thread: InThread) -> None:
     """Fault 319: a thread that waits through the end of its session keeps the old list in use, as a holder would."""
     old, other = namespace(clients(0, 1), zk_path), namespace(clients(0, 1), zk_path)
     name = names(grow(clients, zk_path), True)[0]
@@ -603,7 +602,7 @@ def test_lost_replies(proxy: Proxy, connect: Connect, zk: KazooClient, zk_path: 
 
 @pytest.mark.long
 def test_processes_roll_from_two_ensembles_to_three(
-    clients: Clients, services: list[Server], zk_path: str, tmp_path: Path, eventually: Eventually
+    clients: Clients, services: list[Server], zk_path: str, tmp_path: Path
 ) -> None:
     """Fault 321: while each process is replaced, twice, nobody is inside with another, and no token falls."""
     hosts = [each.hosts for each in services]

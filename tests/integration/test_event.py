@@ -9,8 +9,9 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, ForeignNodeError, Lock, RefusedError
 
@@ -118,13 +119,7 @@ def test_a_write_that_comes_late_fails(zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.parametrize("trouble", ["cut", "stall"])
 def test_a_set_during_a_reconnect(
-    trouble: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A set and a clear while the waiter has no connection, or a dead one, are not missed."""
     mine, theirs = Event(connect(hosts=proxy.hosts, timeout=6, **FAST), zk_path), Event(zk, zk_path)
@@ -146,7 +141,7 @@ def test_a_set_during_a_reconnect(
 
 
 def test_the_watch_is_armed_anew(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """After a reconnect with nothing missed, the next set wakes the waiter still."""
     mine = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -162,13 +157,7 @@ def test_the_watch_is_armed_anew(
 
 @pytest.mark.parametrize("missed", [True, False])
 def test_an_expiry_while_waiting(
-    missed: bool,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    proxy: Proxy,
+    missed: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, proxy: Proxy
 ) -> None:
     """The epoch is remembered over the session's end: neither a set in the gap nor one after it is missed."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
@@ -194,7 +183,7 @@ def test_an_expiry_while_waiting(
     assert waiting.result(20) is True
 
 
-def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A timed wait returns False in time where no server is reached; where none answers, a third of T later at most."""
     event = Event(connect(hosts=proxy.hosts, timeout=9, **FAST), zk_path)
     event.set()
@@ -211,9 +200,7 @@ def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path
     assert event.wait(20)
 
 
-def test_an_operator_deletes_it(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_operator_deletes_it(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A waiter makes the event anew and waits on, with its epoch from 0; an event that was set is clear."""
     mine, theirs = Event(connect(), zk_path), Event(zk, zk_path)
     for _ in range(3):
@@ -251,7 +238,7 @@ def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
     assert not event._session.registry.tickets
 
 
-def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Another's node at the path is an error and stays as it is: an application's tree, a lock, a latch."""
     event = Event(connect(), zk_path)
     zk.create(zk_path, b"an application's", makepath=True)
@@ -340,9 +327,7 @@ def test_parents(zk: KazooClient, zk_path: str, connect: Connect) -> None:
             Event(lost, path).set()
 
 
-def test_a_client_that_cannot_be_used(
-    zk_path: str, connect: Connect, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_client_that_cannot_be_used(zk_path: str, connect: Connect, in_thread: InThread) -> None:
     """Not started: an error at once; stopped while somebody waits: an error there."""
     with pytest.raises(ClientError, match="not started"):
         Event(KazooClient(), zk_path).set()

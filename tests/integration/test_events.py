@@ -23,8 +23,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.grammar import Grammar
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.proxy import Proxy
@@ -94,13 +95,7 @@ locks = pytest.mark.parametrize("kind", LOCKS)
 
 @locks
 def test_an_acquire_and_its_hold(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    listen: Listen,
-    in_thread: InThread,
-    eventually: Eventually,
-    kind: str,
+    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, kind: str
 ) -> None:
     """A free lock tells of no wait; each way to end an attempt tells its own event; a hold tells its end."""
     make = LOCKS[kind]
@@ -178,7 +173,7 @@ def test_a_condition_releases_and_acquires_again(zk: KazooClient, zk_path: str, 
     assert told.kinds() == ["Acquired", "Released"] * 2
 
 
-def test_terms(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_terms(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
     """A term is a hold, of a thread or of the client's candidacy; a withdrawn one was cancelled."""
     told = listen()
     election, other = Election(zk, zk_path), Election(connect(), zk_path)
@@ -229,9 +224,7 @@ def test_a_detached_lock_that_is_acquired_again(zk: KazooClient, zk_path: str, l
     assert not lock._path_state.stories
 
 
-def test_threads_of_one_owner_that_wait(
-    zk: KazooClient, zk_path: str, listen: Listen, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_threads_of_one_owner_that_wait(zk: KazooClient, zk_path: str, listen: Listen, in_thread: InThread) -> None:
     """Each that has told of its wait has an outcome; the hold of the owner ends for each of them."""
     told = listen()
     rival = DetachedLock(zk, zk_path, owner="rival")
@@ -251,9 +244,7 @@ def held_nodes(client: KazooClient) -> list[str]:
     return [each.node for each in Session.of(client).registry.tickets.values() if each.state is State.HELD]
 
 
-def test_a_release_that_finds_its_node_gone(
-    zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually
-) -> None:
+def test_a_release_that_finds_its_node_gone(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """It raises `LockLostError`, and is told as lost."""
     told = listen(zk)
     makes = {kind: make for kind, make in LOCKS.items() if kind != "DetachedLock"}
@@ -275,9 +266,7 @@ def test_a_release_that_finds_its_node_gone(
 
 
 @pytest.mark.parametrize("awaits", [False, True])
-def test_a_task_whose_release_finds_its_node_gone(
-    zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually, awaits: bool
-) -> None:
+def test_a_task_whose_release_finds_its_node_gone(zk: KazooClient, zk_path: str, listen: Listen, awaits: bool) -> None:
     """So is a task's, also if the task does not await it."""
     told = listen(zk)
 
@@ -321,7 +310,7 @@ def test_a_condition_that_can_not_acquire_again(connect: Connect, proxy: Proxy, 
 
 
 def test_cancelled_and_failed(
-    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, in_thread: InThread
 ) -> None:
     """`cancel_waits()` is no failure; an error is, and is told; one that waits for itself is a victim."""
     told = listen(zk)
@@ -349,7 +338,7 @@ def test_cancelled_and_failed(
     assert isinstance(failed.error, ValueError)
 
 
-def test_a_loss(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_a_loss(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """It is told on a thread of the library, with its cause, and its owner's release tells nothing more."""
     threads: list[str] = []
     told = listen(also=lambda _: threads.append(threading.current_thread().name))
@@ -369,7 +358,7 @@ def test_a_loss(zk: KazooClient, zk_path: str, listen: Listen, eventually: Event
     assert told.kinds()[2:] == ["Acquired", "Released"]
 
 
-def test_the_owner_tells_what_is_late(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_the_owner_tells_what_is_late(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """If a listener blocks the thread that tells losses, the owner's next acquire still comes behind its own loss."""
     blocked, go_on = threading.Event(), threading.Event()
 
@@ -406,7 +395,7 @@ def test_the_owner_tells_what_is_late(zk: KazooClient, zk_path: str, listen: Lis
     eventually(lambda: not lock._session.teller.untold)
 
 
-def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen, eventually: Eventually) -> None:
+def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen) -> None:
     """A hold is suspect while ZooKeeper is out of reach; the client's new holds are not."""
     client = connect(hosts=proxy.hosts)
     told = listen(client)
@@ -439,7 +428,7 @@ def test_outages_again_and_again(zk: KazooClient, zk_path: str, listen: Listen) 
     assert told.kinds() == ["Acquired", *["Suspect", "Recovered"] * 50, "Released"]
 
 
-def test_how_long_a_hold_surely_lasts(zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
+def test_how_long_a_hold_surely_lasts(zk_path: str, connect: Connect, proxy: Proxy) -> None:
     """A heartbeat renews it; without a reply it shrinks, and is 0 when the hold is lost, and before and after it."""
     lock = Lock(connect(hosts=proxy.hosts), zk_path)
     assert lock.remaining() == 0.0
@@ -477,7 +466,7 @@ def test_whose_it_is(zk: KazooClient, connect: Connect, zk_path: str, listen: Li
         assert set(dataclasses.asdict(event)) == {each.name for each in dataclasses.fields(event)}
 
 
-def test_the_client_of_an_old_event(zookeeper: Server, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_the_client_of_an_old_event(zookeeper: Server, zk_path: str, listen: Listen) -> None:
     """An event in a queue keeps no client alive."""
     told = listen()
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client, Lock(client, zk_path):
@@ -493,7 +482,7 @@ def test_the_client_of_an_old_event(zookeeper: Server, zk_path: str, listen: Lis
     eventually(is_gone)
 
 
-def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """A hold that is garbage collected, or whose task ends, is told as released."""
     told = listen()
     with pytest.warns(ResourceWarning):
@@ -509,7 +498,7 @@ def test_what_nobody_releases(zk: KazooClient, zk_path: str, listen: Listen, eve
     eventually(lambda: told.kinds() == ["Acquired", "Released"] * 2)
 
 
-def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
     """A task's calls tell what a thread's do; a cancelled one tells that."""
     told = listen(zk)
 
@@ -537,7 +526,7 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, 
     assert len({event.by for event in told.events}) == 2
 
 
-def test_a_closed_loop(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen, eventually: Eventually) -> None:
+def test_a_closed_loop(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:
     """A task that no loop resumes has given up its acquire, and its hold."""
     told, threads = listen(zk), list[str]()
     listen(zk, lambda _: threads.append(threading.current_thread().name))
@@ -909,7 +898,7 @@ def use(lock: Any) -> None:
         pass
 
 
-def test_nothing_is_kept(in_thread: InThread, eventually: Eventually) -> None:
+def test_nothing_is_kept(in_thread: InThread) -> None:
     """Of many acquires, at many paths, that succeed, are refused, time out, or wait."""
     remove = zkconcurrent.add_listener(lambda _: None)
 
@@ -1003,9 +992,7 @@ with lock:
 
 @pytest.mark.server
 @pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP], ids=["kill", "stop"])
-def test_a_holder_that_is_struck(
-    zk: KazooClient, zookeeper: Server, zk_path: str, listen: Listen, eventually: Eventually, fate: int
-) -> None:
+def test_a_holder_that_is_struck(zk: KazooClient, zookeeper: Server, zk_path: str, listen: Listen, fate: int) -> None:
     """Others acquire once its session has ended; one that was stopped hears of its loss as it goes on."""
     told = listen(zk)
     command = [sys.executable, "-c", PARTY, zookeeper.hosts, zk_path]

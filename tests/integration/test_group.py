@@ -17,7 +17,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Message, Proxy
 from zkconcurrent import ClientError, ForeignNodeError, Group, Membership, RefusedError
@@ -201,7 +202,7 @@ def test_a_killed_member_is_gone(spawn: Spawn, zk: KazooClient, zk_path: str) ->
     assert group.members() == {"worker-1": b"again"}
 
 
-def test_the_end_of_the_program(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_the_end_of_the_program(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """A program that just ends is a member no more."""
     process = spawn("exit", "worker", session=30)
     assert line_from(process) == "joined"
@@ -219,7 +220,7 @@ def test_a_fork(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["multi", "getData"])
 def test_a_lost_request_or_answer(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """Whichever request of a join is lost, applied or not, there is one node, and it stays; nothing else is left."""
     Group(zk, zk_path).join(b"", "other").leave()
@@ -239,9 +240,7 @@ def test_a_lost_request_or_answer(
     eventually(lambda: not group._session.registry.tickets and not group._session.registry.deletes)
 
 
-def test_a_lost_answer_and_another_member(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_lost_answer_and_another_member(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A leave whose answer was lost does not delete the node of the next member with the same id."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
     member = group.join(b"first", "id")
@@ -259,14 +258,7 @@ def test_a_lost_answer_and_another_member(
 
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
-def test_it_outlives(
-    trouble: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-) -> None:
+def test_it_outlives(trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A membership outlives a lost connection with its node; after an expiry it joins again, with id and data."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
     member = group.join(b"data", "id")
@@ -288,7 +280,7 @@ def test_it_outlives(
     assert zk.get_children(zk_path) == []
 
 
-def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A member whose node is deleted, or its group's with it, joins again."""
     group = Group(connect(), zk_path)
     member = group.join(b"data", "id")
@@ -304,12 +296,7 @@ def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str,
 
 
 def test_its_id_is_another_members_after_an_expiry(
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    caplog: pytest.LogCaptureFixture,
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If another took the id meanwhile, the membership is lost: an event and a warning tell, and the other is left."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -331,9 +318,7 @@ def test_its_id_is_another_members_after_an_expiry(
     assert group.join(b"again", "id").active  # the id can be used anew
 
 
-def test_leaving_while_cut_off(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_leaving_while_cut_off(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A leave without a connection returns; the node is deleted after the reconnect, and a join waits for that."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
     member = group.join(b"one", "id")
@@ -393,9 +378,7 @@ def test_nothing_refers_to_it(zk: KazooClient, connect: Connect, zk_path: str) -
     assert not group._path_state.members
 
 
-def test_an_interrupted_join(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_an_interrupted_join(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Ctrl-C while the create is under way leaves no node."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
     group.join().leave()

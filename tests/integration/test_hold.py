@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.losses import expire
 from tests.helpers.proxy import Proxy
 from tests.integration.test_locklikes import ephemerals
@@ -35,7 +36,7 @@ REENTRANT = ("RLock", "read lock", "write lock", "MultiLock")
 
 
 @every
-def test_held(which: str, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_held(which: str, zk: KazooClient, zk_path: str) -> None:
     """The block holds, and gives nothing; it releases at its end, also after an error, which it leaves alone."""
     lock = MAKE[which](zk, zk_path)
     block = lock.hold(timeout=20)
@@ -56,7 +57,7 @@ def test_held(which: str, zk: KazooClient, zk_path: str, eventually: Eventually)
 
 
 @every
-def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """TimeoutError names the lock; the body does not run, nothing is left, and another's hold stays."""
     mine, theirs = MAKE[which](connect(), zk_path), AGAINST.get(which, MAKE[which])(zk, zk_path)
     with theirs:
@@ -185,7 +186,7 @@ def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_an_interrupt(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Any) -> None:
+def test_an_interrupt(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Ctrl-C while the block waits leaves nothing of it."""
     held, mine = Lock(zk, zk_path), Lock(connect(), zk_path)
 

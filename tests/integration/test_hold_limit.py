@@ -15,8 +15,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff
+from tests.helpers.eventually import eventually
 from tests.helpers.grammar import Grammar
 from tests.helpers.lock_types import read_lock, unfair_lock, unfair_rlock, write_lock
 from tests.helpers.proxy import Proxy
@@ -79,9 +80,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
 
 
 @kinds
-def test_a_warning(
-    kind: str, zk: KazooClient, zk_path: str, told: Grammar, warnings: Warnings, eventually: Eventually
-) -> None:
+def test_a_warning(kind: str, zk: KazooClient, zk_path: str, told: Grammar, warnings: Warnings) -> None:
     """Once for each hold that lasts longer: in the log and as an event; the hold goes on."""
     lock = KINDS[kind](zk, zk_path, hold_limit=LIMIT)
     for holds in (1, 2):
@@ -104,14 +103,7 @@ def test_a_warning(
 
 @kinds
 def test_a_loss(
-    kind: str,
-    zk: KazooClient,
-    zk_path: str,
-    connect: Connect,
-    told: Grammar,
-    warnings: Warnings,
-    in_thread: InThread,
-    eventually: Eventually,
+    kind: str, zk: KazooClient, zk_path: str, connect: Connect, told: Grammar, warnings: Warnings, in_thread: InThread
 ) -> None:
     """Fault 286: "lose" lets others in; the holder hears of it at once, and has the error at its next call."""
     lost: list[object] = []
@@ -173,9 +165,7 @@ def test_levels(kind: Any, zk: KazooClient, zk_path: str, told: Grammar) -> None
     assert told.kinds() == ["Acquired", "HoldLimit", "Released"]
 
 
-def test_a_hand_over_in_the_process(
-    zk: KazooClient, zk_path: str, told: Grammar, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_hand_over_in_the_process(zk: KazooClient, zk_path: str, told: Grammar, in_thread: InThread) -> None:
     """The next thread's hold is a new one, though it has the same node; that of an object without a limit has none."""
     lock, free = (unfair_lock(zk, zk_path, **options) for options in ({"hold_limit": LIMIT}, {}))
     tokens: list[int] = []
@@ -201,7 +191,7 @@ def test_a_hand_over_in_the_process(
     assert tokens
 
 
-def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar, eventually: Eventually) -> None:
+def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar) -> None:
     """It gives the hold up: the wait does not count, and the hold after it begins anew."""
     lock = RLock(zk, f"{zk_path}/lock", hold_limit=2.0)
     condition = Condition(zk, f"{zk_path}/condition", lock)
@@ -214,9 +204,7 @@ def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar, eventua
     assert limit.at - again.at >= 2.0 - 0.05
 
 
-def test_a_conditions_wait_that_is_refused(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_conditions_wait_that_is_refused(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """The hold goes on, and so does its limit, also one that has come while the wait tried to give the hold up."""
     zk.create(zk_path, acl=[make_acl("world", "anyone", read=True, create=True)])
     zk.create(f"{zk_path}/condition", acl=[make_acl("world", "anyone", read=True)])
@@ -236,9 +224,7 @@ def test_a_conditions_wait_that_is_refused(
         condition.release()
 
 
-def test_the_permits_of_one_acquire(
-    zk: KazooClient, zk_path: str, told: Grammar, warnings: Warnings, eventually: Eventually
-) -> None:
+def test_the_permits_of_one_acquire(zk: KazooClient, zk_path: str, told: Grammar, warnings: Warnings) -> None:
     """They are one hold: one warning, one event; and all are lost."""
     lock = Semaphore(zk, zk_path, 5, hold_limit=LIMIT)
     lock.acquire(permits=3)
@@ -256,7 +242,7 @@ def test_the_permits_of_one_acquire(
     eventually(lambda: lock.available() == 5)
 
 
-def test_objects_of_one_path(zk: KazooClient, zk_path: str, warnings: Warnings, eventually: Eventually) -> None:
+def test_objects_of_one_path(zk: KazooClient, zk_path: str, warnings: Warnings) -> None:
     """The limit is that of the object which has acquired the hold; a hold without one costs the keeper nothing."""
     limited, free = Lock(zk, zk_path, hold_limit=LIMIT), Lock(zk, zk_path)
     with free:

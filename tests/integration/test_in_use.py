@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from zkconcurrent import AtomicLong, Barrier, Dict, DoubleBarrier, Queue, Semaphore, Set
 
 USES: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[Any], Any]]] = {
@@ -27,7 +28,7 @@ USES: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[Any], Any]]] 
 
 
 @pytest.mark.parametrize("what", USES)
-def test_it_names_the_user(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_it_names_the_user(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The error has the host, the process and the thread of a user; nothing is destroyed."""
     make, use = USES[what]
     mine, theirs = make(zk, zk_path), make(client := connect(), zk_path)

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -120,12 +121,7 @@ def test_what_else_is_kept(kind: str, zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.parametrize("kind", ["hold", "wait", "member"])
 def test_the_clock_is_read_late(
-    kind: str,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A beginning is not put before the true one, although the thread that inspects is suspended amid it."""
     living = inspection.living_sessions
@@ -168,7 +164,7 @@ def test_a_server_by_its_address(zk_path: str) -> None:
     assert "[::1]:2181,127.0.0.1:2182" in [each.hosts for each in inspect().clients]
 
 
-def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait tells for how long it lasts and may last, which node it awaits, and that node's owner in this process."""
     lock, other = RLock(zk, zk_path), connect()
     with lock:
@@ -190,7 +186,7 @@ def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThr
     waiting.result(20)
 
 
-def test_all_that_waits(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_all_that_waits(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Not only for locks: for an event, an item, a notification; each with its time, and forever without."""
     event, queue, condition = Event(zk, f"{zk_path}/1"), Queue(zk, f"{zk_path}/2"), Condition(zk, f"{zk_path}/3")
 
@@ -213,7 +209,7 @@ def test_all_that_waits(zk: KazooClient, zk_path: str, in_thread: InThread, even
     assert not waits(zk_path)
 
 
-def test_its_turn_in_this_process(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_its_turn_in_this_process(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A thread that waits for its turn at an unfair lock has no node."""
     lock = Lock(zk, zk_path, fair=False)
     with lock:
@@ -240,7 +236,7 @@ def test_its_thread_has_ended(kind: Callable[..., Any], zk: KazooClient, zk_path
     lock._at_fork_reinit()
 
 
-def test_where_a_holder_is(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_where_a_holder_is(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A hold tells where its thread is, so that one that hangs is told from one that works."""
     done = threading.Event()
 
@@ -369,9 +365,7 @@ def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     assert not holds(zk_path)
 
 
-def test_out_of_reach_and_stopped(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_out_of_reach_and_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Fault 268: a client that is cut off has a lease that runs out, and calls that wait; then it is stopped."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     event, session = Event(client, zk_path), client.client_id[0]
@@ -396,7 +390,7 @@ def test_out_of_reach_and_stopped(
     assert {(each.session, each.lease, each.holds) for each in mine} == {(None, None, ())}
 
 
-def test_a_client_that_is_garbage(zk_path: str, eventually: Eventually) -> None:
+def test_a_client_that_is_garbage(zk_path: str) -> None:
     """A client that was garbage collected is not told of."""
     client = connect("memory:")
     Lock(client, zk_path)
@@ -535,9 +529,7 @@ with zkconcurrent.RLock(zk, sys.argv[2] + "/held"):
 """
 
 
-def test_a_signal_while_the_main_thread_waits(
-    zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually, tmp_path: Path
-) -> None:
+def test_a_signal_while_the_main_thread_waits(zk: KazooClient, zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
     """Fault 268: the text is on stderr, once, the handler that was there before is called, and the wait goes on."""
     wanted = Lock(zk, f"{zk_path}/wanted")
     with python("-c", WAITS, zookeeper.hosts, zk_path, folder=tmp_path) as process:

@@ -9,7 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, is_same, nodes
 from zkconcurrent import ForeignNodeError
 
@@ -26,13 +27,11 @@ def test_every_kind_is_here() -> None:
 
 
 @pytest.mark.parametrize("first", KINDS)
-def test_the_second_kind_is_refused(
-    first: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_the_second_kind_is_refused(first: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 236: every other kind gets an error before it does anything, leaves no node, and the first goes on."""
     other = connect()
     for second in KINDS:
-        check_pair(zkconcurrent, first, second, zk, other, f"{zk_path}/{second}", eventually)
+        check_pair(zkconcurrent, first, second, zk, other, f"{zk_path}/{second}")
 
 
 FAMILIES = {kind.family: name for name, kind in KINDS.items() if name != "Condition, with a lock"}  # it leaves no node
@@ -64,9 +63,7 @@ def test_both_at_the_same_moment(
         assert sum(each.result(40) for each in both) < 2, (one, two)
 
 
-def check_pair(
-    of: object, first: str, second: str, zk: KazooClient, other: KazooClient, path: str, eventually: Eventually
-) -> None:
+def check_pair(of: object, first: str, second: str, zk: KazooClient, other: KazooClient, path: str) -> None:
     """Check one ordered pair, on a path of its own."""
     one, two = KINDS[first], KINDS[second]
     end = one.use(of, zk, path)

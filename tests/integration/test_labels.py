@@ -11,8 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent.prometheus
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.eventually import eventually
 from zkconcurrent import (
     DetachedLock,
     Election,
@@ -43,9 +44,7 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_contenders_tell(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, kind: str
-) -> None:
+def test_contenders_tell(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, kind: str) -> None:
     """Any client reads the label of the holder, and of each waiter, beside whom its words name it; of others, None."""
     lock = KINDS[kind](zk, zk_path, label="import")
     other = KINDS["write lock" if kind == "read lock" else kind](connect(), zk_path)
@@ -70,7 +69,7 @@ def test_the_reader_that_was_a_writer(zk: KazooClient, zk_path: str) -> None:
         assert holder.label == "import"
 
 
-def test_a_lock_that_is_handed_on(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_lock_that_is_handed_on(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """The node tells of the thread that made it; the client that holds tells of the present one, and of its label."""
     first, second = (Lock(zk, zk_path, fair=False, label=label) for label in ("import", "export"))
     over = Event(zk, f"{zk_path}-over")
@@ -91,7 +90,7 @@ def test_a_lock_that_is_handed_on(zk: KazooClient, zk_path: str, in_thread: InTh
     using.result(20)
 
 
-def test_inspect_tells(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_inspect_tells(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Holds and waits have their labels, also those of elections, whose nodes have none; the text has them."""
     made: list[Any] = [Lock, Semaphore]
     mine = [make(zk, f"{zk_path}/{make.__name__}", label="import") for make in made]
@@ -119,7 +118,6 @@ def test_a_long_wait_tells(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,9 +156,7 @@ def test_events_and_metrics_tell(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize("label", LONGEST, ids=["quotes", "signs"])
-def test_the_size_of_the_data(
-    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, label: str
-) -> None:
+def test_the_size_of_the_data(zk: KazooClient, zk_path: str, in_thread: InThread, label: str) -> None:
     """With the longest label a lease takes what a request counts on, and a waiter's data, with many holds, no more."""
     permits = Semaphore(zk, f"{zk_path}/permits", 1, label=label)
     with permits:

@@ -8,15 +8,14 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
 
 
-def test_who_waits_goes_on(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_who_waits_goes_on(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The latch opens when all have counted, in any process; a later wait returns at once."""
     mine, theirs = CountDownLatch(zk, zk_path, 3), CountDownLatch(connect(), zk_path, 3)
     assert mine.count == 3
@@ -135,13 +134,7 @@ def test_many_counts_under_lost_answers(zk: KazooClient, connect: Connect, proxy
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_it_opens_in_the_gap(
-    trouble: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """The waiter misses no count made while it has no connection, or no session; nor one that comes after it."""
     mine, theirs = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 2), CountDownLatch(zk, zk_path, 2)
@@ -174,9 +167,7 @@ def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path
     assert latch.wait(20)
 
 
-def test_destroyed_by_an_operator(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_destroyed_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A waiter makes the latch anew, with nothing counted, and waits on; a count deleted is one that never was."""
     mine, theirs = CountDownLatch(connect(), zk_path, 2), CountDownLatch(zk, zk_path, 2)
     waiting = in_thread(mine.wait)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import zkconcurrent
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
+from tests.helpers.eventually import eventually
 from zkconcurrent import ClientError, LockLostError, Namespace, aio
 from zkconcurrent._client.connect import TIMEOUT
 from zkconcurrent._memory import process
@@ -56,7 +57,7 @@ def test_each_stands_alone(threads: Namespace) -> None:
         asyncio.run(asyncio.wait_for(take(), 10))
 
 
-def test_the_extras_are_there(threads: Namespace, eventually: Eventually) -> None:
+def test_the_extras_are_there(threads: Namespace) -> None:
     """Tokens grow, owners are named, a claim is given back, and a loss is told."""
     lost: list[object] = []
     lock = threads.RLock("lock", on_lost=lost.append)
@@ -183,7 +184,7 @@ def test_a_condition_of_two_namespaces(threads: Namespace) -> None:
         assert not condition.wait(0.01)
 
 
-def test_what_stays_of_a_namespace(eventually: Eventually) -> None:
+def test_what_stays_of_a_namespace() -> None:
     """A claim, a member and a term keep the nodes that they need, though nothing else of their namespace is left."""
     for use in (claim, join, lead):
         root, block = use(zkconcurrent.namespace("local"))
@@ -313,7 +314,7 @@ def test_what_is_dropped_while_held(make: Callable[[Namespace], Any], threads: N
     assert [each.category for each in told] == [ResourceWarning]
 
 
-def test_a_namespace_that_is_dropped(eventually: Eventually) -> None:
+def test_a_namespace_that_is_dropped() -> None:
     """Its nodes stay while there is an object of it, and then they go."""
     space = zkconcurrent.namespace("local")
     root, event = space.path, space.Event("event")
@@ -330,7 +331,7 @@ def test_a_namespace_that_is_dropped(eventually: Eventually) -> None:
     eventually(lambda: nodes(root) == 0)
 
 
-def test_many_that_are_dropped(eventually: Eventually) -> None:
+def test_many_that_are_dropped() -> None:
     """Namespaces that come and go leave no node, watch, thread or place in the client's directory."""
 
     def use() -> None:
@@ -366,7 +367,7 @@ def test_many_that_are_dropped(eventually: Eventually) -> None:
     eventually(as_before)
 
 
-def test_a_session_that_lasts_for_long(eventually: Eventually) -> None:
+def test_a_session_that_lasts_for_long() -> None:
     """Fault 263. The client removes its unused watches, and a holder hears of its loss, in seconds."""
     with zkconcurrent.connect("memory:long?timeout=100000") as zk:
         zkconcurrent.Event(zk, "/event").wait(0.01)

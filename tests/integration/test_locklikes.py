@@ -12,8 +12,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import held_elsewhere
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, write_lock
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
 
@@ -90,13 +91,7 @@ def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk:
 
 @every
 def test_exclusion(
-    make: Make,
-    against: Make,
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Threads of two clients count without losing one; at the end no node is left."""
     other = connect()
@@ -117,15 +112,7 @@ def test_exclusion(
 
 
 @every
-def test_order(
-    make: Make,
-    against: Make,
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-) -> None:
+def test_order(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """The first to come gets in first, whichever process it is of."""
     clients = [zk, connect(), connect()]
     order: list[int] = []
@@ -147,9 +134,7 @@ def test_order(
 
 
 @every
-def test_time_outs(
-    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_time_outs(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """A try and a timed acquire of what somebody holds return False in time, and leave nothing; then it is free."""
     mine, theirs = against(zk, zk_path), make(connect(), zk_path)
     with mine:
@@ -183,13 +168,7 @@ def test_with(make: Make, against: Make, zk: KazooClient, zk_path: str) -> None:
 @every
 @pytest.mark.usefixtures("uncollected")
 def test_an_interrupted_waiter(
-    make: Make,
-    against: Make,
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Ctrl-C ends the wait, and nothing of the waiter is left to hold up the next one."""
     held, mine, behind = against(zk, zk_path), make(connect(), zk_path), against(connect(), zk_path)

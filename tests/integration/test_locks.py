@@ -16,8 +16,9 @@ from kazoo.exceptions import BadArgumentsError, NoNodeError
 from kazoo.security import make_digest_acl
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import NODE, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, against, every, read_lock, reentrant, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, RLock
@@ -61,7 +62,7 @@ def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_pat
 
 @every
 def test_two_clients_exclude_each_other(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 27: two clients in one process are two parties."""
     mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
@@ -78,9 +79,7 @@ def test_two_clients_exclude_each_other(
 
 
 @every
-def test_a_timed_out_acquire_leaves_nothing(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_timed_out_acquire_leaves_nothing(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It returns False, and its node is gone, or goes."""
     mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     with mine:
@@ -151,7 +150,7 @@ def test_extras_of_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -
 
 @every
 def test_who_holds_and_who_waits(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """owner() and waiters() tell of every process, in the order of the queue."""
     before = datetime.now(timezone.utc).replace(microsecond=0)
@@ -171,9 +170,7 @@ def test_who_holds_and_who_waits(
 
 
 @every
-def test_positions(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_positions(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each waiter has its place, by arrival, in any process; when one goes, those behind it move up."""
     mine, clients = against(kind)(zk, zk_path), [connect() for _ in range(3)]
     waiting = []
@@ -262,7 +259,7 @@ def test_a_client_not_started(kind: Kind, zk_path: str) -> None:
 
 @every
 def test_a_client_stopped_while_waiting(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """client.stop() ends the waiting with an error; no thread hangs."""
     other = connect()
@@ -292,9 +289,7 @@ def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: s
 
 
 @every
-def test_a_path_with_kazoos_lock_is_refused(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 41: kazoo's Lock on the same path, first or later, is an error that names its node and leaves none."""
     lock = kind(zk, zk_path)
     theirs = connect().Lock(zk_path)
@@ -331,7 +326,7 @@ def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
 
 @every
 def test_paths_that_nest_between_processes(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 21: a child that is no contender, as where another process locks below, is an error, also for a waiter.
 
@@ -366,7 +361,7 @@ def test_paths_that_nest_between_processes(
 
 @every
 def test_contenders_of_other_languages(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 21: any child that ends in a sequence number is in the queue, of any maker, and is waited for."""
     lock, other = kind(zk, zk_path), connect()
@@ -384,12 +379,7 @@ def test_contenders_of_other_languages(
 
 @every
 def test_garbage_collected_while_held(
-    kind: Kind,
-    zk: KazooClient,
-    zk_path: str,
-    eventually: Eventually,
-    recwarn: pytest.WarningsRecorder,
-    caplog: pytest.LogCaptureFixture,
+    kind: Kind, zk: KazooClient, zk_path: str, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last object of a path warns when it goes while held, and its node is removed; any but the last does not.
 
@@ -429,9 +419,7 @@ def test_many_threads_on_one_lock(zk: KazooClient, zk_path: str, in_thread: InTh
     assert queued(zk, zk_path, 0)()
 
 
-def test_first_come_first_served(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_first_come_first_served(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Threads of two clients get the lock in the order in which they queued."""
     locks = [Lock(zk, zk_path), Lock(connect(), zk_path)]
     got: list[int] = []
@@ -473,7 +461,7 @@ def test_an_rlock_is_its_threads_own(kind: Kind, zk: KazooClient, zk_path: str, 
 
 
 @reentrant
-def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An RLock is free when it was released as often as it was acquired, whichever object was used."""
     lock, again, other = kind(zk, zk_path), kind(zk, zk_path), against(kind)(connect(), zk_path)
     assert isinstance(lock, RLock)
@@ -543,7 +531,7 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
         zk.delete(zk_path, recursive=True)
 
 
-def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Below a client's chroot, and with its default ACL, a lock is the same lock."""
     zk.ensure_path(zk_path)
     zk.add_auth("digest", "me:secret")
@@ -569,7 +557,7 @@ def test_refusals_say_what_to_do(zk: KazooClient, connect: Connect, zk_path: str
         Lock(astray, "/lock").acquire()
 
 
-def test_called_on_kazoos_own_threads(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_called_on_kazoos_own_threads(zk: KazooClient, zk_path: str) -> None:
     """Acquiring in a watch is refused with an error that says what to do instead; releasing there is done."""
     lock = Lock(zk, zk_path)
     seen: list[object] = []

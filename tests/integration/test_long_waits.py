@@ -13,7 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from zkconcurrent import (
     Condition,
     DetachedLock,
@@ -63,13 +64,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_wait(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    reports: Reports,
-    kind: str,
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, reports: Reports, kind: str
 ) -> None:
     """Two threads that wait for one path make one report, which names the holder; the end of each is told, too."""
     make = KINDS[kind]
@@ -98,7 +93,7 @@ def test_a_long_wait(
 
 
 def test_as_long_as_connect_was_told(
-    zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+    zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, reports: Reports
 ) -> None:
     """`log_waits_after` says how long a wait lasts before the log tells of it; with None, it never does."""
     first, never = f"{zk_path}/first", f"{zk_path}/never"
@@ -121,7 +116,7 @@ def test_as_long_as_connect_was_told(
 
 
 def test_reports_become_rare(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, reports: Reports
 ) -> None:
     """Each report waits for twice the time."""
     lock = Lock(zk, zk_path)
@@ -134,9 +129,7 @@ def test_reports_become_rare(
     assert waited[2] >= 4 * 0.5
 
 
-def test_a_thread_that_waits_for_itself(
-    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
-) -> None:
+def test_a_thread_that_waits_for_itself(zk: KazooClient, zk_path: str, in_thread: InThread, reports: Reports) -> None:
     """A `Lock` acquired twice may be released by another thread, so it waits; the log says what happens."""
     lock = Lock(zk, zk_path)
     waiting = in_thread(lambda: lock.acquire() and lock.acquire() and lock.release())
@@ -212,7 +205,7 @@ def test_a_task(zk: KazooClient, connect: Connect, zk_path: str, reports: Report
 
 
 def test_what_is_not_told(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, reports: Reports
 ) -> None:
     """Candidates, and waits for a notification, last as long as they last."""
     with Election(connect(), f"{zk_path}/e").lead():
@@ -259,7 +252,7 @@ def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("does", ["blocks", "raises"])
 def test_a_log_handler_that_does_harm(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, does: str
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, does: str
 ) -> None:
     """A handler of the program that blocks or raises costs no waiter and no holder anything, and one thread at most."""
     told, go_on = threading.Event(), threading.Event()
@@ -298,7 +291,7 @@ def test_a_log_handler_that_does_harm(
 
 
 def test_out_of_reach_and_cancelled(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, reports: Reports
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, reports: Reports
 ) -> None:
     """A wait that is cancelled ends in silence, and the next long one at that path is told of again."""
     lock = Lock(zk, zk_path)

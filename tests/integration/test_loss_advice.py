@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.contenders import NODE
+from tests.helpers.eventually import eventually
 from zkconcurrent import Condition, Election, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore
 
 IN_BLOCK = "leave its `with` block or, if it has none, call release(); then acquire again"
 SETTLED = "nothing is left to release: acquire again"
 
 
-def lose(operator: KazooClient, path: str, eventually: Eventually, lost: Callable[[], bool]) -> None:
+def lose(operator: KazooClient, path: str, lost: Callable[[], bool]) -> None:
     """Have an operator delete all nodes of contenders below a path, and wait until the client has noticed."""
     for name in operator.get_children(path):
         if NODE.match(name) or "-lease-" in name:
             operator.delete(f"{path}/{name}")
         else:
-            lose(operator, f"{path}/{name}", eventually, lambda: True)
+            lose(operator, f"{path}/{name}", lambda: True)
     eventually(lost, "the loss")
 
 
@@ -49,12 +50,12 @@ def is_lost(lock: Any) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("name", MAKES)
-def test_in_a_block(name: str, zk: KazooClient, operator: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_in_a_block(name: str, zk: KazooClient, operator: KazooClient, zk_path: str) -> None:
     """Inside a block, an error says to leave it; the error of its end says that nothing is left; acquiring works."""
     lock = MAKES[name](zk, zk_path)
     with pytest.raises(LockLostError, match=re.escape(SETTLED)):  # noqa: SIM117
         with lock:
-            lose(operator, zk_path, eventually, is_lost(lock))
+            lose(operator, zk_path, is_lost(lock))
             with pytest.raises(LockLostError, match=re.escape(IN_BLOCK)):
                 lock.acquire()
     with lock.hold(30):
@@ -62,13 +63,11 @@ def test_in_a_block(name: str, zk: KazooClient, operator: KazooClient, zk_path: 
 
 
 @pytest.mark.parametrize("name", MAKES)
-def test_between_acquire_and_release(
-    name: str, zk: KazooClient, operator: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_between_acquire_and_release(name: str, zk: KazooClient, operator: KazooClient, zk_path: str) -> None:
     """Without a block, an error says to call release(), which says that nothing is left; acquiring works."""
     lock = MAKES[name](zk, zk_path)
     lock.acquire()
-    lose(operator, zk_path, eventually, is_lost(lock))
+    lose(operator, zk_path, is_lost(lock))
     with pytest.raises(LockLostError, match=re.escape(IN_BLOCK)):
         lock.acquire()
     with pytest.raises(LockLostError, match=re.escape(SETTLED)):
@@ -77,13 +76,13 @@ def test_between_acquire_and_release(
     lock.release()
 
 
-def test_several_levels(zk: KazooClient, operator: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_several_levels(zk: KazooClient, operator: KazooClient, zk_path: str) -> None:
     """Of a lock at several levels, each error says how many are left."""
     lock = RLock(zk, zk_path)
     lock.acquire()
     with pytest.raises(LockLostError, match=re.escape(IN_BLOCK)), lock:
         lock.acquire()
-        lose(operator, zk_path, eventually, is_lost(lock))
+        lose(operator, zk_path, is_lost(lock))
         with pytest.raises(LockLostError, match="3 levels are left: leave the `with` block of each or, for one"):
             lock.acquire()
         with pytest.raises(LockLostError, match="2 levels are left"):
@@ -94,11 +93,11 @@ def test_several_levels(zk: KazooClient, operator: KazooClient, zk_path: str, ev
         pass
 
 
-def test_several_permits(zk: KazooClient, operator: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_several_permits(zk: KazooClient, operator: KazooClient, zk_path: str) -> None:
     """Of a semaphore, as many `release()`s are owed as this thread has lost permits; n at once count n."""
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=3)
-    lose(operator, zk_path, eventually, is_lost(semaphore))
+    lose(operator, zk_path, is_lost(semaphore))
     with pytest.raises(LockLostError, match="3 levels are left"):
         semaphore.acquire()
     with pytest.raises(LockLostError, match=re.escape(IN_BLOCK)):
@@ -110,14 +109,12 @@ def test_several_permits(zk: KazooClient, operator: KazooClient, zk_path: str, e
 
 
 @pytest.mark.parametrize("noticed", [True, False])
-def test_a_conditions_wait(
-    noticed: bool, zk: KazooClient, operator: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_conditions_wait(noticed: bool, zk: KazooClient, operator: KazooClient, zk_path: str) -> None:
     """A wait whose lock was lost before says to leave the block, also if only its own delete finds that out."""
     condition = Condition(zk, zk_path)
     with pytest.raises(LockLostError, match=re.escape(SETTLED)):  # noqa: SIM117
         with condition:
-            lose(operator, zk_path, eventually, is_lost(condition._lock) if noticed else lambda: True)
+            lose(operator, zk_path, is_lost(condition._lock) if noticed else lambda: True)
             with pytest.raises(LockLostError, match=re.escape(IN_BLOCK)):
                 condition.wait(5)
     with condition:
@@ -136,11 +133,11 @@ def test_a_node_that_is_gone_at_the_release(zk: KazooClient, operator: KazooClie
         pass
 
 
-def test_an_election(zk: KazooClient, operator: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_an_election(zk: KazooClient, operator: KazooClient, zk_path: str) -> None:
     """A term's error asks for no `release()`, which an election has not; the end of the block settles it."""
     election = Election(zk, zk_path)
     with pytest.raises(LockLostError) as caught, election.lead() as term:
-        lose(operator, zk_path, eventually, term.lost.is_set)
+        lose(operator, zk_path, term.lost.is_set)
     assert "release()" not in str(caught.value)
     with election.lead():
         pass

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -272,7 +273,7 @@ def test_a_claim(expires: bool, zk: KazooClient, zookeeper: Server, connect: Con
 
 @pytest.mark.parametrize("expires", [True, False])
 def test_inside_a_double_barrier(
-    expires: bool, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    expires: bool, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """A party inside is lost with its session, or as its node is deleted."""
     barrier = DoubleBarrier(connect(timeout=SESSION), zk_path, 1)
@@ -318,13 +319,7 @@ def test_a_quorum(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 @pytest.mark.parametrize("how", ["expires", "deleted", "stopped", "gives up"])
 def test_a_membership(
-    how: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    eventually: Eventually,
-    caplog: pytest.LogCaptureFixture,
+    how: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A membership whose id another took says why its node had gone; one whose client has ended says that."""
     options: dict[str, Any] = {"connection_retry": {"max_tries": 2, "delay": 0.1}} if how == "gives up" else FAST

@@ -16,8 +16,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ThrottledOpError
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out, ways
 from tests.helpers.proxy import Proxy
@@ -34,7 +35,7 @@ Lose: TypeAlias = Callable[[AnyLock], None]
 @every
 @ways
 def test_a_loss_is_told_and_settled(
-    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """Faults 6, 20, 28: `lost` is set and on_lost runs once for each object; release raises once, then all is new."""
     told: list[object] = []
@@ -71,9 +72,7 @@ def test_a_loss_is_told_and_settled(
     eventually(queued(client, zk_path, 0))
 
 
-def test_locks_of_a_programs_class_that_are_equal(
-    connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually
-) -> None:
+def test_locks_of_a_programs_class_that_are_equal(connect: Connect, zookeeper: Server, zk_path: str) -> None:
     """Fault 385. `on_lost` runs once for each object, also if a program's class calls them equal."""
 
     class Equal(RLock):
@@ -281,13 +280,7 @@ def test_each_level_is_settled(
 @every
 @ways
 def test_a_newer_hold_is_untouched(
-    kind: Kind,
-    lose: Callable[..., None],
-    zookeeper: Server,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 39: the loser's release, with exit and re-acquire leave alone what another thread of the process holds."""
     lock = kind(connect(timeout=10), zk_path)
@@ -519,7 +512,7 @@ def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None
 
 @pytest.mark.long
 def test_a_session_that_expires_while_waiting(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 5: the waiter queues again in its new session, behind those that came meanwhile, and keeps its deadline."""
     client = connect(timeout=4)
@@ -540,7 +533,7 @@ def test_a_session_that_expires_while_waiting(
 
 @pytest.mark.parametrize("kind", [Lock, Semaphore])
 def test_an_operator_deletes_a_waiters_node(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 20: a waiter whose node is deleted queues again."""
     theirs = kind(connect(timeout=4), zk_path)
@@ -555,7 +548,7 @@ def test_an_operator_deletes_a_waiters_node(
 
 
 def test_a_callback_that_fails_or_blocks_harms_nobody(
-    zookeeper: Server, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+    zookeeper: Server, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An on_lost that raises is logged, one that blocks is left alone: the other is called, and all goes on."""
     client = connect(timeout=4)
@@ -578,7 +571,7 @@ def test_a_callback_that_fails_or_blocks_harms_nobody(
     go_on.set()
 
 
-def test_a_client_that_gives_up(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_client_that_gives_up(zk_path: str, in_thread: InThread) -> None:
     """When a client with a finite retry gives up, a wait, for ever or not, is told at once, and holds are lost."""
     with Server() as server:
         client = KazooClient(server.hosts, timeout=4.0, connection_retry={"max_tries": 2, "delay": 0.1, "backoff": 1})
@@ -600,7 +593,7 @@ def test_a_client_that_gives_up(zk_path: str, in_thread: InThread, eventually: E
     client.close()
 
 
-def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """Fault 25: an on_lost runs on a thread of the library's own, where the library may be called."""
     got: list[bool] = []
 
@@ -632,7 +625,7 @@ def semaphore(client: KazooClient, path: str) -> Semaphore:
 @pytest.mark.parametrize("leave", ["release", "with"])
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, unfair_lock, semaphore])
 def test_the_holders_node_was_deleted_and_another_holds(
-    kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """Fault 52: the release that finds no node says that the hold was lost, and leaves the newer one alone."""
     # A session so long that no heartbeat comes between the deletion and the release.
@@ -697,7 +690,7 @@ def test_the_holders_node_was_deleted_and_the_server_is_busy(
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_delete_that_was_repeated(
-    kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """Fault 52: its node may be gone by its own first delete; that is no loss."""
     lock = kind(connect(proxy.hosts, timeout=20), zk_path)
@@ -732,9 +725,7 @@ def test_a_client_that_is_stopped_while_it_holds(zookeeper: Server, connect: Con
 
 
 @pytest.mark.long
-def test_many_nodes_are_deleted_at_once(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_many_nodes_are_deleted_at_once(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 20: each loss is told within some beats, and no other hold of the client is lost, on a slow link too."""
     with Proxy(zookeeper.hosts) as proxy:
         client = connect(proxy.hosts, timeout=9)

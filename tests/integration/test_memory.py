@@ -20,7 +20,7 @@ import cloudpickle
 import pytest
 
 import zkconcurrent
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from zkconcurrent import LockLostError, aio
 
 
@@ -55,7 +55,7 @@ def test_services_by_name() -> None:
         assert one._session_timeout == 5000
 
 
-def test_a_session_that_is_over(eventually: Eventually) -> None:
+def test_a_session_that_is_over() -> None:
     """An operator of the service may end a session: its hold is lost, and said to be."""
     with zkconcurrent.connect("memory:") as one, zkconcurrent.connect("memory:") as other:
         lock = zkconcurrent.Lock(one, "/over/lock")

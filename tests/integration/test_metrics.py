@@ -27,8 +27,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import zkconcurrent.otel
 import zkconcurrent.prometheus
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import children
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
@@ -141,7 +142,7 @@ def labels(row: Instrument, *values: str) -> frozenset[tuple[str, str]]:
     return frozenset(zip(row.prometheus_labels, values, strict=True))
 
 
-def everything(zk: KazooClient, other: KazooClient, path: str, in_thread: InThread, eventually: Eventually) -> None:
+def everything(zk: KazooClient, other: KazooClient, path: str, in_thread: InThread) -> None:
     """Have acquires end in each way: at once, after a wait, not in time, at a try, cancelled, failed, in a deadlock.
 
     And have a hold lost, and told.
@@ -202,7 +203,6 @@ def test_all_of_the_table(
     collected: Callable[..., Callable[[], Collected]],
     until_the_end: ExitStack,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """Each row is in a scrape and in what the SDK collects, with its attributes, and the counts are right.
 
@@ -213,7 +213,7 @@ def test_all_of_the_table(
     until_the_end.callback(prometheus_client.REGISTRY.unregister, reader._collector)
     provider = MeterProvider([reader], shutdown_on_exit=False)
     until_the_end.callback(zkconcurrent.otel.instrument(meter_provider=provider))
-    everything(zk, connect(), path, in_thread, eventually)
+    everything(zk, connect(), path, in_thread)
     rows = {row.name: row for row in TABLE}
 
     def counts() -> dict[tuple[str, ...], float]:
@@ -256,12 +256,7 @@ def test_all_of_the_table(
 
 
 def test_what_is_active(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    scraped: Callable[..., Scrape],
-    in_thread: InThread,
-    eventually: Eventually,
+    zk: KazooClient, connect: Connect, zk_path: str, scraped: Callable[..., Scrape], in_thread: InThread
 ) -> None:
     """Waits, holds and the oldest hold are those of the moment, for all kinds of locks; then they are 0."""
     scrape, other = scraped(namespace(zk, zk_path)), connect()
@@ -322,7 +317,6 @@ def test_a_deadlock_counts_once(
     scraped: Callable[..., Scrape],
     collected: Callable[..., Callable[[], Collected]],
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """Whether it is only warned of, or ends a wait: by the acquire that has closed it, at its lock."""
     scrape, collect = scraped(), collected()
@@ -354,12 +348,7 @@ def test_a_deadlock_counts_once(
 
 
 def test_several_locks_and_conditions(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    scraped: Callable[..., Scrape],
-    in_thread: InThread,
-    eventually: Eventually,
+    zk: KazooClient, connect: Connect, zk_path: str, scraped: Callable[..., Scrape], in_thread: InThread
 ) -> None:
     """A lock of several counts for each of them; a condition's wait holds nothing, and waits for no lock yet."""
     scrape, other = scraped(namespace(zk, zk_path)), connect()
@@ -417,9 +406,7 @@ def test_a_forked_child_has_nothing_of_its_parents(
         assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_term_and_a_task(
-    zk: KazooClient, zk_path: str, scraped: Callable[..., Scrape], eventually: Eventually
-) -> None:
+def test_a_term_and_a_task(zk: KazooClient, zk_path: str, scraped: Callable[..., Scrape]) -> None:
     """An election's term and a task's hold and wait are as those of threads."""
     scrape = scraped(namespace(zk, zk_path))
     term = ("Election", "leader", "exclusive")
@@ -452,12 +439,7 @@ def test_a_term_and_a_task(
 
 
 def test_an_acquire_out_of_reach(
-    connect: Connect,
-    zk_path: str,
-    scraped: Callable[..., Scrape],
-    proxy: Proxy,
-    in_thread: InThread,
-    eventually: Eventually,
+    connect: Connect, zk_path: str, scraped: Callable[..., Scrape], proxy: Proxy, in_thread: InThread
 ) -> None:
     """Fault 314: an acquire that waits for ZooKeeper is a wait, too, so that people see that nobody gets in."""
     client = connect(proxy.hosts, **FAST)
@@ -479,9 +461,7 @@ def test_an_acquire_out_of_reach(
     lock.release()
 
 
-def test_clients(
-    connect: Connect, zk_path: str, scraped: Callable[..., Scrape], proxy: Proxy, eventually: Eventually
-) -> None:
+def test_clients(connect: Connect, zk_path: str, scraped: Callable[..., Scrape], proxy: Proxy) -> None:
     """Each has a name, without a password, and a state; a lease margin while it holds; none after it was stopped."""
     scrape = scraped()
     one, two = (connect(proxy.hosts, auth_data=[("digest", "user:hidden")], **FAST) for _ in range(2))
@@ -525,7 +505,6 @@ def test_traces(
     spans: tuple[TracerProvider, InMemorySpanExporter],
     monkeypatch: pytest.MonkeyPatch,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """An acquire of 1 ms or longer is a span, of its own time, below the current one; others are events there."""
     provider, exporter = spans

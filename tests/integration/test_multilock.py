@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import strike
 from tests.helpers.losses import expire, ways
 from tests.helpers.manual_clock import ManualClock
@@ -83,7 +84,7 @@ def test_the_same_lock_by_two_clients(zk: KazooClient, connect: Connect, zk_path
         assert lock.locked()
 
 
-def test_all_or_none(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_all_or_none(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It is held when all are; a try, and a timed wait, that fail for the last leave nothing of the first."""
     mine = MultiLock(Lock(zk, f"{zk_path}/{name}") for name in "abc")
     other = connect()
@@ -108,9 +109,7 @@ def test_all_or_none(zk: KazooClient, connect: Connect, zk_path: str, eventually
         eventually(queued(zk, f"{zk_path}/{name}", 0))
 
 
-def test_one_deadline_for_the_whole(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_one_deadline_for_the_whole(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The time that the first takes is not there for the second."""
     a, b = Lock(connect(), f"{zk_path}/a"), Lock(connect(), f"{zk_path}/b")
     mine = MultiLock([Lock(zk, a.path), Lock(zk, b.path)])
@@ -171,7 +170,7 @@ def test_releasing_what_is_not_held(zk: KazooClient, zk_path: str) -> None:
 @ways
 @pytest.mark.parametrize("which", ["a", "b"])
 def test_one_is_lost_while_held(
-    which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """Release raises the loss once and releases the others; acquiring before that raises it and changes nothing."""
     a, b = RLock(connect(timeout=4), f"{zk_path}/a"), RLock(connect(timeout=4), f"{zk_path}/b")
@@ -196,7 +195,7 @@ def test_one_is_lost_while_held(
 @ways
 @pytest.mark.parametrize("which", ["a", "b"])
 def test_a_loss_is_told(
-    which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """`lost` and `on_lost` are of the whole: told once when the first lock is lost, afresh with the next hold."""
     told: list[MultiLock] = []
@@ -228,7 +227,7 @@ def test_a_loss_is_told(
 
 @pytest.mark.parametrize("which", ["a", "b", "b during the wait"])
 def test_a_loss_after_a_wait_of_a_condition(
-    which: str, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    which: str, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 478: a condition's wait replaces the hold of one lock; the loss of either lock is told afterwards."""
     told: list[MultiLock] = []
@@ -268,7 +267,7 @@ def test_a_loss_after_a_wait_of_a_condition(
     assert told == [lock]
 
 
-def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """A MultiLock that is made by names has the same extras beyond `threading` as any other."""
     told: list[MultiLock] = []
     lock = namespace(connect(timeout=4), zk_path).MultiLock(["b", "a"], on_lost=told.append)
@@ -278,9 +277,7 @@ def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: st
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_loss_that_a_release_finds(
-    which: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_loss_that_a_release_finds(which: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 186: its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
     told: list[MultiLock] = []
     locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
@@ -303,9 +300,7 @@ def test_a_loss_that_a_release_finds(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_loss_by_the_clock_that_a_release_finds(
-    which: int, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_loss_by_the_clock_that_a_release_finds(which: int, connect: Connect, zk_path: str) -> None:
     """Fault 186: the release of one lock finds its lease over, when it may have released the other already."""
     told: list[MultiLock] = []
     locks = [Lock(connect(timeout=20), f"{zk_path}/{name}") for name in "ab"]
@@ -361,7 +356,7 @@ def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [MultiLock, QuorumLock])
-def test_one_that_is_dropped(kind: Any, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_one_that_is_dropped(kind: Any, zk: KazooClient, zk_path: str) -> None:
     """The last object of a held MultiLock or QuorumLock warns for its locks when it goes; their nodes are removed."""
     lock = kind([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")], on_lost=print)
     lock.acquire()
@@ -423,7 +418,7 @@ def test_holders_of_one_name(zk: KazooClient, zk_path: str) -> None:
         assert lock.owner() is not None
 
 
-def test_suspect(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_suspect(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """It is suspect when all is held and one of its services is out of reach."""
     lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(connect(hosts=proxy.hosts, timeout=20, **FAST), f"{zk_path}/b")])
     with lock:
@@ -445,13 +440,7 @@ def test_suspect(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, 
 
 @ways
 def test_one_is_lost_while_acquiring(
-    lose: Callable[..., None],
-    zookeeper: Server,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    lose: Callable[..., None], zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """The first is lost while it waits for the second: LockLostError, all is given back and nothing is owed."""
     mine = Lock(connect(timeout=4), f"{zk_path}/a")
@@ -514,7 +503,7 @@ def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
     assert [each.result(60) for each in working] == list(range(6))
 
 
-def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An error of one of them, of any client, gives the others back."""
     stopped = connect()
     lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(stopped, f"{zk_path}/b")])
@@ -628,12 +617,7 @@ def test_an_alarm_strikes_a_release(
 
 
 def test_what_was_handed_on_is_the_next_threads(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 204: the loss of an unfair lock's node is its new holder's, and none of the release that handed it on."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -663,12 +647,7 @@ def test_what_was_handed_on_is_the_next_threads(
 @pytest.mark.parametrize("times", [2, 9])
 @pytest.mark.parametrize("kind", ["MultiLock", "QuorumLock"])
 def test_interrupts_as_its_calls_are_abandoned(
-    kind: str,
-    times: int,
-    zk: KazooClient,
-    zk_path: str,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, times: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 205: an interrupt of an acquire, and others of its clean-up, leave none of the locks held."""
     lock = {"MultiLock": MultiLock, "QuorumLock": QuorumLock}[kind]([Lock(zk, f"{zk_path}/{name}") for name in "abc"])

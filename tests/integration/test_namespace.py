@@ -15,8 +15,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.faults.storm import use
+from tests.helpers.eventually import eventually
 from tests.helpers.kinds import make, make_named, named, primitives
 from tests.helpers.on_tasks import wrapped
 from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue, aio
@@ -257,7 +258,7 @@ def test_they_must_agree(threads: Namespace) -> None:
         threads.CountDownLatch("l", 3).count_down()
 
 
-def test_a_condition_of_a_lock(threads: Namespace, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_condition_of_a_lock(threads: Namespace, in_thread: InThread) -> None:
     """A condition takes a lock of its namespace."""
     lock: Any = threads.Lock("lock")
     condition = threads.Condition("condition", lock)
@@ -300,7 +301,7 @@ def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         assert not zkconcurrent.RLock(connect(), f"{zk_path}/cart").acquire(blocking=False)
 
 
-def test_on_lost(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_on_lost(zk: KazooClient, zk_path: str) -> None:
     """A namespace's lock calls `on_lost` at a loss, as any lock does."""
     lost: list[object] = []
     threads = zkconcurrent.namespace(zk, zk_path)

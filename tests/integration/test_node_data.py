@@ -15,8 +15,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from zkconcurrent import (
     Condition,
     DeadlockError,
@@ -50,9 +51,7 @@ def marked(node: str) -> bool:
     return unique(node)[-12] in {*"89abcdef"}
 
 
-def test_a_waiter_tells_what_it_holds(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_waiter_tells_what_it_holds(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The waiter's data name each re-entrant hold of its thread, in any client, its timeout, and its thread."""
     lock, outer, pair = Lock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b"), ReadWriteLock(connect(), f"{zk_path}/c")
     done = threading.Event()
@@ -87,9 +86,7 @@ def test_a_waiter_tells_what_it_holds(
     assert str(owner.by)[:9] == str(waiter.by)[:9]
 
 
-def test_full_paths(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_full_paths(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A hold is named by its full path, so that clients of other chroots find it."""
     zk.ensure_path(f"{zk_path}/root")
     lock, rooted = Semaphore(zk, f"{zk_path}/a"), RLock(connect(f"{zookeeper.hosts}{zk_path}/root"), "/b")
@@ -109,9 +106,7 @@ def test_full_paths(
     assert waiter.timeout is None
 
 
-def test_a_detached_waiter(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_detached_waiter(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A waiter for a detached lock tells the same; the holder's node, which outlives its thread, tells none of it."""
     held, wanted = RLock(zk, f"{zk_path}/a"), DetachedLock(zk, f"{zk_path}/d", owner="\N{SNOWMAN}")
     long = DetachedLock(zk, f"{zk_path}/d", owner="\N{SNOWMAN}" * 1000)
@@ -309,7 +304,7 @@ def test_two_readers_of_one_thread(zk: KazooClient, connect: Connect, zk_path: s
 
 
 def test_another_threads_hold_is_waited_for(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Only the waiting thread's own holds count."""
     one, two = RLock(zk, zk_path), RLock(connect(), zk_path)
@@ -344,9 +339,7 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["with", "hold", "stack", "multi"])
-def test_a_block_in_a_generator(
-    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, kind: str
-) -> None:
+def test_a_block_in_a_generator(zk: KazooClient, zk_path: str, in_thread: InThread, kind: str) -> None:
     """Fault 437: any thread may end the block of a `Lock` in a generator, so the one that began it may wait for it."""
     lock = Lock(zk, zk_path)
     block = {"with": lock, "hold": lock.hold(), "multi": MultiLock([lock])}.get(kind)
@@ -393,9 +386,7 @@ def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
     asyncio.run(main())
 
 
-def test_a_wait_on_a_lock_that_no_block_holds(
-    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_wait_on_a_lock_that_no_block_holds(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 438: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
     lock = Lock(zk, f"{zk_path}/l")
     condition = Condition(zk, f"{zk_path}/c", lock)
@@ -458,7 +449,7 @@ def test_a_hold_that_was_garbage_collected(zk: KazooClient, connect: Connect, zk
 
 
 def test_waits_for_itself_behind_another_thread(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Where a client's threads hand an unfair lock on, one that holds it elsewhere does not wait for its turn."""
     other = connect()
@@ -473,7 +464,7 @@ def test_waits_for_itself_behind_another_thread(
 
 
 def test_a_quorum_of_which_too_much_is_held(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+    zk: KazooClient, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A thread that holds so many locks through another client that the others are no quorum learns of it at once."""
     other = connect()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo import leases
@@ -92,7 +92,7 @@ def test_nobody_is_disturbed(
         assert Session.of(client).registry.lease.renewed
 
 
-def test_requests_of_the_program(old: Callable[..., KazooClient], zk_path: str, eventually: Eventually) -> None:
+def test_requests_of_the_program(old: Callable[..., KazooClient], zk_path: str) -> None:
     """No request of the program fails: those that are made as the connection is replaced go out on the next one."""
     client = old()
     client.ensure_path(zk_path)

@@ -20,8 +20,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import FAST, PATIENCE, Connect, Eventually, InThread
+from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.on_tasks import OnTasks
 from tests.helpers.processes import Spawn, line_from, parties
@@ -217,7 +218,7 @@ def test_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> N
 
 @ALL
 def test_who_waits_gets_an_item(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Consumers of several processes wait in the order of their arrival, and each item ends one wait."""
     queues = [kind(each, zk_path, codec=JSON) for each in (zk, connect(), zk)]
@@ -232,9 +233,7 @@ def test_who_waits_gets_an_item(
     assert names(zk, zk_path, "consumers") == []
 
 
-def test_a_full_queue(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_full_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """There are never more items than maxsize; a claimed one keeps its place; producers wait in their order."""
     mine, theirs = Queue[bytes](zk, zk_path, 2), Queue[bytes](connect(), zk_path, 2)
     mine.put(b"1")
@@ -323,7 +322,7 @@ def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_
 
 @pytest.mark.parametrize("comes", ["put", "back"])
 def test_an_item_that_comes_as_join_looks(
-    comes: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Any
+    comes: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 134: an item that makes another before it is done, or is put back, between the two looks of a `join`."""
     theirs, mine = Queue[bytes](zk, zk_path), Queue[bytes](connect(proxy.hosts), zk_path)
@@ -406,9 +405,7 @@ def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path
     assert mine.empty()
 
 
-def test_a_consumer_that_is_killed(
-    zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
     """The item of a killed consumer is free again with its session, in its place; a waiting consumer is woken."""
     queue = Queue[bytes](zk, zk_path, max_attempts=5)
     queue.put(b"one")
@@ -445,7 +442,7 @@ def test_a_forked_child_that_says_task_done(zk: KazooClient, zk_path: str, spawn
 
 
 def test_a_session_that_ends_while_an_item_is_claimed(
-    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """Its acknowledgement is refused, and touches no newer claim; the other consumer's is the one that counts."""
     client = connect(**FAST)
@@ -530,7 +527,6 @@ def test_a_claim_whose_session_ends_before_its_answer(
     zk_path: str,
     proxy: Proxy,
     in_thread: InThread,
-    eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 168: another thread of its client has the item in the next session; that claim is not taken for its own."""
@@ -568,9 +564,7 @@ def test_a_claim_whose_session_ends_before_its_answer(
 
 
 @pytest.mark.long
-def test_a_put_of_unknown_outcome(
-    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
-) -> None:
+def test_a_put_of_unknown_outcome(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
     """If the time is up before the outcome can be found out, the error says so; the item is there once, or never."""
     queue = Queue[bytes](connect(proxy.hosts, timeout=30, **FAST), zk_path)
     queue.put(b"first")
@@ -606,7 +600,7 @@ def struck(proxy: Proxy, number: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, Empty])
 def test_an_interrupted_get_takes_nothing(
-    error: type[BaseException], zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
+    error: type[BaseException], zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
 ) -> None:
     """An item under way to an interrupted call is put back, in its place, with any error of the signal handler."""
     client = connect(proxy.hosts)
@@ -630,7 +624,7 @@ def test_an_interrupted_get_takes_nothing(
     assert queue._view.unfinished == 0
 
 
-def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A shutdown is for all processes: nothing is put any more, remaining items are taken, and waiters are told."""
     mine, theirs = Queue[bytes](zk, zk_path, 1), Queue[bytes](connect(), zk_path, 1)
     mine.put(b"one")
@@ -654,9 +648,7 @@ def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
         third.put(b"z")
 
 
-def test_shutdown_ends_waits(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_shutdown_ends_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Consumers that wait are told; one that finds the last item claimed waits for its end."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     mine.put(b"one")
@@ -701,9 +693,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     Lock(zk, f"{zk_path}-lock")
 
 
-def test_destroy_while_a_consumer_waits(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_destroy_while_a_consumer_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It is refused, and does not try for ever; the consumer, which has taken nothing yet, waits on."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     getting = in_thread(theirs.get)
@@ -823,7 +813,7 @@ def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: C
     assert raw.empty()
 
 
-def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str) -> None:
     """A queue that is garbage leaves no ephemeral node."""
     queue = Queue[bytes](zk, zk_path)
     queue.put(b"one")
@@ -990,7 +980,7 @@ def test_an_interrupt_before_the_settling_thread_is_started(
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str) -> None:
     """Faults 214, 227: wherever an interrupt strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
     for hook in at_every_line("_threads/queue.py", "queue/state.py", "queue/manage.py", "receipts.py"):
@@ -1010,7 +1000,7 @@ def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, 
 
 @pytest.mark.parametrize("where", ["_item_call", "leave"])
 def test_interrupts_at_the_end_of_a_claim(
-    where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 229: two in a row: the item is given back, once, and not kept until the session ends."""
     queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
@@ -1039,7 +1029,7 @@ def test_interrupts_at_the_end_of_a_claim(
 
 
 def test_a_task_done_that_is_made_again_at_once(
-    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually, in_thread: InThread
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, in_thread: InThread
 ) -> None:
     """Fault 227: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
     queue, other = Queue[bytes](connect(proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
@@ -1062,7 +1052,7 @@ def test_a_task_done_that_is_made_again_at_once(
 
 
 def test_a_task_done_that_is_interrupted_and_lost(
-    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, proxy: Proxy, eventually: Eventually
+    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, proxy: Proxy
 ) -> None:
     """Fault 227: the interrupted call is brought to its end, also in a later session."""
     client = connect(proxy.hosts, **FAST)
@@ -1145,9 +1135,7 @@ def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_
     assert zk.exists(zk_path) is None
 
 
-def test_a_put_while_no_server_is_in_reach(
-    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
-) -> None:
+def test_a_put_while_no_server_is_in_reach(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
     """Fault 154: a put that was never sent is known not to have been applied, although the session may live on."""
     client = connect(proxy.hosts, timeout=30, **FAST)
     queue = Queue[bytes](client, zk_path)
@@ -1373,7 +1361,7 @@ def test_attempts_to_decode(zk: KazooClient, connect: Connect, zk_path: str) -> 
 
 
 def test_a_waiting_get_of_an_item_that_does_not_decode(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 249: a consumer that has waited leaves the queue of consumers as it raises; the next one is served."""
     raw = Queue(zk, zk_path)
@@ -1626,7 +1614,7 @@ def test_destroyed_and_made_anew(kind: Any, zk: KazooClient, zk_path: str) -> No
 
 @pytest.mark.parametrize("other", [Queue, LifoQueue])
 def test_destroyed_and_made_anew_by_another_client(
-    other: Any, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    other: Any, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """A client that was away forgets what it knew: the items, and that the queue was of its kind."""
     client = connect(**FAST)
@@ -1654,7 +1642,7 @@ def test_destroyed_and_made_anew_by_another_client(
 
 
 def test_an_operator_removes_the_items(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: Any
 ) -> None:
     """A waiting consumer sees items that are put after that; items that were read ahead are soon read again."""
     monkeypatch.setattr(view, "READ_FOR", 0.0)
@@ -1685,8 +1673,7 @@ def test_immediate_shutdown_and_a_node_below_an_item(zk: KazooClient, zk_path: s
 
 @pytest.mark.parametrize("turn", [0, 1])
 def test_counts_of_a_session_that_is_over(
-    turn: int, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread,
-    eventually: Eventually,
+    turn: int, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:  # fmt: skip
     """An item of the next session is waited for by `join` until it is done, and none of the last one is."""
     client = connect(**FAST)
@@ -1717,7 +1704,7 @@ def test_counts_of_a_session_that_is_over(
 
 
 def test_an_item_that_outlives_its_session(
-    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """It may be done after that, once; and is not taken for the item of the next session."""
     client = connect(**FAST)

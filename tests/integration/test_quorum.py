@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import held_elsewhere, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.losses import expire
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -51,7 +52,7 @@ sys.stdin.read()
 """
 
 
-def reached(eventually: Eventually, clients: list[KazooClient]) -> None:
+def reached(clients: list[KazooClient]) -> None:
     """Wait until all clients are connected."""
     for client in clients:
         eventually(lambda client=client: client.connected)
@@ -108,9 +109,7 @@ def test_bad_timeouts(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_all_services_are_there(
-    services: list[Server], connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_all_services_are_there(services: list[Server], connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It gets every lock, keeps others out, is one thread's, and leaves nothing."""
     mine, theirs = ([connect(each.hosts) for each in services] for _ in range(2))
     lock, other = (QuorumLock([Lock(client, zk_path) for client in clients]) for clients in (mine, theirs))
@@ -136,7 +135,7 @@ def test_all_services_are_there(
         eventually(queued(client, zk_path, 0))
 
 
-def test_each_needs_more_than_half(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_each_needs_more_than_half(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """With one of three locks in other hands it gets the rest; with two, it gives back what it got."""
     paths = [f"{zk_path}/{name}" for name in "abc"]
     other, lock = connect(), QuorumLock([Lock(zk, path) for path in paths])
@@ -210,9 +209,7 @@ def test_what_the_thread_holds_besides(zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("unhurried")
-def test_one_service_is_dead(
-    services: list[Server], connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_one_service_is_dead(services: list[Server], connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It is acquired without it, held without it, and released without it, also if it was killed meanwhile."""
     mine, theirs = ([connect(each.hosts, timeout=4, **FAST) for each in services] for _ in range(2))
     told: list[Any] = []
@@ -236,7 +233,7 @@ def test_one_service_is_dead(
         assert waiting.result(20)[1] == 1
     finally:
         victim.start()
-    reached(eventually, mine + theirs)
+    reached(mine + theirs)
     with lock:
         eventually(lambda: not other.acquire(False))
     assert told == []
@@ -244,7 +241,7 @@ def test_one_service_is_dead(
         eventually(queued(connect(each.hosts), zk_path, 0))
 
 
-def test_most_services_are_dead(services: list[Server], connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_most_services_are_dead(services: list[Server], connect: Connect, zk_path: str) -> None:
     """The loss is told once; nothing is acquired meanwhile, in time; a wait gets in once they are back."""
     clients = [connect(each.hosts, timeout=4, **FAST) for each in services]
     told: list[Any] = []
@@ -281,7 +278,7 @@ def test_most_services_are_dead(services: list[Server], connect: Connect, zk_pat
 @pytest.mark.parametrize("silent", [1, 2])
 @pytest.mark.usefixtures("unhurried")
 def test_services_that_do_not_answer(
-    silent: int, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    silent: int, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """One is not waited for. Of two, the loss is noticed in a third of the session timeout, and the third given back.
 
@@ -304,7 +301,7 @@ def test_services_that_do_not_answer(
         for proxy in proxies:
             proxy.cut()
             proxy.resume()
-        reached(eventually, clients)
+        reached(clients)
         for n in range(3):
             eventually(queued(zk, f"{zk_path}/{n}", 0))
         with lock:
@@ -312,7 +309,7 @@ def test_services_that_do_not_answer(
 
 
 def test_one_that_does_not_answer_is_not_waited_for(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """The others decide at once, whether it is acquired or not; a dead link is noticed in 13 s only."""
     client = connect(proxy.hosts, timeout=40, **FAST)
@@ -329,11 +326,11 @@ def test_one_that_does_not_answer_is_not_waited_for(
     assert time.monotonic() - began < 10
     proxy.cut()
     proxy.resume()
-    reached(eventually, [client])
+    reached([client])
     eventually(queued(zk, f"{zk_path}/0", 0))
 
 
-def test_a_lost_answer(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_a_lost_answer(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A create whose answer is lost is a lock that is held, or a node that is gone."""
     clients = [connect(proxy.hosts, **FAST), zk, zk]
     lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate(clients)])
@@ -343,7 +340,7 @@ def test_a_lost_answer(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path:
         with proxy.lose_answer(name), lock:
             assert lock.hold_count() == 1
             assert alive(lock) in (2, 3)
-        reached(eventually, clients)
+        reached(clients)
         for n in range(3):
             eventually(queued(zk, f"{zk_path}/{n}", 0), name)
 
@@ -384,9 +381,7 @@ def test_a_killed_process(services: list[Server], connect: Connect, zk_path: str
     lock.release()
 
 
-def test_waits_that_are_cancelled(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_waits_that_are_cancelled(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each ends with an error, and gives back what it has; a lock's own `cancel_waits` ends none."""
     paths = [f"{zk_path}/{name}" for name in "abc"]
     holder, client = QuorumLock([Lock(zk, path) for path in paths]), connect()
@@ -407,7 +402,7 @@ def test_waits_that_are_cancelled(
         assert lock.cancel_waits() == 0
 
 
-def test_clients_that_can_not_be_used(zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_clients_that_can_not_be_used(zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
     """One that was never started is as good as a dead service; of two the error is raised, and nothing is left."""
     dead = [KazooClient(zookeeper.hosts) for _ in range(2)]
     one = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate([dead[0], zk, zk])])
@@ -423,7 +418,7 @@ def test_clients_that_can_not_be_used(zk: KazooClient, zookeeper: Server, zk_pat
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str) -> None:
     """It is suspect while so many services are out of reach that no quorum is left."""
     with Proxy(zookeeper.hosts) as one, Proxy(zookeeper.hosts) as two:
         clients = [zk, *(connect(proxy.hosts, timeout=20, **FAST) for proxy in (one, two))]
@@ -441,7 +436,7 @@ def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: 
             eventually(lambda: not lock.suspect)
 
 
-def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A handler that would wait for the acquire that it has interrupted gets an error; one that tries once does not."""
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
     holder = QuorumLock([Lock(connect(), each.path) for each in lock.locks])
@@ -483,14 +478,7 @@ def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, ev
     ],
 )
 def test_in_a_handler_on_top_of_another_acquire(
-    below: Any,
-    on_top: Any,
-    gets_in: bool,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    below: Any, on_top: Any, gets_in: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 123. If it would wait for the acquire below it, it is an error; a quorum of others does without that."""
     locks = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
@@ -597,13 +585,7 @@ def test_a_thread_that_ended_while_it_held(
 
 
 def test_locks_lost_during_the_try(
-    zk: KazooClient,
-    connect: Connect,
-    zookeeper: Server,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Any,
+    zk: KazooClient, connect: Connect, zookeeper: Server, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A lock that was lost before the last one was acquired does not count; the acquired ones are given back."""
     clients = [connect(**FAST), zk, connect(proxy.hosts)]
@@ -618,7 +600,7 @@ def test_locks_lost_during_the_try(
         zookeeper.expire(clients[0])
         eventually(lambda: not any(each.alive for each in first.all(MUTEX.role)))
     assert trying.result(20) is False
-    reached(eventually, clients)
+    reached(clients)
     for n in range(3):
         eventually(queued(zk, f"{zk_path}/{n}", 0))
     with lock:
@@ -626,7 +608,7 @@ def test_locks_lost_during_the_try(
 
 
 def test_a_lease_that_runs_out_during_the_try(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 173. A lock whose lease has run out by the clock does not count, before any other thread has noticed."""
     lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate((zk, connect(proxy.hosts)))])
@@ -645,7 +627,7 @@ def test_a_lease_that_runs_out_during_the_try(
 
 
 def test_lost_as_it_is_acquired(
-    connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Locks that are lost once they count, before the quorum listens to losses, are told, and once."""
     client, told = connect(**FAST), []
@@ -665,7 +647,7 @@ def test_lost_as_it_is_acquired(
     with pytest.raises(LockLostError):
         lock.release()
     monkeypatch.undo()
-    reached(eventually, [client])
+    reached([client])
     with lock:
         assert not lock.lost.is_set()
     assert len(told) == 1
@@ -704,9 +686,7 @@ def test_its_leases_have_run_out(look: str, zk: KazooClient, connect: Connect, z
 
 
 @pytest.mark.parametrize("deleted", [1, 2])
-def test_losses_that_a_release_finds(
-    deleted: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_losses_that_a_release_finds(deleted: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 186: a node is gone as it is to be deleted: no error while a quorum was left, else the loss."""
     told: list[QuorumLock] = []
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
@@ -735,7 +715,7 @@ def test_losses_that_a_release_finds(
 
 @pytest.mark.parametrize("deleted", [0, 1])
 def test_a_loss_that_is_told_within_a_release(
-    deleted: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: Any
+    deleted: int, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any
 ) -> None:
     """Fault 207: when the deletes of two are sent, the third is lost: no loss, unless one of the two was lost, too."""
     told: list[QuorumLock] = []

@@ -14,7 +14,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.on_tasks import OnTasks
 from tests.helpers.proxy import Proxy
 from tests.simulation.subjects.values import Number
@@ -68,7 +69,7 @@ def use(kind: Any, zk: KazooClient, path: str) -> weakref.ref[Any]:
     return weakref.ref(made._path_state)
 
 
-def use_and_drop(kind: Any, zk: KazooClient, path: str, eventually: Eventually) -> None:
+def use_and_drop(kind: Any, zk: KazooClient, path: str) -> None:
     """Use an object, which is garbage then."""
     state = use(kind, zk, path)
     if state() is not None:  # a thread, or a task, drops its last reference a moment later; or it is part of a cycle
@@ -89,21 +90,21 @@ def receipts_of(zk: KazooClient, path: str) -> list[str]:
 
 
 @ALL
-def test_a_new_object_for_each_use(kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+def test_a_new_object_for_each_use(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """Fault 133: a program that makes an object for each use leaves as many nodes as one that makes one."""
     client = connect()
-    use_and_drop(kind, client, zk_path, eventually)
+    use_and_drop(kind, client, zk_path)
     left = receipts_of(zk, zk_path)
     assert len(left) == 1
     for _ in range(CYCLES):
-        use_and_drop(kind, client, zk_path, eventually)
+        use_and_drop(kind, client, zk_path)
     assert receipts_of(zk, zk_path) == left
     # Only folders, and of a number its queue.
     eventually(lambda: {each.count("/") - zk_path.count("/") for each in nodes(zk, zk_path) if each not in left} == {1})
 
 
 @SOME
-def test_two_objects_at_once(kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+def test_two_objects_at_once(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """The second goes on with the receipt of the first, also when that is garbage; two clients have one each."""
     client, other = connect(), connect()
     first, second = kind(client, zk_path), kind(client, zk_path)
@@ -115,8 +116,8 @@ def test_two_objects_at_once(kind: Any, connect: Connect, zk: KazooClient, zk_pa
     use(kind, client, zk_path)
     del second
     for _ in range(3):
-        use_and_drop(kind, client, zk_path, eventually)
-        use_and_drop(kind, other, zk_path, eventually)
+        use_and_drop(kind, client, zk_path)
+        use_and_drop(kind, other, zk_path)
     assert receipts_of(zk, zk_path) == left
     assert len(left) == 2
 
@@ -142,25 +143,23 @@ def test_threads_with_objects_of_their_own(
 
 
 @SOME
-def test_an_expired_session(
-    kind: Any, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, eventually: Any
-) -> None:
+def test_an_expired_session(kind: Any, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     """The receipt outlives the session, in which the next object makes a member of its own."""
     client = connect(**FAST)
-    use_and_drop(kind, client, zk_path, eventually)
+    use_and_drop(kind, client, zk_path)
     left = receipts_of(zk, zk_path)
     before = client.client_id
     zookeeper.expire(client)
     eventually(lambda: client.connected and client.client_id != before)
-    use_and_drop(kind, client, zk_path, eventually)
+    use_and_drop(kind, client, zk_path)
     assert receipts_of(zk, zk_path) == left
 
 
 @SOME
-def test_a_forked_child(kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+def test_a_forked_child(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """A child that drops the parent's object leaves its receipt alone, and the parent's next one uses it."""
     client = connect()
-    use_and_drop(kind, client, zk_path, eventually)
+    use_and_drop(kind, client, zk_path)
     made = kind(client, zk_path)
     use(kind, client, zk_path)
     left = receipts_of(zk, zk_path)
@@ -170,25 +169,25 @@ def test_a_forked_child(kind: Any, connect: Connect, zk: KazooClient, zk_path: s
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     del made
-    use_and_drop(kind, client, zk_path, eventually)
+    use_and_drop(kind, client, zk_path)
     assert receipts_of(zk, zk_path) == left
 
 
 @SOME
 def test_removed_while_idle(
-    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any, monkeypatch: pytest.MonkeyPatch
+    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another client has removed the receipt, untouched for a day: the next object makes another."""
     client, other = connect(), connect()
-    use_and_drop(kind, client, zk_path, eventually)
+    use_and_drop(kind, client, zk_path)
     left = receipts_of(zk, zk_path)
     monkeypatch.setattr(receipts, "UNTOUCHED", -60.0)
-    use_and_drop(kind, other, zk_path, eventually)
+    use_and_drop(kind, other, zk_path)
     monkeypatch.undo()
     theirs = receipts_of(zk, zk_path)
     assert not set(left) & set(theirs)
     for _ in range(3):
-        use_and_drop(kind, client, zk_path, eventually)
+        use_and_drop(kind, client, zk_path)
     assert len(receipts_of(zk, zk_path)) == 2
     if kind is AtomicLong:
         assert AtomicLong(zk, zk_path).get() == 5
@@ -196,14 +195,14 @@ def test_removed_while_idle(
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
 def test_a_lost_reply_of_a_later_object(
-    lost: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Any
+    lost: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
     """The receipt of an earlier object tells which writes were applied, and which were not."""
     client = connect(hosts=proxy.hosts, **FAST)
     for _ in range(3):
-        use_and_drop(AtomicLong, client, zk_path, eventually)
+        use_and_drop(AtomicLong, client, zk_path)
     with getattr(proxy, f"lose_{lost}")("multi") as fault:
-        use_and_drop(AtomicLong, client, zk_path, eventually)
+        use_and_drop(AtomicLong, client, zk_path)
         fault.wait()
     assert AtomicLong(zk, zk_path).get() == 4
     assert len(receipts_of(zk, zk_path)) == 1
@@ -217,13 +216,7 @@ def all_receipts(zk: KazooClient, path: str) -> int:
 @pytest.mark.parametrize("spare_for", [0.2, 1e9], ids=["unused for a while", "too many"])
 @SOME
 def test_each_path_is_used_once(
-    kind: Any,
-    spare_for: float,
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    eventually: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Any, spare_for: float, connect: Connect, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 242: no receipt stays of any number of paths, but for the last ones, which later objects may still use."""
     monkeypatch.setattr(spares, "SPARES", 10)
@@ -231,22 +224,22 @@ def test_each_path_is_used_once(
     monkeypatch.setattr(spares, "TOGETHER", 7)
     client = connect()
     for n in range(60):
-        use_and_drop(kind, client, f"{zk_path}/{n}", eventually)
+        use_and_drop(kind, client, f"{zk_path}/{n}")
     left = 0 if spare_for < 1 else 10
     eventually(lambda: all_receipts(zk, zk_path) <= left)
     assert all_receipts(zk, zk_path) == left
     for n in range(60):
-        use_and_drop(kind, client, f"{zk_path}/{n}", eventually)
+        use_and_drop(kind, client, f"{zk_path}/{n}")
     eventually(lambda: all_receipts(zk, zk_path) <= left)
 
 
 def test_a_receipt_that_goes_while_disconnected(
-    connect: Connect, zk: KazooClient, zk_path: str, proxy: Proxy, eventually: Any, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, zk: KazooClient, zk_path: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 242: a delete whose reply is lost is sent again."""
     client = connect(hosts=proxy.hosts, **FAST)
     for n in range(5):
-        use_and_drop(AtomicLong, client, f"{zk_path}/{n}", eventually)
+        use_and_drop(AtomicLong, client, f"{zk_path}/{n}")
     with proxy.lose_request("delete") as fault:
         monkeypatch.setattr(spares, "SPARES", 0)
         client._zkconcurrent_session.wake_keeper()
@@ -276,7 +269,7 @@ def test_short_lived_processes(ends: str, zookeeper: Server, zk: KazooClient, zk
     assert AtomicLong(zk, f"{zk_path}/number").get() == 1
 
 
-def test_another_kind_of_value(connect: Connect, zk_path: str, eventually: Any) -> None:
+def test_another_kind_of_value(connect: Connect, zk_path: str) -> None:
     """A later object remembers nothing of what an earlier one has seen there: it may be of another kind."""
     client = connect()
     value = SharedValue(client, zk_path, b"")
@@ -288,14 +281,14 @@ def test_another_kind_of_value(connect: Connect, zk_path: str, eventually: Any) 
         AtomicLong(client, zk_path).add()
 
 
-def test_destroyed_meanwhile(connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+def test_destroyed_meanwhile(connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """After `destroy()`, a later object makes its receipt anew."""
     client = connect()
     for kind in (AtomicLong, Queue):
         path = f"{zk_path}/{kind.__name__}"
-        use_and_drop(kind, client, path, eventually)
+        use_and_drop(kind, client, path)
         kind(client, path).destroy()
         assert zk.exists(path) is None
         for _ in range(3):
-            use_and_drop(kind, client, path, eventually)
+            use_and_drop(kind, client, path)
         assert len(receipts_of(zk, path)) == 1

@@ -8,8 +8,9 @@ import threading
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, Kind, every, reentrant
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, LossCause, RLock, Semaphore, synchronized
@@ -69,7 +70,7 @@ def test_a_block(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str) -> No
 
 
 @reentrant
-def test_levels(kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_levels(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """Only the last level sends the delete."""
     lock = kind(zk, zk_path)
     lock.acquire()
@@ -84,7 +85,7 @@ def test_levels(kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventuall
 
 
 def test_a_node_that_was_gone(
-    connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+    connect: Connect, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault 295: `lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
     told: list[object] = []
@@ -141,9 +142,7 @@ def test_synchronized(connect: Connect, proxy: Proxy, zk_path: str) -> None:
             synchronized(other, wait_release=False)
 
 
-def test_a_cut_connection(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_cut_connection(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """The library repeats the delete after the reconnect, and this client's next acquire goes behind that."""
     lock = Lock(connect(proxy.hosts), zk_path)
     lock.acquire()

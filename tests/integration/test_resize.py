@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import children, permits_awaited
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore, WaitCancelledError
 
@@ -61,9 +62,7 @@ def test_adding_to_what_is_not_there(zk: KazooClient, zk_path: str) -> None:
 
 
 @both
-def test_more(
-    kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_more(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Waiters of all processes get in as far as the permits reach; an object with the old number works on."""
     mine, theirs = kind(zk, zk_path, 1), kind(connect(), zk_path, 1)
     assert mine.acquire()
@@ -84,7 +83,7 @@ def test_more(
 
 @both
 def test_fewer_than_are_held(
-    kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """The holders keep theirs; nobody gets one until fewer are held than the new number."""
     mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
@@ -111,7 +110,7 @@ def test_fewer_than_are_held(
 
 @pytest.mark.parametrize("end", ["its time is up", "it is ended", "enough again"])
 def test_a_waiter_for_more_than_are_left(
-    end: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    end: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """It keeps its place, and those behind it wait although permits are free, until it gives up or gets its permits."""
     mine, theirs = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
@@ -144,9 +143,7 @@ def _acquired(semaphore: Semaphore, **options: Any) -> bool:
         return False
 
 
-def test_none_at_all(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_none_at_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """`resize(0)` lets nobody in until the next one."""
     mine, theirs = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
     with mine:
@@ -163,7 +160,7 @@ def test_none_at_all(
 
 
 def test_too_few_by_another_clients_number(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 177. To ask for more permits than a resize has left is refused, or warned of; with none left, it waits."""
     bounded, plain = BoundedSemaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, None)

@@ -10,8 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import at_the_handoff, children, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DetachedLock, Lock, RefusedError, RLock
@@ -53,9 +54,7 @@ def use(lock: AnyLock) -> bool:
 
 
 @every
-def test_a_holder_is_asked(
-    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_holder_is_asked(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """`revoke()` calls `on_revoke` of each object of the holder's client, once for each request; then others get in."""
     told, also = Told(), Told()
     client = connect()
@@ -84,7 +83,7 @@ def test_a_holder_is_asked(
     assert told.times(2)
 
 
-def test_what_others_see(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_what_others_see(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The request takes the place of the node's data: host, process and thread are unknown, all else is as before."""
     told, lock = Told(), None
     lock, other = Lock(zk, zk_path, on_revoke=told), Lock(connect(), zk_path)
@@ -106,7 +105,7 @@ def test_what_others_see(zk: KazooClient, connect: Connect, zk_path: str, eventu
     assert not other.locked()
 
 
-def test_readers_and_writer(connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_readers_and_writer(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A writer asks all readers; a reader asks the writer alone, and no other reader."""
     told = [Told() for _ in range(3)]
     readers = [read_lock(connect(), zk_path, on_revoke=each) for each in told]
@@ -128,7 +127,7 @@ def test_readers_and_writer(connect: Connect, zk_path: str, in_thread: InThread,
         assert wants_to_read.revoke() == 1
 
 
-def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 291: a waiter whose node is overwritten keeps its place, and is told once it holds."""
     told = Told()
     first, second, third = Lock(connect(), zk_path), Lock(connect(), zk_path, on_revoke=told), Lock(connect(), zk_path)
@@ -157,9 +156,7 @@ def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread, 
 
 
 @every
-def test_exclusion_behind_an_asked_holder(
-    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_exclusion_behind_an_asked_holder(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 291: whoever waits for a node is woken as it is overwritten, looks again, and waits on."""
     lock, other = kind(connect(), zk_path), against(kind)(connect(), zk_path)
     lock.acquire()
@@ -173,7 +170,7 @@ def test_exclusion_behind_an_asked_holder(
     assert used.result(20)
 
 
-def test_a_downgrade(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_downgrade(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A writer that was asked may become a reader; both nodes of the pair may be asked, and the pair still excludes."""
     told = Told()
     writes, reads = write_lock(zk, zk_path, on_revoke=told), read_lock(zk, zk_path, on_revoke=told)
@@ -194,7 +191,7 @@ def test_a_downgrade(zk: KazooClient, connect: Connect, zk_path: str, eventually
     other.release()
 
 
-def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Fault 289: one call asks once, whether or not the write whose reply is lost was applied."""
     told = Told()
     lock, other = Lock(connect(), zk_path, on_revoke=told), Lock(connect(proxy.hosts, **FAST), zk_path)
@@ -210,7 +207,7 @@ def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str, even
     lock.release()
 
 
-def test_a_holder_that_is_cut_off(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+def test_a_holder_that_is_cut_off(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Fault 289: a request that comes meanwhile is told after the reconnect; one that was told is not told again."""
     told = Told()
     client = connect(proxy.hosts, timeout=20, **FAST)
@@ -231,7 +228,7 @@ def test_a_holder_that_is_cut_off(connect: Connect, proxy: Proxy, zk_path: str, 
     assert told.times(2)
 
 
-def test_a_request_before_the_watch(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_request_before_the_watch(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A hold without `on_revoke` is watched from its first beat on; an object that comes later is told then."""
     told = Told()
     lock, other = Lock(zk, zk_path), Lock(connect(), zk_path)
@@ -246,12 +243,7 @@ def test_a_request_before_the_watch(zk: KazooClient, connect: Connect, zk_path: 
 
 @unfair
 def test_a_node_that_would_go_on(
-    kind: Kind,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A holder that was asked lets others in: its node does not pass to a thread of its process, which nobody asked."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -277,12 +269,7 @@ def test_a_node_that_would_go_on(
 
 @unfair
 def test_a_request_between_two_threads(
-    kind: Kind,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is read while a node passes to the next thread reaches that one."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -314,7 +301,7 @@ def test_a_request_between_two_threads(
     following.result(20)
 
 
-def test_a_holder_that_asks_itself(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_holder_that_asks_itself(zk: KazooClient, zk_path: str) -> None:
     """Nothing tells the holder from others."""
     told = Told()
     lock = RLock(zk, zk_path, on_revoke=told)
@@ -334,7 +321,7 @@ def test_an_on_revoke_that_releases(connect: Connect, zk_path: str) -> None:
 
 
 def test_an_on_revoke_that_fails(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+    zk: KazooClient, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its error is logged, and harms nobody."""
 
@@ -349,9 +336,7 @@ def test_an_on_revoke_that_fails(
         Lock(zk, zk_path, on_revoke=1)  # type: ignore[arg-type]
 
 
-def test_a_detached_lock(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_detached_lock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 292: it is not asked, as that would overwrite its owner's name; it waits for a holder who was."""
     held, lock = DetachedLock(connect(), zk_path, "job"), Lock(zk, zk_path)
     held.acquire()

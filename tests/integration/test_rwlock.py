@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from tests.helpers.losses import expire, run_out
 from tests.helpers.manual_clock import ManualClock
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
@@ -31,9 +32,7 @@ def tickets(pair: ReadWriteLock) -> list[Ticket]:
         return list(session.registry.tickets.values())
 
 
-def test_order_of_arrival(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_order_of_arrival(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Readers and writers get in as they came: a reader does not overtake a waiting writer, though others read."""
     pairs = [ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)]
     roles = "RRWRRWWR"
@@ -60,9 +59,7 @@ def test_order_of_arrival(
         future.result(10)
 
 
-def test_whom_each_watches(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_whom_each_watches(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A reader watches the nearest writer ahead, a writer the node just ahead; nobody watches a waiter that gave up."""
     held, pair = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
     waiting = []
@@ -88,9 +85,7 @@ def test_whom_each_watches(
         future.result(10)
 
 
-def test_both_may_be_acquired_again(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_both_may_be_acquired_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each has its own depth; a thread that reads reads on at once, though a writer waits behind it."""
     mine, again, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
     for _ in range(2):
@@ -118,7 +113,7 @@ def test_both_may_be_acquired_again(
 
 @pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}, {"timeout": 0}], ids=str)
 def test_a_downgrade_leaves_no_gap(
-    how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+    how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A writer gets to read at once, however it asks, and goes on when it stops writing: no other writer gets in."""
     mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
@@ -150,9 +145,7 @@ def test_a_downgrade_leaves_no_gap(
     waiting.result(10)
 
 
-def test_a_waiter_of_the_same_process_stays_out(
-    zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_waiter_of_the_same_process_stays_out(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A writer's release hands nothing over: a read lock may stand in its place, which the next in line can't know."""
     pair = ReadWriteLock(zk, zk_path)
     pair.write_lock.acquire()
@@ -198,7 +191,7 @@ def test_a_condition_is_not_waited_for_while_reading(zk: KazooClient, zk_path: s
 
 @pytest.mark.parametrize("lose", [expire, run_out])
 def test_both_holds_are_lost_and_settled(
-    lose: Callable[[Server, RLock], None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+    lose: Callable[[Server, RLock], None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
     """A session's end takes both holds of a thread; each is told to its own lock, and settled by its own releases."""
     told: list[object] = []
@@ -244,7 +237,7 @@ def test_a_loss_of_reading_is_settled_before_writing(zookeeper: Server, connect:
 
 @pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}], ids=str)
 def test_the_writers_node_is_deleted_before_the_downgrade(
-    how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """Nobody reads in the place of a writer that is gone: the loss of the write lock is told, and nothing is left."""
     pair, theirs = ReadWriteLock(connect(), zk_path), ReadWriteLock(zk, zk_path)
@@ -265,9 +258,7 @@ def test_the_writers_node_is_deleted_before_the_downgrade(
         pass
 
 
-def test_a_read_lock_outlives_its_writers_node(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_read_lock_outlives_its_writers_node(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The two holds of a thread are lost one by one: an operator who deletes the writer's node leaves the reader's."""
     pair, theirs = ReadWriteLock(connect(timeout=4), zk_path), ReadWriteLock(zk, zk_path)
     pair.write_lock.acquire()
@@ -285,9 +276,7 @@ def test_a_read_lock_outlives_its_writers_node(
     eventually(queued(zk, zk_path, 0))
 
 
-def test_who_holds_and_who_waits(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Several readers hold; the waiters are those who don't, of both roles."""
     mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
     with mine.read_lock:

@@ -17,8 +17,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ThrottledOpError
 
-from tests.conftest import PATIENCE, Connect, Eventually, InThread
+from tests.conftest import PATIENCE, Connect, InThread
 from tests.helpers.contenders import NODE, children, permits_awaited, permits_out, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.losses import expire, run_out
 from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
@@ -104,12 +105,7 @@ def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> 
 @both
 @pytest.mark.parametrize("how", [{"blocking": False}, {"timeout": 0}, {"timeout": -1}, {"timeout": 0.3}], ids=str)
 def test_all_or_none(
-    kind: type[Semaphore],
-    how: dict[str, float],
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    eventually: Eventually,
+    kind: type[Semaphore], how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """Several permits are taken at once or not at all; an acquire that fails leaves nothing."""
     mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
@@ -129,9 +125,7 @@ def test_all_or_none(
     eventually(permits_out(zk, zk_path, 0))
 
 
-def test_never_more_than_there_are(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 37: however many threads of several processes come and go, no more permits are out than there are."""
     semaphores = [Semaphore(client, zk_path, 3) for client in (zk, connect())]
     inside, most, lock = [0], [0], threading.Lock()
@@ -188,9 +182,7 @@ def test_a_listing_that_is_refused_alone(zk: KazooClient, connect: Connect, zk_p
     theirs.release()
 
 
-def test_order_of_arrival(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_order_of_arrival(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Permits are given in the order of arrival: a waiter for many is not starved by waiters for few."""
     held, semaphore = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
     held.acquire(permits=3)
@@ -214,7 +206,7 @@ def test_order_of_arrival(
 
 
 def test_a_try_waits_for_those_who_pass_through(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """With enough for those ahead and for us, a try waits for them; with too few it fails, and writes nothing."""
     semaphore = Semaphore(connect(timeout=30), zk_path, 3)  # a third of that is the time of a try
@@ -232,9 +224,7 @@ def test_a_try_waits_for_those_who_pass_through(
     semaphore.release()
 
 
-def test_tries_do_not_fail_each_other(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_tries_do_not_fail_each_other(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """As many tries at once as there are permits all succeed, and of more, just as many."""
     clients = [connect(timeout=30), connect(timeout=30)]  # a third of that is the time of a try
     for tries, expected in ((4, 4), (7, 4)):
@@ -253,7 +243,7 @@ def test_tries_do_not_fail_each_other(
         eventually(permits_out(zk, zk_path, 0))
 
 
-def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """All must say the same value; the first call of an object with another value is told both, and leaves nothing."""
     with Semaphore(zk, zk_path, 3):
         other = Semaphore(connect(timeout=30), zk_path, 2)
@@ -267,7 +257,7 @@ def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str, e
         assert queued(zk, f"{zk_path}/permits", 0)()
 
 
-def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Semaphore(0): permits that one process adds, others take, once; they outlive the client that added them."""
     adder = connect()
     one, other = Semaphore(adder, zk_path, 0), Semaphore(zk, zk_path, 0)
@@ -344,13 +334,7 @@ def test_a_release_on_a_slow_link(
 @both
 @ways
 def test_a_loss_is_told_and_settled(
-    kind: type[Semaphore],
-    lose: Lose,
-    zookeeper: Server,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    eventually: Eventually,
+    kind: type[Semaphore], lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """`lost` is set, on_lost runs once, each permit lost is settled once; none comes of it, none is missing."""
     told: list[object] = []
@@ -395,7 +379,7 @@ def test_others_get_in(
 
 
 def test_a_newer_permit_is_untouched(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 39: the loser's release leaves alone what another thread holds by now."""
     semaphore = Semaphore(connect(timeout=4), zk_path, 2)
@@ -432,7 +416,7 @@ def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str)
 
 @pytest.mark.long
 def test_a_session_that_expires_while_waiting(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 5: the first in the queue, and the waiters behind it, queue again in the new session."""
     client = connect(timeout=4)
@@ -451,9 +435,7 @@ def test_a_session_that_expires_while_waiting(
     theirs.release(2)
 
 
-def test_who_holds_and_who_waits(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The owner is the contender that has had a permit longest; the waiters are told in their order."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
     assert mine.owner() is None
@@ -484,7 +466,7 @@ def test_guard(zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(f"{zk_path}-done")
 
 
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """All nodes go if nobody holds or waits, and then another value is as good; else the error names the contenders."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
     mine.destroy()
@@ -551,9 +533,7 @@ def test_destroy_of_many_added_permits(zk: KazooClient, connect: Connect, zk_pat
     assert children(zk, zk_path) == []
 
 
-def test_destroyed_again_and_again(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_destroyed_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Under those who come and go, `destroy` removes nothing that they need: one permit stays one."""
     inside: list[int] = []
     left, enough = threading.Semaphore(0), threading.Event()
@@ -643,9 +623,7 @@ def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: 
         assert queued(zk, f"{zk_path}/leases", 1)()
 
 
-def test_more_permits_than_there_are(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_more_permits_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """To wait for more permits than there are is warned of at once; not if enough were added, nor for signals."""
     semaphore, other = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
     with pytest.warns(RuntimeWarning, match=r"3 permits.*2") as warned:
@@ -681,7 +659,7 @@ def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -
         assert len(zk.get_children(f"{path}/permits")) == 1
 
 
-def test_garbage_collected_while_held(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_garbage_collected_while_held(zk: KazooClient, zk_path: str) -> None:
     """Fault 42: the last object's end gives back what it held, with a warning."""
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=3)

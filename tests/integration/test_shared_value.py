@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, AtomicReference, ForeignNodeError, Lock, RefusedError, SharedValue, VersionedValue
 
@@ -102,7 +103,7 @@ def test_too_large(zk: KazooClient, zk_path: str) -> None:
     assert len(shared.get().value) == 990_000
 
 
-def test_wait_for(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_wait_for(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait ends once its predicate is true of the value, and returns what that said; in time if it never is."""
     mine, theirs = (SharedValue(each, zk_path, 0, codec=JSON) for each in (zk, connect()))
     waiting = [in_thread(each.wait_for, lambda n: n >= 3 and f"{n}!") for each in (mine, theirs)]
@@ -120,7 +121,7 @@ def test_wait_for(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     assert not [ticket for ticket in mine._session.registry.tickets.values() if ticket.awaits]
 
 
-def test_watch(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_watch(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The iterator begins with the present value; the last one is never passed over; it ends after its timeout."""
     mine, theirs = (SharedValue(each, zk_path, 0, codec=JSON) for each in (zk, connect()))
     watching = mine.watch()
@@ -141,13 +142,7 @@ def test_watch(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThr
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_it_changes_in_the_gap(
-    trouble: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A waiter misses no value that is set while it has no connection, or no session."""
     mine, theirs = (SharedValue(each, zk_path, "", codec=TEXT) for each in (connect(hosts=proxy.hosts, **FAST), zk))
@@ -165,7 +160,7 @@ def test_it_changes_in_the_gap(
 
 
 def test_a_codec_that_takes_a_lock_of_the_caller(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 467: another thread applies a comparison together with its own change, and does not call the codec for it.
 

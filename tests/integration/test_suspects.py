@@ -13,7 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, unfair_lock, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, Election, Lock, MultiLock, QuorumLock, RLock, Semaphore, aio, namespace
@@ -53,7 +54,7 @@ TWINS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually) -> None:
+def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> None:
     """Fault 285: `on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
     told: list[tuple[Any, float]] = []
     threads: set[str] = set()
@@ -126,7 +127,7 @@ def test_a_cut_link_on_tasks(kind: str, zk_path: str, connect: Connect, proxy: P
         asyncio.run(main(callback))
 
 
-def test_a_frozen_server(zk_path: str, connect: Connect, eventually: Eventually) -> None:
+def test_a_frozen_server(zk_path: str, connect: Connect) -> None:
     """Fault 287: the connection is open, and no reply comes: told once before the loss, with seconds that are true."""
     told: list[tuple[float, float]] = []
     lost: list[float] = []
@@ -153,9 +154,7 @@ def test_a_frozen_server(zk_path: str, connect: Connect, eventually: Eventually)
     assert lost[0] >= at + left - 0.1
 
 
-def test_a_callback_that_fails(
-    zk_path: str, connect: Connect, proxy: Proxy, eventually: Eventually, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_callback_that_fails(zk_path: str, connect: Connect, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     """Its error is logged, and changes nothing else."""
 
     def fail(_lock: Lock, _left: float) -> None:
@@ -172,9 +171,7 @@ def test_a_callback_that_fails(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_which_client_is_cut_off(
-    first: bool, zk_path: str, zk: KazooClient, connect: Connect, proxy: Proxy, eventually: Eventually
-) -> None:
+def test_which_client_is_cut_off(first: bool, zk_path: str, zk: KazooClient, connect: Connect, proxy: Proxy) -> None:
     """A MultiLock is suspect with any of its clients; a QuorumLock is not, while the others are a quorum."""
     told: list[str] = []
     cut = connect(hosts=proxy.hosts)
@@ -221,7 +218,7 @@ def test_the_remaining_time_of_several(zk_path: str, connect: Connect) -> None:
     assert every.remaining() == most.remaining() == 0
 
 
-def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str) -> None:
     """As that of a lock; 0 when the term is over: of a thread, a task and a candidacy."""
     zk = connect(timeout=TIMEOUT)
     election = Election(zk, f"{zk_path}/one")

@@ -16,15 +16,14 @@ import wrapt
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
+from tests.helpers.eventually import eventually
 from zkconcurrent import RLock, synchronized
 from zkconcurrent.testing import Server
 
 
-def test_exclusion(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Calls by threads of two clients with one value count without losing one; no node is left."""
     counted = {"a": 0, "b/..": 0}
 
@@ -130,7 +129,7 @@ def test_generators_and_blocks(zk: KazooClient, connect: Connect, zk_path: str) 
         lock.release()
 
 
-def test_a_loss(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_a_loss(zk: KazooClient, zk_path: str) -> None:
     """A call whose lock is lost raises LockLostError at its end; the next call has the lock again."""
 
     @synchronized(zk, f"{zk_path}/lock")

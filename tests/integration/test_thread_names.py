@@ -9,7 +9,8 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
+from tests.helpers.eventually import eventually
 from zkconcurrent import Dict, Election, Group, Lock, aio
 from zkconcurrent.testing import Server
 
@@ -19,7 +20,7 @@ def names() -> set[str]:
     return {thread.name[13:] for thread in threading.enumerate() if thread.name.startswith("zkconcurrent ")}
 
 
-def test_their_names(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_their_names(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """The keeper, an observer of a loss, a candidate, a member, the copies of maps."""
     client = connect(timeout=6)
     before: set[str] = set()

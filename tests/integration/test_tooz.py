@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import InterruptAt
 from tests.helpers.proxy import Proxy
 from tests.helpers.tooz import ToozError, coordination, driver
@@ -43,23 +44,21 @@ def member(zookeeper: Server, zk_path: str) -> Iterator[Member]:
             each.stop()
 
 
-def lose(zookeeper: Server, lock: driver.DriverLock, eventually: Eventually) -> None:
+def lose(zookeeper: Server, lock: driver.DriverLock) -> None:
     """Expire the session of a lock's client, and wait until the lock tells the loss."""
     assert lock.acquired
     zookeeper.expire(lock._driver.client)
     eventually(lambda: not lock.acquired)
 
 
-def test_a_lost_lock(
-    member: Member, zookeeper: Server, eventually: Eventually, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lost_lock(member: Member, zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
     """A loss is seen at once, is logged, and makes the release return False; then the lock can be acquired again."""
     me, other = member(), member(b"other")
     lock = me.get_lock(b"cart")
     assert lock.acquire()
     assert 0 < me.heartbeat() <= 6
     assert 0 < lock.remaining() <= 6
-    lose(zookeeper, lock, eventually)
+    lose(zookeeper, lock)
     assert not lock.is_still_owner()
     assert lock.remaining() == 0
     with other.get_lock(b"cart"):
@@ -72,31 +71,31 @@ def test_a_lost_lock(
     assert lock.release()
 
 
-def test_a_block_that_lost_its_lock(member: Member, zookeeper: Server, eventually: Eventually) -> None:
+def test_a_block_that_lost_its_lock(member: Member, zookeeper: Server) -> None:
     """A block whose lock was lost ends with an error that says so, or with its own."""
     lock = member().get_lock(b"cart")
     with pytest.raises(ToozError, match="lost"), lock:
-        lose(zookeeper, lock, eventually)
+        lose(zookeeper, lock)
     with pytest.raises(KeyError), lock:
-        lose(zookeeper, lock, eventually)
+        lose(zookeeper, lock)
         raise KeyError
     with lock:
         assert lock.acquired
 
 
-def test_a_loss_that_another_object_has_not_settled(member: Member, zookeeper: Server, eventually: Eventually) -> None:
+def test_a_loss_that_another_object_has_not_settled(member: Member, zookeeper: Server) -> None:
     """The thread may acquire the lock by another object; the first one still tells its loss, and ends no newer hold."""
     me = member()
     lost, lock = me.get_lock(b"cart"), me.get_lock(b"cart")
     assert lost.acquire()
-    lose(zookeeper, lost, eventually)
+    lose(zookeeper, lost)
     assert lock.acquire(timeout=20)
     assert not lost.release()
     assert lock.acquired
     assert lock.release()
 
 
-def test_a_lock_belongs_to_its_object(member: Member, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_lock_belongs_to_its_object(member: Member, in_thread: InThread) -> None:
     """Any thread may release it; a thread that waits for the same object then holds it, and nobody else's hold ends."""
     me = member()
     lock, same = me.get_lock(b"cart"), me.get_lock(b"cart")
@@ -120,7 +119,7 @@ def test_a_lock_whose_object_is_dropped(member: Member) -> None:
 
 
 @pytest.mark.parametrize("what", ["a lock", "a leadership"])
-def test_interrupts(member: Member, eventually: Eventually, what: str) -> None:
+def test_interrupts(member: Member, what: str) -> None:
     """Wherever one strikes, nothing is held afterwards, and the object can be used again."""
     me, other = member(), member(b"other")
     lock, theirs = me.get_lock(b"cart"), other.get_lock(b"cart")
@@ -218,7 +217,7 @@ def test_an_interrupted_stop(member: Member) -> None:
     assert line > 5
 
 
-def test_an_outage(member: Member, proxy: Proxy, eventually: Eventually, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage(member: Member, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
     """While ZooKeeper is out of reach, the heartbeat fails, which tooz logs; calls time out, and `stop` ends."""
     me = member(hosts=proxy.hosts)
     me.join_group_create(b"workers")
@@ -246,7 +245,7 @@ def test_an_outage(member: Member, proxy: Proxy, eventually: Eventually, caplog:
         me.get_groups()
 
 
-def test_a_member_whose_session_expires(member: Member, zookeeper: Server, eventually: Eventually) -> None:
+def test_a_member_whose_session_expires(member: Member, zookeeper: Server) -> None:
     """Watchers see it leave, and come back, with the capabilities that it had last; it may leave as before."""
     me, other = member(), member(b"other")
     events: list[Any] = []
@@ -275,9 +274,7 @@ def test_a_member_whose_session_expires(member: Member, zookeeper: Server, event
     assert other.get_members(b"workers").get() == set()
 
 
-def test_a_member_that_another_process_takes_out(
-    member: Member, eventually: Eventually, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_member_that_another_process_takes_out(member: Member, caplog: pytest.LogCaptureFixture) -> None:
     """It does not join again once it has looked, which is logged."""
     me, twin = member(), member()
     me.join_group_create(b"workers")
@@ -313,7 +310,7 @@ def test_requests_that_no_server_takes(member: Member) -> None:
     assert lock.release()
 
 
-def test_a_lost_leadership(member: Member, zookeeper: Server, eventually: Eventually) -> None:
+def test_a_lost_leadership(member: Member, zookeeper: Server) -> None:
     """The next candidate leads; a leader that lost it, and leads anew, hears of it again."""
     me, other = member(), member(b"other")
     told: list[bytes] = []

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import strike
 from tests.helpers.lock_types import AnyLock, Kind, unfair
 from tests.helpers.losses import expire, operate, run_out
@@ -37,12 +38,7 @@ def visit(lock: AnyLock, go_on: threading.Event | None = None) -> int:
 
 @unfair
 def test_one_thread_of_a_process_queues(
-    kind: Kind,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many threads wait, the process has one node, and they share it and its token."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -58,13 +54,7 @@ def test_one_thread_of_a_process_queues(
 
 @unfair
 def test_other_processes_get_their_turn_by_count(
-    kind: Kind,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock is handed on as often as it may be, 1,000 times, and not once more, before another process gets it."""
     assert local_handoff.MOST_HANDOVERS == 1000
@@ -84,12 +74,7 @@ def test_other_processes_get_their_turn_by_count(
 
 @unfair
 def test_other_processes_get_their_turn_by_time(
-    kind: Kind,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """After 50 ms the lock is not handed on any more: another process that waits gets it."""
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
@@ -161,7 +146,6 @@ def test_a_loss_opens_the_handoff(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """Faults 6, 20, 39: the next thread asks ZooKeeper anew, and the loser can't release the new thread's hold."""
     lock = kind(connect(timeout=4), zk_path)
@@ -180,13 +164,7 @@ def test_a_loss_opens_the_handoff(
 
 @unfair
 def test_it_is_handed_on_while_the_service_is_out_of_reach(
-    kind: Kind,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 9: to hand it on needs nobody's answer, for as long as the lease runs."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -203,13 +181,7 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
 
 @unfair
 def test_what_is_kept_is_not_taken_from_an_older_session(
-    kind: Kind,
-    zookeeper: Server,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 13: a hold that was kept for the next thread in a session that is over is worth nothing."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -232,9 +204,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
 
 
 @unfair
-def test_the_client_is_stopped(
-    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_the_client_is_stopped(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 24: all waiters for another thread of the process are told."""
     client = connect()
     lock = kind(client, zk_path)
@@ -267,7 +237,7 @@ def test_a_child_is_told(kind: Kind, zk: KazooClient, zk_path: str) -> None:
         assert process.exitcode == 7
 
 
-def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """To wait gives it to the other threads, and notified one has all its levels again."""
     lock = RLock(zk, f"{zk_path}/lock", fair=False)
     condition = Condition(zk, f"{zk_path}/condition", lock)
@@ -299,12 +269,7 @@ def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
 
 @unfair
 def test_a_hold_put_back_while_another_thread_asks(
-    kind: Kind,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wait that was refused has its hold again, and others have entered: they get in when it is released."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
@@ -325,7 +290,7 @@ def test_a_hold_put_back_while_another_thread_asks(
 
 
 def test_what_is_kept_for_a_thread_that_does_not_come(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 47: other processes get in although the thread that is next stands in a signal handler."""
     lock, other = Lock(zk, zk_path, fair=False), Lock(connect(), zk_path, fair=False)
@@ -365,7 +330,7 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
 
 @unfair
 def test_a_handler_releases_it_within_a_release(
-    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
+    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: Any
 ) -> None:
     """Fault 203: once the handler has handed it on, the release that it interrupted leaves the next hold alone."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)

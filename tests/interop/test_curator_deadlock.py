@@ -8,10 +8,11 @@ import threading
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
 from tests.helpers.contenders import queued
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import LONG
+from tests.helpers.eventually import eventually
 from zkconcurrent import RLock, WaitCancelledError
 
 
@@ -22,7 +23,6 @@ def test_a_ring_with_java(
     client: KazooClient,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Fault 335: whoever closes it, we tell of a possible deadlock, and wait until our timeout; then Java goes on."""

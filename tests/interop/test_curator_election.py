@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import Election
@@ -51,9 +52,7 @@ def ids(election: Election) -> list[str]:
 
 
 @LAYOUTS
-def test_java_follows_us(
-    layout: str, client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_java_follows_us(layout: str, client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """Java sees our id and our published data; it leads when we are done, and not before."""
     ours, theirs = Election(client, zk_path, id="python ü", layout=layout), Candidate(java, layout, zk_path)
     with ours.lead() as term:
@@ -80,9 +79,7 @@ def test_java_follows_us(
 
 @LAYOUTS
 @pytest.mark.parametrize("end", ["withdraw", "expire"])
-def test_we_follow_java(
-    layout: str, end: str, client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_we_follow_java(layout: str, end: str, client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """We see Java's id, also an observer does; we lead when Java withdraws, or its session ends, and not before."""
     ours, theirs = Election(client, zk_path, id="python", layout=layout), Candidate(java, layout, zk_path)
     theirs.ask("stand", "java")
@@ -104,7 +101,7 @@ def test_we_follow_java(
 
 @LAYOUTS
 def test_a_line_of_both(
-    layout: str, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str, eventually: Eventually
+    layout: str, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str
 ) -> None:
     """Candidates of both sides lead in the order of arrival; one without an id has an empty one, or its host's."""
     ours = [Election(each, zk_path, id=f"python {n}", layout=layout) for n, each in enumerate((client, connect()))]
@@ -133,9 +130,7 @@ def test_a_line_of_both(
 
 
 @LAYOUTS
-def test_our_leader_is_killed(
-    layout: str, java: CuratorClient, zk_path: str, spawn: Spawn, eventually: Eventually
-) -> None:
+def test_our_leader_is_killed(layout: str, java: CuratorClient, zk_path: str, spawn: Spawn) -> None:
     """Java leads once the session of our killed process is over."""
     leader = spawn("lead", "doomed", layout)
     line_from(leader)

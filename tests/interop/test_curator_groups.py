@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.curator import CuratorClient
+from tests.helpers.eventually import eventually
 from tests.interop.conftest import ConnectJava
 from zkconcurrent import DoubleBarrier, Group
 from zkconcurrent.testing import Server
 
 
-def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
+def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """Both see all members and their data, as they come, change and go."""
     group = Group(client, zk_path)
     seen = group.observe(timeout=20)
@@ -36,9 +37,7 @@ def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_pat
     eventually(lambda: java.call("group.members", zk_path, "other").result(20) == f"other={address}")
 
 
-def test_an_id_that_both_want(
-    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_an_id_that_both_want(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
     """We refuse an id that Java has. Java overwrites the data of one that is ours, and takes it when we leave."""
     group = Group(client, zk_path)
     java.call("group.join", zk_path, "id", "java").result(20)
@@ -56,12 +55,7 @@ def test_an_id_that_both_want(
 
 
 def test_an_expiry(
-    zookeeper: Server,
-    client: KazooClient,
-    connect_java: ConnectJava,
-    connect: Connect,
-    zk_path: str,
-    eventually: Eventually,
+    zookeeper: Server, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str
 ) -> None:
     """After an expiry each joins again, and the other sees it go and come."""
     java, mine = connect_java(), connect()
@@ -78,12 +72,7 @@ def test_an_expiry(
 
 @pytest.mark.parametrize("first", ["java", "python"])
 def test_in_and_out_together(
-    first: str,
-    client: KazooClient,
-    java: CuratorClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    first: str, client: KazooClient, java: CuratorClient, zk_path: str, in_thread: InThread
 ) -> None:
     """A Java party and ours wait for each other, whichever comes first, and again as they leave."""
     barrier = DoubleBarrier(client, zk_path, 2)
@@ -110,12 +99,7 @@ def test_in_and_out_together(
 
 
 def test_java_leaves_first(
-    client: KazooClient,
-    connect: Connect,
-    java: CuratorClient,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Of three parties, Java's has left; ours are inside, and leave together."""
     barriers = [DoubleBarrier(each, zk_path, 3) for each in (client, connect())]

@@ -8,9 +8,10 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import LONG
+from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, SAME, nodes
 from zkconcurrent import ForeignNodeError
 
@@ -48,9 +49,7 @@ every = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.com
 
 
 @every
-def test_java_is_first(
-    recipe: Recipe, java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_java_is_first(recipe: Recipe, java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """Fault 236: each other kind of ours gets an error before it does anything, and leaves no node."""
     for name, kind in KINDS.items():
         path = f"{zk_path}/{name}"

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT
+from tests.helpers.eventually import eventually
 from tests.interop.conftest import ConnectJava
 from tests.interop.party import increment
 from zkconcurrent import MultiLock, RLock
@@ -30,7 +31,7 @@ def queues(client: KazooClient, paths: list[str]) -> list[int]:
     return [len(children(client, path)) for path in paths]
 
 
-def test_java_holds(java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually) -> None:
+def test_java_holds(java: CuratorClient, client: KazooClient, paths: list[str]) -> None:
     """While Java holds all, we get neither all nor any one of them; once it releases, we get all."""
     java.call("multi.acquire", ",".join(paths)).result(LONG)
     ours = MultiLock([RLock(client, path) for path in reversed(paths)])
@@ -45,7 +46,7 @@ def test_java_holds(java: CuratorClient, client: KazooClient, paths: list[str], 
     ours.release()
 
 
-def test_we_hold(java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually) -> None:
+def test_we_hold(java: CuratorClient, client: KazooClient, paths: list[str]) -> None:
     """While we hold all, Java gets neither all nor any one of them; once we release, the one that waits gets all."""
     ours = MultiLock([RLock(client, path) for path in paths])
     with ours:
@@ -63,9 +64,7 @@ def test_we_hold(java: CuratorClient, client: KazooClient, paths: list[str], eve
     ours.release()
 
 
-def test_none_of_ours_is_left(
-    java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually
-) -> None:
+def test_none_of_ours_is_left(java: CuratorClient, client: KazooClient, paths: list[str]) -> None:
     """Where Java holds the last of them alone, our attempt fails, and the first ones are free again."""
     java.call("mutex.acquire", paths[-1]).result(LONG)
     assert not MultiLock([RLock(client, path) for path in paths]).acquire(timeout=SHORT)
@@ -73,9 +72,7 @@ def test_none_of_ours_is_left(
     assert java.call("mutex.acquire", paths[0], PATIENT, thread="two").result(LONG) == "true"
 
 
-def test_none_of_javas_is_left(
-    java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually
-) -> None:
+def test_none_of_javas_is_left(java: CuratorClient, client: KazooClient, paths: list[str]) -> None:
     """Where we hold the last of them alone, Java's attempt fails, and the first ones are free again."""
     with RLock(client, paths[-1]):
         assert java.call("multi.acquire", ",".join(paths), BRIEF).result(LONG) == "false"
@@ -86,7 +83,7 @@ def test_none_of_javas_is_left(
 
 
 def test_a_java_session_ends_while_holding(
-    java: CuratorClient, client: KazooClient, paths: list[str], in_thread: InThread, eventually: Eventually
+    java: CuratorClient, client: KazooClient, paths: list[str], in_thread: InThread
 ) -> None:
     """When the server ends the session of a Java holder, the one that waits here gets all."""
     java.call("multi.acquire", ",".join(paths)).result(LONG)
@@ -104,12 +101,7 @@ def test_a_java_session_ends_while_holding(
 
 
 def test_counter_of_java_and_python(
-    connect_java: ConnectJava,
-    connect: Connect,
-    paths: list[str],
-    tmp_path: Path,
-    in_thread: InThread,
-    eventually: Eventually,
+    connect_java: ConnectJava, connect: Connect, paths: list[str], tmp_path: Path, in_thread: InThread
 ) -> None:
     """A counter that two Java sessions and two of ours increment under all locks loses nothing; nobody waits for ever.
 

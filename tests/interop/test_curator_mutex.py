@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT, Contender, JavaThread, Thread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from
 from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import DetachedLock, Lock, LockLostError, RLock
@@ -21,9 +22,7 @@ both = pytest.mark.parametrize("kind", [Lock, RLock])
 
 
 @both
-def test_java_holds(
-    java: CuratorClient, client: KazooClient, zk_path: str, kind: type[Lock | RLock], eventually: Eventually
-) -> None:
+def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, kind: type[Lock | RLock]) -> None:
     """While Java holds, a try and a timed acquire here fail; once it releases, the acquire that waits succeeds."""
     lock = kind(client, zk_path)
     java.call("mutex.acquire", zk_path).result(LONG)
@@ -37,9 +36,7 @@ def test_java_holds(
 
 
 @both
-def test_we_hold(
-    java: CuratorClient, client: KazooClient, zk_path: str, kind: type[Lock | RLock], eventually: Eventually
-) -> None:
+def test_we_hold(java: CuratorClient, client: KazooClient, zk_path: str, kind: type[Lock | RLock]) -> None:
     """While we hold, Java's timed acquire fails; once we release, the one that waits succeeds."""
     lock = kind(client, zk_path)
     with lock:
@@ -51,9 +48,7 @@ def test_we_hold(
     assert not lock.acquire(blocking=False)
 
 
-def test_a_detached_lock(
-    java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_detached_lock(java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Java and a detached lock keep each other out, in the order of arrival; Java waits for the persistent node."""
     lock = DetachedLock(client, zk_path, "job")
     java.call("mutex.acquire", zk_path).result(LONG)
@@ -96,14 +91,7 @@ def test_every_level_of_javas_excludes_us(java: CuratorClient, client: KazooClie
 
 @pytest.mark.parametrize("first", ["java", "python"])
 @pytest.mark.parametrize("sessions", ["own", "shared"])
-def test_order_of_arrival(
-    connect_java: ConnectJava,
-    connect: Connect,
-    zk_path: str,
-    first: str,
-    sessions: str,
-    eventually: Eventually,
-) -> None:
+def test_order_of_arrival(connect_java: ConnectJava, connect: Connect, zk_path: str, first: str, sessions: str) -> None:
     """Java and Python contenders that queue up in turn are granted in turn, be they of one session each or share it."""
     ours = [RLock(connect(), zk_path)]
     theirs = [connect_java()]
@@ -135,7 +123,7 @@ def test_order_of_arrival(
 
 
 def test_counter_of_java_and_python(
-    connect_java: ConnectJava, spawn: Spawn, client: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
+    connect_java: ConnectJava, spawn: Spawn, client: KazooClient, zk_path: str, tmp_path: Path
 ) -> None:
     """A counter that two Java sessions and two Python processes increment under the lock loses nothing."""
     counter = tmp_path / "counter"
@@ -149,9 +137,7 @@ def test_counter_of_java_and_python(
     assert counter.read_text() == str(4 * CYCLES)
 
 
-def test_java_session_ends_while_holding(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_java_session_ends_while_holding(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """When the server ends the session of a Java holder, the one that waits here gets in."""
     java.call("mutex.acquire", zk_path).result(LONG)
     waiter = Thread(RLock(client, zk_path))
@@ -183,7 +169,7 @@ def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, 
 
 
 def test_our_process_is_killed_while_waiting(
-    java: CuratorClient, client: KazooClient, spawn: Spawn, zk_path: str, eventually: Eventually
+    java: CuratorClient, client: KazooClient, spawn: Spawn, zk_path: str
 ) -> None:
     """When a Python waiter between two Java contenders is killed, the one behind it is not granted too early."""
     java.call("mutex.acquire", zk_path, thread="one").result(LONG)
@@ -200,7 +186,7 @@ def test_our_process_is_killed_while_waiting(
 
 
 def test_our_session_ends_while_holding(
-    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str, eventually: Eventually
+    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str
 ) -> None:
     """When the server ends the session of a holder here, Java gets in, and the holder is told by its release."""
     lock = RLock(client, zk_path)
@@ -216,9 +202,7 @@ def test_our_session_ends_while_holding(
     assert java.call("mutex.owned", zk_path).result(LONG) == "true"
 
 
-def test_java_sees_us_in_the_queue(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_java_sees_us_in_the_queue(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """Curator names our node among the participants, in its place."""
     with RLock(client, zk_path):
         waiting = java.call("mutex.acquire", zk_path, thread="one")
@@ -228,9 +212,7 @@ def test_java_sees_us_in_the_queue(
     assert waiting.result(LONG) == "true"
 
 
-def test_we_see_java_in_the_queue(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_we_see_java_in_the_queue(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """The owner and the waiters are told with what can be known of Java's: the session, the node, the address."""
     lock = RLock(client, zk_path)
     java.call("mutex.acquire", zk_path, thread="one").result(LONG)

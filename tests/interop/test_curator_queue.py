@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.helpers.eventually import eventually
 from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, PriorityQueue, Queue
 from zkconcurrent.testing import Server
@@ -27,7 +28,7 @@ def taken(java: CuratorClient, kind: str, path: str) -> list[str]:
     return found.split("\t") if found else []
 
 
-def test_java_takes_what_we_put(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
+def test_java_takes_what_we_put(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """In our order, each once; and nothing is left of it."""
     queue = Queue[str](client, zk_path, codec=TEXT)
     items = [f"item {n}" for n in range(20)]
@@ -59,9 +60,7 @@ def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_pat
     assert client.get(zk_path)[0] == b"fifo 0 open"
 
 
-def test_several_items_in_one_node(
-    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_several_items_in_one_node(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
     """Fault 169: each has its attempts, and its own grave; Java takes the items that we leave, or put back."""
     queue = Queue[str](client, zk_path, codec=TEXT, max_attempts=2)
     java.call("queue.putMulti", zk_path, "a,bad,b,c,d").result(20)
@@ -84,7 +83,7 @@ def test_several_items_in_one_node(
     eventually(queue.empty)
 
 
-def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:
+def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str) -> None:
     """The lowest is first, negative ones too, for both."""
     java, consumer = connect_java(), connect_java()
     queue = PriorityQueue[str](client, zk_path, codec=TEXT, priority=rank)
@@ -100,7 +99,7 @@ def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str
 
 
 @pytest.mark.long
-def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:
+def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str) -> None:
     """Either side takes the other's item when it is due, and not before; the earliest first."""
     java, consumer = connect_java(), connect_java()
     queue = DelayQueue[str](client, zk_path, codec=TEXT)
@@ -128,9 +127,7 @@ def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str, ev
     assert client.get(zk_path)[0] == b"delay 0 open"
 
 
-def test_a_delayed_item_that_we_have_claimed(
-    client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_delayed_item_that_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """Java does not take it, and takes it once we give it back."""
     queue = DelayQueue[str](client, zk_path, codec=TEXT)
     queue.put("one", delay=0.1)
@@ -144,7 +141,7 @@ def test_a_delayed_item_that_we_have_claimed(
     eventually(lambda: sorted(taken(java, "delayQueue", zk_path)) == ["one", "three", "two"])
 
 
-def test_what_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
+def test_what_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """Java does not take it while we have it, and does once we give it back."""
     queue = Queue[str](client, zk_path, codec=TEXT)
     queue.put("one")
@@ -160,9 +157,7 @@ def test_what_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path:
     eventually(lambda: sorted(taken(java, "queue", zk_path)) == ["one", "three", "two"])
 
 
-def test_what_java_fails_to_process(
-    client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_what_java_fails_to_process(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
     """Its consumer puts it back at the tail, in a multi; each item is taken once in the end, by either of us."""
     queue = Queue[str](client, zk_path, codec=TEXT)
     items = [f"{n}" for n in range(10)]
@@ -182,7 +177,7 @@ def test_what_java_fails_to_process(
 
 
 def test_what_java_puts_back_in_other_orders(
-    client: KazooClient, peer: CuratorPeer, zookeeper: Server, zk_path: str, eventually: Eventually
+    client: KazooClient, peer: CuratorPeer, zookeeper: Server, zk_path: str
 ) -> None:
     """Its consumer puts a failed item back without its priority, or its time: we take it, as Java would, at once."""
     best = PriorityQueue[str](client, f"{zk_path}-p", codec=TEXT, priority=rank)
@@ -202,9 +197,7 @@ def test_what_java_puts_back_in_other_orders(
         assert queue.get(timeout=20) == "7 x"
 
 
-def test_both_take(
-    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_both_take(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
     """Of many items each is taken once."""
     queue, producer = Queue[str](client, zk_path, codec=TEXT), Queue[str](connect(), zk_path, codec=TEXT)
     java.call("queue.consume", zk_path, 0).result(20)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import LONG
+from tests.helpers.eventually import eventually
 from tests.interop.conftest import ConnectJava
 from zkconcurrent import Lock, ReadWriteLock, RLock
 from zkconcurrent._protocol.ticket import REVOKED
@@ -22,7 +23,7 @@ every = pytest.mark.parametrize("name", KINDS)
 
 
 @every
-def test_we_ask_java(java: CuratorClient, client: KazooClient, zk_path: str, name: str, eventually: Eventually) -> None:
+def test_we_ask_java(java: CuratorClient, client: KazooClient, zk_path: str, name: str) -> None:
     """A Java holder's listener is called once for each `revoke()`; once it lets go, we get in."""
     lock = KINDS["write" if name == "read" else name](client, zk_path)
     java.call(f"{name}.makeRevocable", zk_path).result(LONG)
@@ -41,9 +42,7 @@ def test_we_ask_java(java: CuratorClient, client: KazooClient, zk_path: str, nam
 
 
 @every
-def test_java_asks_us(
-    java: CuratorClient, client: KazooClient, zk_path: str, name: str, eventually: Eventually
-) -> None:
+def test_java_asks_us(java: CuratorClient, client: KazooClient, zk_path: str, name: str) -> None:
     """`on_revoke` is called once for each `attemptRevoke`; Java waits until we let go, and then gets in."""
     told: list[object] = []
     lock = KINDS[name](client, zk_path, on_revoke=told.append)
@@ -63,9 +62,7 @@ def test_java_asks_us(
     java.call(f"{other}.release", zk_path).result(LONG)
 
 
-def test_a_java_waiter_is_asked(
-    java: CuratorClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_java_waiter_is_asked(java: CuratorClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 291: a Java waiter keeps its place between two of ours, whose waits also bear the overwritten node."""
     first, last = Lock(connect(), zk_path), Lock(connect(), zk_path)
     java.call("mutex.makeRevocable", zk_path).result(LONG)
@@ -85,7 +82,7 @@ def test_a_java_waiter_is_asked(
 
 
 def test_a_python_waiter_is_asked(
-    connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 291: a waiter here keeps its place between two Java clients; it is told once it holds."""
     ahead, behind = connect_java(), connect_java()

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect
 from tests.helpers.contenders import children
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT, Contender, JavaThread, Thread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from
 from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
@@ -30,9 +31,7 @@ def lock_of(pair: ReadWriteLock, role: str) -> RLock:
 
 
 @roles
-def test_java_holds(
-    java: CuratorClient, client: KazooClient, zk_path: str, held: str, wanted: str, eventually: Eventually
-) -> None:
+def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, held: str, wanted: str) -> None:
     """While Java reads we may read, and nothing else; when it gives up, we get in."""
     pair = ReadWriteLock(client, zk_path)
     lock, free = lock_of(pair, wanted), held == wanted == "read"
@@ -49,9 +48,7 @@ def test_java_holds(
 
 
 @roles
-def test_we_hold(
-    java: CuratorClient, client: KazooClient, zk_path: str, held: str, wanted: str, eventually: Eventually
-) -> None:
+def test_we_hold(java: CuratorClient, client: KazooClient, zk_path: str, held: str, wanted: str) -> None:
     """While we read Java may read, and nothing else; when we give up, it gets in."""
     lock, free = lock_of(ReadWriteLock(client, zk_path), held), held == wanted == "read"
     with lock:
@@ -67,9 +64,7 @@ def test_we_hold(
 
 @pytest.mark.parametrize("first", ["java", "python"])
 @pytest.mark.parametrize("order", ["rrwwrrrrww", "wrwrwr", "rwrwrrww"])
-def test_order_of_arrival(
-    connect_java: ConnectJava, connect: Connect, zk_path: str, first: str, order: str, eventually: Eventually
-) -> None:
+def test_order_of_arrival(connect_java: ConnectJava, connect: Connect, zk_path: str, first: str, order: str) -> None:
     """Readers and writers of Java and Python get in as they came, neighbouring readers together and nobody else."""
     pairs, theirs, observer = [ReadWriteLock(connect(), zk_path) for _ in range(2)], connect_java(), connect()
 
@@ -99,7 +94,7 @@ def test_order_of_arrival(
 
 
 def test_counter_of_java_and_python(
-    connect_java: ConnectJava, spawn: Spawn, client: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
+    connect_java: ConnectJava, spawn: Spawn, client: KazooClient, zk_path: str, tmp_path: Path
 ) -> None:
     """A counter that two Java sessions and two Python processes write to loses nothing, and readers see it still."""
     counter = tmp_path / "counter"
@@ -119,9 +114,7 @@ def test_counter_of_java_and_python(
     assert counter.read_text() == str(4 * CYCLES)
 
 
-def test_java_stays_out_of_our_downgrade(
-    connect_java: ConnectJava, client: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_java_stays_out_of_our_downgrade(connect_java: ConnectJava, client: KazooClient, zk_path: str) -> None:
     """Java's writer, waiting since before, does not get in between; its reader behind that keeps its turn."""
     java, pair = connect_java(), ReadWriteLock(client, zk_path)
     pair.write_lock.acquire()
@@ -141,9 +134,7 @@ def test_java_stays_out_of_our_downgrade(
     assert reader.result(LONG) == "true"
 
 
-def test_java_reads_beside_our_downgrade(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually
-) -> None:
+def test_java_reads_beside_our_downgrade(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """Java's reader, waiting for our writer, joins when that goes and our reader stays."""
     pair = ReadWriteLock(client, zk_path)
     pair.write_lock.acquire()
@@ -192,7 +183,7 @@ def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, 
 
 
 def test_our_writer_is_killed_while_waiting(
-    java: CuratorClient, client: KazooClient, spawn: Spawn, zk_path: str, eventually: Eventually
+    java: CuratorClient, client: KazooClient, spawn: Spawn, zk_path: str
 ) -> None:
     """When a Python writer that waits for Java's reader is killed, Java's next reader joins, its writer does not."""
     java.call("read.acquire", zk_path, thread="one").result(LONG)
@@ -212,7 +203,7 @@ def test_our_writer_is_killed_while_waiting(
 
 
 def test_our_session_ends_while_reading(
-    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str, eventually: Eventually
+    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str
 ) -> None:
     """When the server ends the session of a reader here, Java's writer gets in, and the reader is told."""
     lock = ReadWriteLock(client, zk_path).read_lock
@@ -228,7 +219,7 @@ def test_our_session_ends_while_reading(
     assert java.call("write.owned", zk_path).result(LONG) == "true"
 
 
-def test_each_sees_the_other(java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_each_sees_the_other(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """Owner and waiters of each side list the nodes of the other, as far as they can be known."""
     pair = ReadWriteLock(client, zk_path)
     java.call("read.acquire", zk_path, thread="one").result(LONG)

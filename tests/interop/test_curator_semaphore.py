@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import permits_awaited, permits_out
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from
 from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import BoundedSemaphore, LockLostError, Semaphore
@@ -36,9 +37,7 @@ def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, kind
     semaphore.release(2)
 
 
-def test_we_hold(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_we_hold(java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Java can't have a permit that we hold; it gets in as we release, and we behind it as it releases."""
     semaphore = Semaphore(client, zk_path, 2)
     semaphore.acquire(permits=2)
@@ -59,9 +58,7 @@ def test_we_hold(
     eventually(permits_out(client, zk_path, 0))
 
 
-def test_java_waits_behind_us(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_java_waits_behind_us(java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Java keeps its place behind one of ours that waits for more than is free."""
     semaphore = Semaphore(client, zk_path, 2)
     semaphore.acquire()
@@ -78,9 +75,7 @@ def test_java_waits_behind_us(
     semaphore.release()
 
 
-def test_a_semaphore_mutex(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_semaphore_mutex(java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Curator's InterProcessSemaphoreMutex is a Semaphore of one permit, both ways."""
     semaphore = BoundedSemaphore(client, zk_path)
     with semaphore:
@@ -105,7 +100,6 @@ def test_counter_of_java_and_python(
     client: KazooClient,
     zk_path: str,
     tmp_path: Path,
-    eventually: Eventually,
 ) -> None:
     """A counter that two Java sessions and two Python processes increment with one permit loses nothing."""
     counter = tmp_path / "counter"
@@ -152,7 +146,7 @@ def test_never_more_than_there_are(
 
 
 def test_fewer_permits_than_java_holds(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+    java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """A semaphore of two that Java holds is resized to one: Java keeps both, and we wait until it has released both."""
     for _ in range(2):
@@ -172,7 +166,7 @@ def test_fewer_permits_than_java_holds(
 
 
 def test_java_session_ends_while_holding(
-    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+    java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """When the server ends the session of a Java owner, the one that waits here gets its permit."""
     java.call("semaphore.acquire", zk_path, 1).result(LONG)
@@ -185,7 +179,7 @@ def test_java_session_ends_while_holding(
 
 
 def test_java_process_is_killed_while_waiting(
-    zookeeper: Server, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+    zookeeper: Server, client: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """A Java waiter that is killed leaves neither its place in the queue nor the lease it made too early."""
     semaphore = Semaphore(client, zk_path)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.interop.conftest import ConnectJava
 from zkconcurrent import TEXT, AtomicInteger, AtomicLong, SharedValue
 
@@ -63,9 +64,7 @@ def test_both_add(
     assert largest > 0
 
 
-def test_one_value(
-    client: KazooClient, connect_java: ConnectJava, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_one_value(client: KazooClient, connect_java: ConnectJava, zk_path: str, in_thread: InThread) -> None:
     """Each side sees, and is woken by, the value that the other sets; a comparison fails if the other was faster."""
     java = connect_java()
     assert java.call("value.get", zk_path).result(20) == "seed"
@@ -83,7 +82,7 @@ def test_one_value(
     eventually(lambda: java.call("value.get", zk_path).result(20) == "ours")
 
 
-def test_a_shared_count(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:
+def test_a_shared_count(client: KazooClient, connect_java: ConnectJava, zk_path: str) -> None:
     """An AtomicInteger has the bytes of Curator's SharedCount."""
     java = connect_java()
     assert java.call("count.get", zk_path).result(20) == "5"

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.soak.callers.bags import Shelf
 from tests.soak.checks.broken_locks import LIES
 from tests.soak.checks.data import Record
@@ -109,7 +109,7 @@ def test_a_calm_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workload", ["lock", "deaf"])
 @pytest.mark.long
-def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Eventually) -> None:
+def test_a_loss_that_is_not_told(workload: str, tmp_path: Path) -> None:
     """Holders that can't reach the server are told before others are let in; one that is not told is found."""
     plan = Plan(seed=1, places=2, session=6, workload=workload, faults=False)
     with Testbed(2, alone=True) as testbed, Workers(testbed, tmp_path, 1, plan.session, workload, 2) as workers:
@@ -181,7 +181,7 @@ def test_a_fault_that_is_left_out() -> None:
 
 
 @pytest.mark.long
-def test_nothing_is_left_running(tmp_path: Path, eventually: Eventually) -> None:
+def test_nothing_is_left_running(tmp_path: Path) -> None:
     """Also of a run that is killed, the servers and processes end."""
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
     run = subprocess.Popen(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder
 from zkconcurrent.testing import Ensemble, Peer
 
 
-def test_leader_killed(eventually: Eventually) -> None:
+def test_leader_killed() -> None:
     """When the leader is killed another is elected, the data stay, and the old one comes back as a follower."""
     with Ensemble() as ensemble, ensemble.client(timeout=10) as client:
         client.create("/kept", b"data")
@@ -48,7 +48,7 @@ def test_expire() -> None:
                 assert other.exists("/ephemeral") is None
 
 
-def test_route(eventually: Eventually) -> None:
+def test_route() -> None:
     """Servers reach each other under the ports they are told."""
     with contextlib.ExitStack() as stack:
         forwarders: dict[tuple[int, int], Forwarder] = {}
@@ -74,7 +74,7 @@ def test_too_few() -> None:
         Ensemble(2)
 
 
-def test_no_quorum(eventually: Eventually) -> None:
+def test_no_quorum() -> None:
     """Without a majority nobody leads, and waiting for a leader ends in time."""
     with Ensemble() as ensemble:
         for server in ensemble.servers[:2]:

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient, KazooState
 
-from tests.conftest import FAST, Eventually
+from tests.conftest import FAST
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import line_from, processes_of, python
 from zkconcurrent import Lock, LockLostError
 from zkconcurrent.testing import Ensemble, MemoryServer, Server
@@ -63,7 +64,7 @@ def test_a_start_after_a_stop_is_afresh() -> None:
             client.create("/once")
 
 
-def test_killed(eventually: Eventually) -> None:
+def test_killed() -> None:
     """A killed server has its data and sessions again when it is started; no fencing token comes twice."""
     with MemoryServer() as server, server.client(timeout=10, **FAST) as client:
         lock = Lock(client, "/lock")
@@ -85,7 +86,7 @@ def test_killed(eventually: Eventually) -> None:
         assert client.exists("/ephemeral")
 
 
-def test_a_restart_without_the_sessions(eventually: Eventually) -> None:
+def test_a_restart_without_the_sessions() -> None:
     """The data is there, all sessions are over, and clients go on in new ones."""
     with MemoryServer() as server, server.client(timeout=10, **FAST) as client, server.client(**FAST) as other:
         lock = Lock(client, "/lock")
@@ -104,7 +105,7 @@ def test_a_restart_without_the_sessions(eventually: Eventually) -> None:
         assert client.client_id == again
 
 
-def test_dropped_connections(shared: MemoryServer, client: KazooClient, eventually: Eventually) -> None:
+def test_dropped_connections(shared: MemoryServer, client: KazooClient) -> None:
     """All clients are cut off, and come back in their sessions."""
     states: list[str] = []
     client.add_listener(states.append)
@@ -122,7 +123,7 @@ def test_expired(shared: MemoryServer, client: KazooClient) -> None:
         assert not other.exists("/expired")
 
 
-def test_a_silent_client_expires(shared: MemoryServer, client: KazooClient, eventually: Eventually) -> None:
+def test_a_silent_client_expires(shared: MemoryServer, client: KazooClient) -> None:
     """A session whose connection is gone ends after its timeout, and not before."""
     with socket.create_connection(("127.0.0.1", shared.port)) as silent:
         silent.sendall(hello(600))
@@ -166,7 +167,7 @@ def test_loopback_only(shared: MemoryServer) -> None:
     assert all(row[-13:] == f"0100007F:{shared.port:04X}" for row in rows)
 
 
-def test_session_limits(eventually: Eventually) -> None:
+def test_session_limits() -> None:
     """The limits for session timeouts are those that were given."""
     with MemoryServer(min_session_timeout=3, max_session_timeout=5) as server:
         for asked, given in ((1, 3), (60, 5)):

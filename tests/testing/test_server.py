@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.conftest import Eventually
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import processes_of
 from zkconcurrent.testing import MemoryServer, Server
 from zkconcurrent.testing import _server as server_module
@@ -224,14 +224,14 @@ def test_loopback_only(shared: Server) -> None:
     assert all(row[-13:] == listening for row in rows)
 
 
-def test_short_sessions(shared: Server, eventually: Eventually) -> None:
+def test_short_sessions(shared: Server) -> None:
     """Clients get session timeouts of a second and of a minute, just as they ask."""
     for timeout in (1, 60):
         with shared.client(timeout=timeout):  # so short a session may end, and another begin
             eventually(lambda timeout=timeout: f",to={timeout * 1000}," in shared.command("cons"))
 
 
-def test_session_limits(eventually: Eventually) -> None:
+def test_session_limits() -> None:
     """The limits for session timeouts are those that were given."""
     with Server(min_session_timeout=3, max_session_timeout=5) as server:
         for asked, given in ((1, 3), (60, 5)):
@@ -261,9 +261,7 @@ def test_expire(shared: Server) -> None:
         assert client.client_id != session
 
 
-def test_expire_as_the_client_comes_back(
-    shared: Server, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_expire_as_the_client_comes_back(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that is back in its session before that is closed is cut off again, until it is over."""
     with shared.client(timeout=30) as client, shared.client() as other:
         client.create("/late", ephemeral=True)
@@ -293,7 +291,7 @@ def test_expire_without_a_session(shared: Server) -> None:
         shared.expire(KazooClient(shared.hosts))
 
 
-def test_figures(shared: Server, eventually: Eventually) -> None:
+def test_figures(shared: Server) -> None:
     """The server's own figures are read by name."""
     assert shared.mntr()["zk_server_state"] == "standalone"
     eventually(lambda: shared.status().get("Mode") == shared.mode() == "standalone")  # None if it is slow to answer

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Eventually, InThread
+from tests.conftest import InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from zkconcurrent._runtime.events import SteadyEvent
 
 
-def test_it_is_an_event(in_thread: InThread, eventually: Eventually) -> None:
+def test_it_is_an_event(in_thread: InThread) -> None:
     """It is one of `threading`'s; all that wait are woken, also if it is cleared at once."""
     event = SteadyEvent()
     assert isinstance(event, threading.Event)
