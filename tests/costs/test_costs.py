@@ -72,14 +72,10 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
     """Acquire: one write and one read, pipelined in one round trip. Release: one write, one round trip."""
     lock = kind(counted, zk_path)
     warm(lock)
-    with proxy.counting() as acquiring:
+    with proxy.costs(create2=1, getChildren=1, flights=1):
         lock.acquire()
-    assert acquiring.requests == {"create2": 1, "getChildren": 1}
-    assert acquiring.flights == 1
-    with proxy.counting() as releasing:
+    with proxy.costs(delete=1, flights=1):
         lock.release()
-    assert releasing.requests == {"delete": 1}
-    assert releasing.flights == 1
 
 
 @pytest.mark.parametrize(
@@ -115,7 +111,7 @@ def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str) -> N
     assert [each.name for each in probes] == ["createContainer"]
     # Ahead of everything else: a server that hangs up at it takes nothing with it.
     assert probes[0] is next(each for each in first.trace if each.kind == "request" and each.name != "connect")
-    with proxy.counting() as second:
+    with proxy.costs(connect=1) as second:
         proxy.cut()
         eventually(lambda: second.heartbeats >= 10)  # longer than the session's timeout
     heartbeats = [each for each in second.trace if each.kind == "request" and each.heartbeat]
@@ -128,7 +124,6 @@ def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str) -> N
         ("getData", owner.node),
     }
     assert sum(each.name == "getData" for each in heartbeats) == 1
-    assert second.requests == {"connect": 1}
     assert not second.pings  # kazoo has them left out while ours flow
     lock.release()
 
@@ -164,18 +159,16 @@ def test_contention(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path
     """The first question lists; an arrival lists and reads; another one behind it costs nothing, nor does an answer."""
     lock, other = Lock(counted, zk_path), Lock(zk, zk_path)
     with lock:
-        with proxy.counting() as asking:
+        with proxy.costs(getChildren=1):
             assert not lock.contended.wait(0.1)
             assert not lock.contended.is_set()
-        assert asking.requests == {"getChildren": 1}
-        with proxy.counting() as arrival:
+        with proxy.costs(getChildren=1, getData=1) as arrival:
             waits = [in_thread(other.acquire, timeout=20)]
             assert lock.contended.wait(20)
             eventually(queued(zk, zk_path, 2))
             eventually(lambda: arrival.requests["getData"])
             waits.append(in_thread(other.acquire, timeout=20))
             eventually(queued(zk, zk_path, 3))
-        assert arrival.requests == {"getChildren": 1, "getData": 1}
         with proxy.counting() as left:
             other.cancel_waits()
             eventually(lambda: not lock.contended.is_set())
@@ -190,22 +183,19 @@ def test_contention(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path
 def test_reentrant(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To acquire again, and to release that, sends nothing."""
     lock = kind(counted, zk_path)
-    with lock, proxy.counting() as count:
+    with lock, proxy.costs():
         for _ in range(3):
             lock.acquire()
         for _ in range(3):
             lock.release()
-    assert not count.requests
 
 
 @every
 def test_a_failing_try(kind: Kind, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try of a held lock: two reads, pipelined in one round trip, and no write."""
     lock = kind(counted, zk_path)
-    with against(kind)(zk, zk_path), proxy.counting() as count:
+    with against(kind)(zk, zk_path), proxy.costs(sync=1, getChildren=1, flights=1):
         assert not lock.acquire(blocking=False)
-    assert count.requests == {"sync": 1, "getChildren": 1}
-    assert count.flights == 1
 
 
 @every
@@ -213,11 +203,9 @@ def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_
     """A try of a free lock: one write, three reads, two round trips."""
     lock = kind(counted, zk_path)
     warm(lock)
-    with proxy.counting() as count:
+    with proxy.costs(sync=1, getChildren=2, create2=1, flights=2):
         assert lock.acquire(blocking=False)
     lock.release()
-    assert count.requests == {"sync": 1, "getChildren": 2, "create2": 1}
-    assert count.flights == 2
 
 
 @every
@@ -231,17 +219,13 @@ def test_contended(
     mine, theirs = against(kind)(zk, zk_path), kind(counted, zk_path)
     lists = kind is write_lock
     mine.acquire()
-    with proxy.counting() as until_waiting:
+    with proxy.costs(create2=1, getChildren=1, getData=2 - lists, flights=2) as until_waiting:
         waiting = in_thread(lambda: theirs.acquire() and theirs.release())
         eventually(answered(until_waiting, "getData", 2 - lists))
-    assert until_waiting.requests == {"create2": 1, "getChildren": 1, "getData": 2 - lists}
-    assert until_waiting.flights == 2
-    with proxy.counting() as handed_over:
+    with proxy.costs(delete=1, getChildren=lists, flights=1 + lists) as handed_over:
         mine.release()
         waiting.result(10)
-    assert handed_over.requests == Counter(delete=1, getChildren=lists)
     assert sum(handed_over.events.values()) == 2 - lists
-    assert handed_over.flights == 1 + lists
 
 
 def test_hand_over_between_threads(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
@@ -251,10 +235,9 @@ def test_hand_over_between_threads(counted: KazooClient, proxy: Proxy, zk_path: 
     with proxy.counting() as until_waiting:
         waiting = in_thread(lock.acquire)
         eventually(answered(until_waiting, "getData", 2))
-    with proxy.counting() as handed_over:
+    with proxy.costs(delete=1):
         lock.release()
         assert waiting.result(10)
-    assert handed_over.requests == {"delete": 1}
     lock.release()
 
 
@@ -265,15 +248,13 @@ def test_one_release_wakes_one(
     held, lock = Lock(zk, zk_path), Lock(counted, zk_path)
     held.acquire()
     n = 20
-    with proxy.counting() as until_waiting:
+    # The first of them has a single contender ahead, and reads its own node, too.
+    with proxy.costs(create2=n, getChildren=n, getData=n + 1) as until_waiting:
         waiting = [in_thread(lock.acquire) for _ in range(n)]
         eventually(answered(until_waiting, "getData", n + 1))
-    # The first of them has a single contender ahead, and reads its own node, too.
-    assert until_waiting.requests == {"create2": n, "getChildren": n, "getData": n + 1}
-    with proxy.counting() as count:
+    with proxy.costs() as count:
         held.release()
         eventually(lambda: any(each.done() for each in waiting))
-    assert not count.requests
     assert sum(count.events.values()) == 1
     for left in range(n, 0, -1):
         eventually(lambda left=left: sum(each.done() for each in waiting) == n - left + 1)
@@ -283,36 +264,28 @@ def test_one_release_wakes_one(
 def test_a_first_use_makes_the_parents(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """On a path never used, the parents are made together with the node, as containers, two round trips later."""
     lock = Lock(counted, f"{zk_path}/lock")
-    with proxy.counting() as count:
+    with proxy.costs(create2=1, getChildren=2, sync=1, exists=2, multi=1, flights=3):
         lock.acquire()
     lock.release()
-    assert count.requests == {"create2": 1, "getChildren": 2, "sync": 1, "exists": 2, "multi": 1}
-    assert count.flights == 3
 
 
 def test_readers_do_not_wait_for_each_other(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A reader among readers: one write and one read in one round trip, as if it were alone."""
     lock = ReadWriteLock(counted, zk_path).read_lock
-    with ReadWriteLock(zk, zk_path).read_lock, proxy.counting() as count:
+    with ReadWriteLock(zk, zk_path).read_lock, proxy.costs(create2=1, getChildren=1, delete=1, flights=2):
         lock.acquire()
         lock.release()
-    assert count.requests == {"create2": 1, "getChildren": 1, "delete": 1}
-    assert count.flights == 2
 
 
 def test_downgrade(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To read while writing, and to give up writing: one write each, one round trip each, with any waiters."""
     pair = ReadWriteLock(counted, zk_path)
     pair.write_lock.acquire()
-    with proxy.counting() as reading:
+    with proxy.costs(multi=1, flights=1):
         pair.read_lock.acquire()
-    assert reading.requests == {"multi": 1}
-    assert reading.flights == 1
-    with proxy.counting() as leaving:
+    with proxy.costs(delete=1, flights=1):
         pair.write_lock.release()
     pair.read_lock.release()
-    assert leaving.requests == {"delete": 1}
-    assert leaving.flights == 1
 
 
 def test_whom_a_writer_wakes(
@@ -328,10 +301,9 @@ def test_whom_a_writer_wakes(
         eventually(answered(until_waiting, "getData", 2 * n + 1))
         late = in_thread(lambda: pair.read_lock.acquire() and pair.read_lock.release())
         eventually(answered(until_waiting, "getData", 2 * n + 2))
-    with proxy.counting() as count:
+    with proxy.costs() as count:
         held.release()
         holds = [reader.result(10) for reader in readers]
-    assert not count.requests
     assert sum(count.events.values()) == 1
     with proxy.counting() as last:
         for hold in holds:  # by their threads' leave: they are gone
@@ -346,20 +318,14 @@ def test_whom_a_writer_wakes(
 def test_an_event(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """`is_set`, and a change that changes nothing: two reads in one round trip; a change: these, and one write."""
     event = Event(counted, zk_path)
-    with proxy.counting() as first:
+    with proxy.costs(sync=2, getData=2, create=1, setData=1, flights=4):
         event.set()
-    assert first.requests == {"sync": 2, "getData": 2, "create": 1, "setData": 1}
-    assert first.flights == 4
     for call in (event.is_set, event.set, event.wait, lambda: event.wait(0)):
-        with proxy.counting() as asking:
+        with proxy.costs(sync=1, getData=1, flights=1):
             call()
-        assert asking.requests == {"sync": 1, "getData": 1}
-        assert asking.flights == 1
     for call in (event.clear, event.set):
-        with proxy.counting() as changing:
+        with proxy.costs(sync=1, getData=1, setData=1, flights=2):
             call()
-        assert changing.requests == {"sync": 1, "getData": 1, "setData": 1}
-        assert changing.flights == 2
 
 
 def test_waiting_for_an_event(
@@ -369,18 +335,15 @@ def test_waiting_for_an_event(
     mine, theirs, n = Event(zk, zk_path), Event(counted, zk_path), 5
     mine.set()
     mine.clear()
-    with proxy.counting() as until_waiting:
+    with proxy.costs(sync=1, getData=2, flights=2) as until_waiting:
         waiting = [in_thread(theirs.wait)]
         eventually(answered(until_waiting, "getData", 2))
-    assert until_waiting.requests == {"sync": 1, "getData": 2}
-    assert until_waiting.flights == 2
     with proxy.counting() as until_all_wait:
         waiting += [in_thread(theirs.wait) for _ in range(n - 1)]
         eventually(answered(until_all_wait, "getData", 2 * (n - 1)))
-    with proxy.counting() as woken:
+    with proxy.costs(getData=n) as woken:
         mine.set()
         assert all(each.result(10) for each in waiting)
-    assert woken.requests == {"getData": n}
     assert sum(woken.events.values()) == 1
 
 
@@ -389,41 +352,29 @@ def test_a_latch(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: s
     mine, latch = CountDownLatch(zk, zk_path, 3), CountDownLatch(counted, zk_path, 3)
     mine.count_down()
     looks = {"sync": 1, "getData": 1, "getChildren": 1}
-    with proxy.counting() as asking:
+    with proxy.costs(**looks, flights=1):
         assert latch.count == 2
-    assert asking.requests == looks
-    assert asking.flights == 1
-    with proxy.counting() as counting:
+    with proxy.costs(**looks, create=1, flights=2):
         latch.count_down()
-    assert counting.requests == {**looks, "create": 1}
-    assert counting.flights == 2
-    with proxy.counting() as until_waiting:
+    with proxy.costs(sync=1, getData=2, getChildren=2, flights=2) as until_waiting:
         waiting = in_thread(latch.wait)
         eventually(answered(until_waiting, "getChildren", 2))
-    assert until_waiting.requests == {"sync": 1, "getData": 2, "getChildren": 2}
-    assert until_waiting.flights == 2
-    with proxy.counting() as woken:
+    with proxy.costs(getData=1, getChildren=1, flights=1):
         mine.count_down()
         assert waiting.result(10)
-    assert woken.requests == {"getData": 1, "getChildren": 1}
-    assert woken.flights == 1
     for call in (latch.wait, latch.count_down):
-        with proxy.counting() as open_already:
+        with proxy.costs(**looks):
             call()
-        assert open_already.requests == looks
 
 
 def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A primitive with its state in a persistent node makes that node once, and the nodes above it as containers."""
     warm(Lock(counted, f"{zk_path}-other"))  # the client's first request has been answered, and is not counted
     latch = CountDownLatch(counted, f"{zk_path}/latch", 2)
-    with proxy.counting() as count:
+    with proxy.costs(sync=2, getData=1, getChildren=1, create=2, exists=2, multi=1):
         latch.count_down()
-    assert count.requests == {"sync": 2, "getData": 1, "getChildren": 1, "create": 2, "exists": 2, "multi": 1}
-    with proxy.counting() as destroying:
+    with proxy.costs(sync=1, getData=1, getChildren=1, multi=1, flights=2):
         latch.destroy()
-    assert destroying.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}
-    assert destroying.flights == 2
 
 
 @pytest.mark.parametrize(
@@ -461,14 +412,11 @@ def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) 
     lock = MultiLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
     lock.acquire()
     lock.release()
-    with proxy.counting() as count:
+    with proxy.costs(create2=3, getChildren=3, delete=3, flights=4):
         lock.acquire()
         lock.release()
-    assert count.requests == {"create2": 3, "getChildren": 3, "delete": 3}
-    assert count.flights == 4
-    with lock, proxy.counting() as trying:
+    with lock, proxy.costs(sync=1, getChildren=1):
         assert not lock.acquire(blocking=False)
-    assert trying.requests == {"sync": 1, "getChildren": 1}
 
 
 def test_a_quorum_of_locks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
@@ -476,15 +424,12 @@ def test_a_quorum_of_locks(counted: KazooClient, proxy: Proxy, zk_path: str) -> 
     lock = QuorumLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
     lock.acquire()
     lock.release()
-    with proxy.counting() as count:
+    with proxy.costs(sync=3, getChildren=6, create2=3, delete=3) as count:
         lock.acquire()
         lock.release()
-    assert count.requests == {"sync": 3, "getChildren": 6, "create2": 3, "delete": 3}
     assert count.flights <= 3  # the first lock is created while the listings of the others arrive
-    with lock, proxy.counting() as trying:
+    with lock, proxy.costs(sync=3, getChildren=3, flights=1):
         assert not lock.acquire(blocking=False)
-    assert trying.requests == {"sync": 3, "getChildren": 3}
-    assert trying.flights == 1
 
 
 def test_a_detached_lock(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
@@ -492,29 +437,20 @@ def test_a_detached_lock(counted: KazooClient, proxy: Proxy, zk_path: str) -> No
     lock, again = (DetachedLock(counted, zk_path, "job") for _ in range(2))
     with lock:
         pass
-    with proxy.counting() as count:
+    with proxy.costs(sync=1, getChildren=2, create2=1, multi=1, flights=3):
         lock.acquire()
-    assert count.requests == {"sync": 1, "getChildren": 2, "create2": 1, "multi": 1}
-    assert count.flights == 3
-    with proxy.counting() as count:
+    with proxy.costs(sync=1, getChildren=1, getData=1, flights=2):
         lock.acquire()
-    assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1}
-    assert count.flights == 2
-    with proxy.counting() as count:
+    with proxy.costs(sync=1, getChildren=1, getData=1, multi=1, flights=3):
         again.acquire()
-    assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1, "multi": 1}
-    assert count.flights == 3
-    with proxy.counting() as count:
+    with proxy.costs(delete=1):
         again.release()
-    assert count.requests == {"delete": 1}
     with pytest.raises(LockLostError):
         lock.release()
     for end in (again.release, lambda: again.force_release(lock.fencing_token)):
         lock.acquire()
-        with proxy.counting() as count:
+        with proxy.costs(sync=1, getChildren=1, getData=1, delete=1, flights=3):
             end()
-        assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1, "delete": 1}
-        assert count.flights == 3
         with suppress(LockLostError):
             lock.release()
 
@@ -526,42 +462,31 @@ def test_permits(kind: type[Semaphore], permits: int, counted: KazooClient, prox
     semaphore = kind(counted, zk_path, 3)
     with semaphore:
         pass
-    with proxy.counting() as acquiring:
+    with proxy.costs(create2=1, getChildren=3, getData=1, multi=1, flights=2):
         semaphore.acquire(permits=permits)
-    assert acquiring.requests == {"create2": 1, "getChildren": 3, "getData": 1, "multi": 1}
-    assert acquiring.flights == 2
-    with proxy.counting() as releasing:
+    with proxy.costs(delete=permits, flights=1):
         semaphore.release(permits)
-    assert releasing.requests == {"delete": permits}
-    assert releasing.flights == 1
 
 
 def test_a_try_for_a_permit(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try where none is free: five reads in one round trip, no write. One that succeeds asks them once more."""
     semaphore, reads = Semaphore(counted, zk_path), {"sync": 1, "getChildren": 3, "getData": 1}
-    with Semaphore(zk, zk_path), proxy.counting() as first:  # a client's first call also looks at the path itself
+    # A client's first call also looks at the path itself.
+    with Semaphore(zk, zk_path), proxy.costs(sync=1, getChildren=4, getData=1, flights=1):
         assert not semaphore.acquire(blocking=False)
-    assert first.requests == {**reads, "getChildren": 4}
-    assert first.flights == 1
-    with Semaphore(zk, zk_path), proxy.counting() as failing:
+    with Semaphore(zk, zk_path), proxy.costs(**reads, flights=1):
         assert not semaphore.acquire(blocking=False)
-    assert failing.requests == reads
-    assert failing.flights == 1
-    with proxy.counting() as succeeding:
+    with proxy.costs(sync=1, getChildren=6, getData=2, create2=1, multi=1, flights=3):
         assert semaphore.acquire(blocking=False)
     semaphore.release()
-    assert succeeding.requests == {"sync": 1, "getChildren": 6, "getData": 2, "create2": 1, "multi": 1}
-    assert succeeding.flights == 3
 
 
 def test_a_permit_added(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A release of a hold that is not there: one write, behind two reads, in two round trips."""
     semaphore = Semaphore(counted, zk_path, 0)
     semaphore.release()
-    with proxy.counting() as count:
+    with proxy.costs(getData=1, getChildren=1, create=1, flights=2):
         semaphore.release(2)
-    assert count.requests == {"getData": 1, "getChildren": 1, "create": 1}
-    assert count.flights == 2
 
 
 def test_a_resize(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
@@ -570,23 +495,18 @@ def test_a_resize(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: 
     assert semaphore.acquire()
     mine = Semaphore(counted, zk_path, None)
     assert mine.available() == 0
-    with proxy.counting() as count:
+    with proxy.costs(sync=1, getData=2, getChildren=1, setData=1, flights=2):
         mine.resize(1)
-    assert count.requests == {"sync": 1, "getData": 2, "getChildren": 1, "setData": 1}
-    assert count.flights == 2
-    with proxy.counting() as asking:
+    with proxy.costs(sync=1, getChildren=3, getData=1, flights=1):
         assert mine.available() == 0
-    assert asking.requests == {"sync": 1, "getChildren": 3, "getData": 1}
-    assert asking.flights == 1
     with proxy.counting() as until_waiting:
         waiting = [in_thread(mine.acquire) for _ in range(3)]
         eventually(answered(until_waiting, "getData", 6))
         eventually(answered(until_waiting, "getChildren", 11))
-    with proxy.counting() as woken:
+    with proxy.costs(getData=2, getChildren=5) as woken:
         semaphore.resize(0)
         eventually(answered(woken, "getData", 2))
         eventually(answered(woken, "getChildren", 5))
-    assert woken.requests == {"getData": 2, "getChildren": 5}
     assert sum(woken.events.values()) == 1
     semaphore.resize(4)
     for each in waiting:
@@ -602,18 +522,16 @@ def test_a_permit_released_wakes_one(
     held, semaphore, n = Semaphore(zk, zk_path), Semaphore(counted, zk_path), 20
     held.acquire()
     assert semaphore.locked()  # a client's first call looks at the path itself
-    with proxy.counting() as until_waiting:
+    with proxy.costs(create2=n, getChildren=3 * n + 2, getData=2 * n) as until_waiting:
         waiting = [in_thread(semaphore.acquire) for _ in range(n)]
         # Each joins with three listings and a read; the first leaves three watches, the others one each.
         eventually(answered(until_waiting, "getData", 2 * n))
         eventually(answered(until_waiting, "getChildren", 3 * n + 2))
-    assert until_waiting.requests == {"create2": n, "getChildren": 3 * n + 2, "getData": 2 * n}
-    with proxy.counting() as count:
+    # The first looks, and takes it; the next looks, and leaves its watches.
+    with proxy.costs(getChildren=8, getData=3, multi=1) as count:
         held.release()
         eventually(lambda: any(each.done() for each in waiting))
         eventually(answered(count, "getChildren", 8))
-    # The first looks, and takes it; the next looks, and leaves its watches.
-    assert count.requests == {"getChildren": 8, "getData": 3, "multi": 1}
     assert sum(count.events.values()) == 2
     for left in range(n, 0, -1):
         eventually(lambda left=left: sum(each.done() for each in waiting) == n - left + 1)
@@ -641,11 +559,9 @@ def test_a_wait(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: st
     go_on = threading.Event()
     waiting = in_thread(wait)
     assert held.wait(10)
-    with proxy.counting() as until_waiting:
+    with proxy.costs(multi=1, getData=1, flights=2) as until_waiting:
         go_on.set()
         eventually(answered(until_waiting, "getData"))
-    assert until_waiting.requests == {"multi": 1, "getData": 1}
-    assert until_waiting.flights == 2
     with proxy.counting() as woken:
         mine.acquire()
         mine.notify()
@@ -663,10 +579,8 @@ def test_a_wait_that_times_out(counted: KazooClient, proxy: Proxy, zk_path: str)
     """Its time up, it deletes its node, one write in one round trip, and acquires the lock."""
     condition = Condition(counted, zk_path)
     waits(condition, 0)
-    with condition, proxy.counting() as count:
+    with condition, proxy.costs(multi=1, getData=1, delete=1, create2=1, getChildren=1, flights=4):
         assert not condition.wait(1.0)
-    assert count.requests == {"multi": 1, "getData": 1, "delete": 1, "create2": 1, "getChildren": 1}
-    assert count.flights == 4
 
 
 @unfair
@@ -686,10 +600,9 @@ def test_unfair_hand_over(
     lock.acquire()
     waiting = in_thread(visit)
     eventually(lambda: handoff._waiting)
-    with proxy.counting() as count:
+    with proxy.costs():
         lock.release()
         eventually(lambda: not handoff._waiting)
-    assert not count.requests
     go_on.set()
     waiting.result(10)
 
@@ -702,11 +615,8 @@ def test_notify(
     mine, theirs = Condition(counted, zk_path), Condition(zk, zk_path)
     waiting = [in_thread(waits, theirs) for _ in range(5)]
     eventually(lambda: zk.exists(f"{zk_path}/waiters") and len(zk.get_children(f"{zk_path}/waiters")) == 5)
-    with mine:
-        with proxy.counting() as count:
-            mine.notify(n) if n else mine.notify_all()
-        assert count.requests == {"getChildren": 1, "delete": n or 5}
-        assert count.flights == 2
+    with mine, proxy.costs(getChildren=1, delete=n or 5, flights=2):
+        mine.notify(n) if n else mine.notify_all()
     eventually(lambda: sum(each.done() for each in waiting) == (n or 5))
     with mine:
         mine.notify_all()
@@ -716,10 +626,8 @@ def test_notify(
 def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """One read."""
     condition = Condition(counted, zk_path)
-    with condition, proxy.counting() as count:
+    with condition, proxy.costs(getChildren=1, flights=1):
         condition.notify()
-    assert count.requests == {"getChildren": 1}
-    assert count.flights == 1
 
 
 def test_calls_on_the_way(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -755,40 +663,32 @@ def test_a_barrier(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path:
     def meet() -> None:
         waiting = [in_thread(there.wait)]
         eventually(lambda: there.n_waiting == 1)
-        with proxy.counting() as until_waiting:
+        with proxy.costs(sync=1, getData=3, multi=1, getChildren=1, flights=3) as until_waiting:
             waiting.append(in_thread(here.wait))
             eventually(answered(until_waiting, "getData", 3))
-        assert until_waiting.requests == {"sync": 1, "getData": 3, "multi": 1, "getChildren": 1}
-        assert until_waiting.flights == 3
-        with proxy.counting() as passing:
+        with proxy.costs(getData=2, delete=1, flights=2):
             assert there.wait(10) == 2
             for future in waiting:
                 future.result(10)
-        assert passing.requests == {"getData": 2, "delete": 1}
-        assert passing.flights == 2
         eventually(lambda: not zk.get_children(f"{zk_path}/{there._view.state.generation - 1:010d}"))  # type: ignore[union-attr]
 
     meet()
     meet()
-    with proxy.counting() as first:
+    with proxy.costs(sync=1, getData=3, multi=1, getChildren=3, delete=1) as first:
         waiting = in_thread(here.wait)
         eventually(lambda: there.n_waiting == 1)
         eventually(answered(first, "getChildren", 3))
-    assert first.requests == {"sync": 1, "getData": 3, "multi": 1, "getChildren": 3, "delete": 1}
-    with proxy.counting() as another:
+    with proxy.costs(getData=2, getChildren=1) as another:
         others = [in_thread(there.wait)]
         eventually(answered(another, "getChildren"))
-    assert another.requests == {"getData": 2, "getChildren": 1}
     with proxy.counting() as passing:
         others.append(in_thread(there.wait))
         assert sorted(each.result(10) for each in (*others, waiting)) == [0, 1, 2]
     assert passing.requests["multi"] == passing.requests["sync"] == 0
-    with proxy.counting() as tripping:
+    with proxy.costs(sync=1, getData=1, getChildren=1, multi=2, create=1, delete=1, flights=4):
         others = [in_thread(there.wait) for _ in range(2)]
         eventually(lambda: there.n_waiting == 2)
         here.wait(10)
-    assert tripping.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 2, "create": 1, "delete": 1}
-    assert tripping.flights == 4
 
 
 def test_a_barrier_that_times_out(
@@ -799,26 +699,21 @@ def test_a_barrier_that_times_out(
     waiting = in_thread(here.wait, 1.5)
     eventually(lambda: there.n_waiting == 1)
     eventually(lambda: asleep(here))
-    with proxy.counting() as leaving, pytest.raises(threading.BrokenBarrierError):
+    with proxy.costs(sync=1, getData=2, setData=1, delete=1, flights=3), pytest.raises(threading.BrokenBarrierError):
         waiting.result(20)
-    assert leaving.requests == {"sync": 1, "getData": 2, "setData": 1, "delete": 1}
-    assert leaving.flights == 3
 
 
 def test_a_barriers_questions(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """`broken` is two reads in one round trip, `n_waiting` three in two; to abort or reset, a write in one more."""
     barrier = Barrier(counted, zk_path, 2)
     barrier.reset()
-    with proxy.counting() as broken:
+    with proxy.costs(sync=1, getData=1, flights=1):
         assert not barrier.broken
-    assert (broken.requests, broken.flights) == ({"sync": 1, "getData": 1}, 1)
-    with proxy.counting() as waiting:
+    with proxy.costs(sync=1, getData=1, getChildren=1, flights=2):
         assert barrier.n_waiting == 0
-    assert (waiting.requests, waiting.flights) == ({"sync": 1, "getData": 1, "getChildren": 1}, 2)
     for change in (barrier.abort, barrier.reset):
-        with proxy.counting() as changing:
+        with proxy.costs(sync=1, getData=1, setData=1, flights=2):
             change()
-        assert (changing.requests, changing.flights) == ({"sync": 1, "getData": 1, "setData": 1}, 2)
 
 
 @pytest.mark.parametrize("layout", ["selector", "latch"])
@@ -827,33 +722,22 @@ def test_to_lead(layout: str, counted: KazooClient, proxy: Proxy, zk_path: str) 
     election = Election(counted, zk_path, layout=layout)
     with election.lead():
         pass
-    with proxy.counting() as leading:
+    with proxy.costs(create2=1, getChildren=1, flights=1):
         block = election.lead()
         term = block.__enter__()
-    assert leading.requests == {"create2": 1, "getChildren": 1}
-    assert leading.flights == 1
-    with proxy.counting() as asking:
+    with proxy.costs():
         assert election.is_leader()
         assert term.token
         assert not term.lost.is_set()
-    assert not asking.requests
     if layout == "selector":
-        with proxy.counting() as publishing:
+        with proxy.costs(sync=1, getData=1, setData=1, flights=2):
             term.publish(b"address")
-        assert publishing.requests == {"sync": 1, "getData": 1, "setData": 1}
-        assert publishing.flights == 2
-    with proxy.counting() as looking:
+    with proxy.costs(sync=1, getChildren=1, getData=1, flights=2):
         assert election.leader() is not None
-    assert looking.requests == {"sync": 1, "getChildren": 1, "getData": 1}
-    assert looking.flights == 2
-    with proxy.counting() as listing:
+    with proxy.costs(sync=1, getChildren=1, getData=1, flights=2):
         assert len(election.candidates()) == 1
-    assert listing.requests == {"sync": 1, "getChildren": 1, "getData": 1}
-    assert listing.flights == 2
-    with proxy.counting() as leaving:
+    with proxy.costs(delete=1, flights=1):
         block.__exit__(None, None, None)
-    assert leaving.requests == {"delete": 1}
-    assert leaving.flights == 1
 
 
 def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
@@ -861,19 +745,14 @@ def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     election = Election(counted, zk_path)
     with election.lead():
         pass
-    with proxy.counting() as standing:
+    with proxy.costs(sync=1, getChildren=2, create2=1, flights=2):
         election.stand()
         assert election.wait(20) is not None
-    assert standing.requests == {"sync": 1, "getChildren": 2, "create2": 1}
-    assert standing.flights == 2
-    with proxy.counting() as waiting:
+    with proxy.costs(sync=1, getChildren=1):
         assert election.wait() is not None
         election.stand()
-    assert waiting.requests == {"sync": 1, "getChildren": 1}
-    with proxy.counting() as withdrawing:
+    with proxy.costs(delete=1, flights=1):
         election.withdraw()
-    assert withdrawing.requests == {"delete": 1}
-    assert withdrawing.flights == 1
 
 
 def test_a_change_of_the_leader(
@@ -891,15 +770,13 @@ def test_a_change_of_the_leader(
         leads.set()
         return go.wait(20)
 
-    with proxy.counting() as until_waiting:
+    with proxy.costs(create2=n, getChildren=n, getData=n + 1) as until_waiting:
         led = [in_thread(each.run, lead) for each in heirs]
         eventually(answered(until_waiting, "getData", n + 1))
-    assert until_waiting.requests == {"create2": n, "getChildren": n, "getData": n + 1}
-    with proxy.counting() as count:
+    with proxy.costs() as count:
         zookeeper.expire(gone)  # as the server does when the time of a killed process is up
         assert leads.wait(20)
     assert sum(count.events.values()) == 1
-    assert not count.requests
     go.set()
     assert all(each.result(20) for each in led)
 
@@ -910,26 +787,20 @@ def test_to_observe(connect: Connect, counted: KazooClient, proxy: Proxy, zk_pat
     first.stand()
     assert first.wait(20) is not None
     leaders = Election(counted, zk_path).observe()
-    with proxy.counting() as looking:
+    with proxy.costs(sync=1, getChildren=1, getData=1, flights=2):
         assert next(leaders).id == "a"  # type: ignore[union-attr]
-    assert looking.requests == {"sync": 1, "getChildren": 1, "getData": 1}
-    assert looking.flights == 2
-    with proxy.counting() as until_waiting:
+    with proxy.costs(sync=1, getChildren=1, getData=1) as until_waiting:
         coming = in_thread(next, leaders)
         eventually(answered(until_waiting, "getData"))
-    assert until_waiting.requests == {"sync": 1, "getChildren": 1, "getData": 1}
-    with proxy.counting() as quiet:
+    with proxy.costs() as quiet:
         second.stand()
         third.stand()
         eventually(lambda: len(second.candidates()) == 3)
         third.withdraw()
-    assert not quiet.requests
     assert not quiet.events
-    with proxy.counting() as changing:
+    with proxy.costs(getChildren=1, getData=1, flights=2) as changing:
         first.withdraw()
         assert coming.result(20).id == "b"
-    assert changing.requests == {"getChildren": 1, "getData": 1}
-    assert changing.flights == 2
     assert sum(changing.events.values()) == 1
     second.withdraw()
 

@@ -21,25 +21,19 @@ def test_a_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: s
     """To join: a write, two reads, one with a watch; to leave: a write; to look: a listing, a read for each member."""
     group, other = Group(counted, zk_path), Group(zk, zk_path)
     members = [other.join() for _ in range(3)]
-    with proxy.counting() as joining:
+    with proxy.costs(multi=1, getChildren=1, getData=1) as joining:
         member = group.join(b"", "id")
         eventually(lambda: member._member.ticket.awaits and joining.requests.get("getData"))
-    assert joining.requests == {"multi": 1, "getChildren": 1, "getData": 1}
     assert joining.flights <= 2
-    with proxy.counting() as looking:
+    with proxy.costs(sync=1, getChildren=1, getData=4, flights=2):
         assert len(group.members()) == 4
-    assert looking.requests == {"sync": 1, "getChildren": 1, "getData": 4}
-    assert looking.flights == 2
-    with proxy.counting() as leaving:
+    with proxy.costs(multi=1, flights=1):
         member.leave()
-    assert leaving.requests == {"multi": 1}
-    assert leaving.flights == 1
     seen = group.observe()
     assert len(next(seen)) == 3
-    with proxy.counting() as until_waiting:
+    with proxy.costs(exists=1, getChildren=1, getData=3) as until_waiting:
         change = in_thread(next, seen)
         eventually(lambda: until_waiting.requests.get("getData") == 3 and waits(group))
-    assert until_waiting.requests == {"exists": 1, "getChildren": 1, "getData": 3}
     with proxy.counting() as woken:
         members[0].leave()
         assert len(change.result(10)) == 2
@@ -89,22 +83,16 @@ def test_a_double_barrier(
     entered = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
     eventually(lambda: waits(theirs))
     behind.stall(to_server=False)  # it does not see us come, and open it
-    with proxy.counting() as entering:
+    with proxy.costs(create2=1, getData=1, getChildren=1, multi=1, flights=2):
         assert mine.enter(20)
     behind.resume()
-    assert entering.requests == {"create2": 1, "getData": 1, "getChildren": 1, "multi": 1}
-    assert entering.flights == 2
     eventually(lambda: len(zk.get_children(zk_path)) == 2 and waits(theirs))
-    with proxy.counting() as leaving:
+    with proxy.costs(sync=1, getData=1, getChildren=1, multi=1, flights=2):
         assert mine.leave(20)
-    assert leaving.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}
-    assert leaving.flights == 2
     assert entered.result(20)
-    with proxy.counting() as waiting:
+    with proxy.costs(create2=1, getData=2, getChildren=2, flights=2) as waiting:
         others = in_thread(lambda: mine.enter(20) and mine.leave(20))
         eventually(lambda: waits(mine) and waiting.requests.get("getChildren") == 2)
-    assert waiting.requests == {"create2": 1, "getData": 2, "getChildren": 2}
-    assert waiting.flights == 2
     assert theirs.enter(20)
     assert theirs.leave(20)
     assert others.result(20)
@@ -118,12 +106,10 @@ def test_a_chroot_is_looked_for_once(zk: KazooClient, connect: Connect, proxy: P
     eventually(lambda: link.containers)
     look = {"sync": 1, "getChildren": 1}
     for path, more in (("/one", {"exists": 1}), ("/one", {}), ("/two", {})):
-        with proxy.counting() as count:
+        with proxy.costs(**look, **more):
             assert next(Group(plain, path).observe()) == {}
-        assert count.requests == {**look, **more}
     with zkconcurrent.connect(f"zk://{proxy.hosts}{zk_path}") as opened:
         link = Session.of(opened).link
         eventually(lambda: link.containers)
-        with proxy.counting() as count:
+        with proxy.costs(**look):
             assert next(Group(opened, "/one").observe()) == {}
-        assert count.requests == look

@@ -16,7 +16,7 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -212,6 +212,14 @@ class Proxy:
             yield count
         finally:
             self._call(lambda: self._counts.remove(count))
+
+    @contextmanager
+    def costs(self, *, flights: int | None = None, **requests: int) -> Iterator[Count]:
+        """See that a block sends these requests and no others, in so many flights, if that is given."""
+        with self.counting() as count:
+            yield count
+        assert count.requests == Counter(requests), f"expected {requests}, got {count!r}"
+        assert flights in (None, count.flights), f"expected {flights} flights, got {count!r}"
 
     # The loop.
 
