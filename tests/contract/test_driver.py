@@ -53,12 +53,8 @@ ROLE = "lock-"
 
 def drive(bench: Bench, path: str, recipe: Callable[..., Steps], *, sessions: int = 1) -> Any:
     """Run a recipe, which is given the sessions; the first one is its driver's."""
-
-    def test() -> Any:
-        opened = [bench.session() for _ in range(sessions)]
-        return perform(opened[0], path, recipe(*opened))
-
-    return bench.run(test)
+    opened = [bench.session() for _ in range(sessions)]
+    return perform(opened[0], path, recipe(*opened))
 
 
 def test_answers_of_operations_yielded_together(bench: Bench, path: str) -> None:
@@ -79,7 +75,7 @@ def test_answers_of_operations_yielded_together(bench: Bench, path: str) -> None
         assert not (yield Children(path))
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
@@ -121,18 +117,15 @@ def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> Non
             yield ProveLease(ticket)
         return ticket
 
-    def test() -> list[float]:
-        held = []
-        for n in range(connections):
-            # Where the rest of the first lease is about as long as its renewal takes.
-            age, session = (0.4 + 0.3 * n / connections) * timeout, bench.session(timeout=timeout)
-            with session.lock:  # as if the library had not used it before
-                session.registry.lease.opened(session.clock() - age, timeout)
-            held.append((age, perform(session, path, recipe())))
-        session.link.handler.sleep_func(2 * timeout)
-        return [age for age, ticket in held if ticket.state is not State.HELD]
-
-    assert bench.run(test) == []
+    held = []
+    for n in range(connections):
+        # Where the rest of the first lease is about as long as its renewal takes.
+        age, session = (0.4 + 0.3 * n / connections) * timeout, bench.session(timeout=timeout)
+        with session.lock:  # as if the library had not used it before
+            session.registry.lease.opened(session.clock() - age, timeout)
+        held.append((age, perform(session, path, recipe())))
+    session.link.handler.sleep_func(2 * timeout)
+    assert [age for age, ticket in held if ticket.state is not State.HELD] == []
 
 
 def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None:
@@ -306,10 +299,7 @@ def test_a_wait_ends_with_the_node(bench: Bench, path: str) -> None:
         yield Discard(me)
         return "done"
 
-    def test() -> object:
-        return perform(bench.session(), path, recipe(bench.session()))
-
-    assert bench.run(test) == "done"
+    assert perform(bench.session(), path, recipe(bench.session())) == "done"
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -367,15 +357,12 @@ def test_a_deadline_enters_at_the_yield(bench: Bench, path: str) -> None:
             yield Discard(me)
             raise
 
-    def test() -> None:
-        session, other = bench.session(), bench.session()
-        me = perform(session, path, queue())
-        ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
-        assert perform(session, path, recipe(me, theirs.rpartition("/")[2]), session.now() + 1) is None
-        assert told == [me]
-        wait(other, lambda: [name[:6] for name in ask(other, ("sync", path), ("children", path))[1]] == ["theirs"])
-
-    bench.run(test)
+    session, other = bench.session(), bench.session()
+    me = perform(session, path, queue())
+    ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
+    assert perform(session, path, recipe(me, theirs.rpartition("/")[2]), session.now() + 1) is None
+    assert told == [me]
+    wait(other, lambda: [name[:6] for name in ask(other, ("sync", path), ("children", path))[1]] == ["theirs"])
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -465,13 +452,10 @@ def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
         names = ask(session, ("sync", path), ("children", path))[1]
         return names == [] or isinstance(names, NoNodeError)  # it may be reaped
 
-    def test() -> object:
-        session, other = bench.session(), bench.session()
-        with pytest.raises(KeyboardInterrupt):
-            perform(session, path, recipe(session))
-        wait(other, lambda: empty(other))  # which is only given a moment
-
-    bench.run(test)
+    session, other = bench.session(), bench.session()
+    with pytest.raises(KeyboardInterrupt):
+        perform(session, path, recipe(session))
+    wait(other, lambda: empty(other))  # which is only given a moment
 
 
 @pytest.mark.parametrize("timeout", [None, 3600.0])
@@ -493,8 +477,7 @@ def test_an_interrupt_on_the_way_into_a_wait(
                 raise KeyboardInterrupt
             return bool(woken)
 
-    opened: Any = None
-    interrupted = False
+    opened, interrupted = bench.session(), False
 
     def recipe() -> Steps:
         nonlocal interrupted
@@ -510,14 +493,9 @@ def test_an_interrupt_on_the_way_into_a_wait(
         yield Discard(ahead)
         return watched
 
-    def test() -> list[str]:
-        nonlocal opened
-        opened = bench.session()
-        made = opened.link.sleep_event
-        opened.link.sleep_event = lambda: Late(made())
-        return perform(opened, path, recipe(), None if timeout is None else opened.now() + timeout)[0]
-
-    assert len(bench.run(test)) == 2
+    made = opened.link.sleep_event
+    opened.link.sleep_event = lambda: Late(made())
+    assert len(perform(opened, path, recipe(), None if timeout is None else opened.now() + timeout)[0]) == 2
 
 
 def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
@@ -542,10 +520,7 @@ def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
             yield Discard(ticket)
         return "done"
 
-    def test() -> object:
-        return perform(bench.session(), path, recipe(bench.session()))
-
-    assert bench.run(test) == "done"
+    assert perform(bench.session(), path, recipe(bench.session())) == "done"
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["create", "multi"])
@@ -629,25 +604,22 @@ def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
     def recipe() -> Steps:
         return (yield Children(path))
 
-    def test() -> object:
-        session = bench.session()
-        ask(session, ("make_container", path))
-        ((name, _),) = ask(session, ("create", f"{path}/x-", b""))
-        node = name.removeprefix("/root")
-        errors = []
+    session = bench.session()
+    ask(session, ("make_container", path))
+    ((name, _),) = ask(session, ("create", f"{path}/x-", b""))
+    node = name.removeprefix("/root")
+    errors = []
 
-        def watcher(_: object) -> None:
-            try:
-                perform(session, path, recipe())
-            except ClientError as error:
-                errors.append(error)
+    def watcher(_: object) -> None:
+        try:
+            perform(session, path, recipe())
+        except ClientError as error:
+            errors.append(error)
 
-        ask(session, ("get", node, watcher))
-        ask(session, ("delete", node))
-        wait(session, lambda: errors)
-        return str(errors[0])
-
-    assert "kazoo's own threads" in str(bench.run(test))
+    ask(session, ("get", node, watcher))
+    ask(session, ("delete", node))
+    wait(session, lambda: errors)
+    assert "kazoo's own threads" in str(errors[0])
 
 
 def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
@@ -663,10 +635,7 @@ def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
         yield MarkMissing(held)
         return over.state, held.state
 
-    def test() -> object:
-        return perform(bench.session(), path, recipe())
-
-    assert bench.run(test) == (State.DISCARDED, State.LOST)
+    assert perform(bench.session(), path, recipe()) == (State.DISCARDED, State.LOST)
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -719,7 +688,7 @@ def test_a_multi_says_which_part_failed(bench: Bench, path: str) -> None:
         yield Discard(ticket)
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 @pytest.mark.parametrize("refused", [NoNode, NodeExists, BadVersion, NotEmpty])
@@ -742,7 +711,7 @@ def test_a_multi_that_is_refused(bench: Bench, path: str, refused: type[Exceptio
         yield Discard(ticket)
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_a_ticket_that_is_kept(bench: Bench, path: str) -> None:
@@ -762,13 +731,10 @@ def test_a_ticket_that_is_kept(bench: Bench, path: str) -> None:
         yield Discard(kept[0])
         return before, (yield Children(path))
 
-    def test() -> Any:
-        session, kept = bench.session(), list[Any]()
-        assert perform(session, path, recipe(kept), session.now() + 0.5) is None
-        return kept[0].name, perform(session, path, leave(kept))
-
-    name, (before, after) = bench.run(test)
-    assert (before, after) == ([name], [])
+    session, kept = bench.session(), list[Any]()
+    assert perform(session, path, recipe(kept), session.now() + 0.5) is None
+    name = kept[0].name
+    assert perform(session, path, leave(kept)) == ([name], [])
 
 
 def test_a_firm_multi_gets_its_reply(bench: Bench, path: str) -> None:
@@ -785,14 +751,10 @@ def test_a_firm_multi_gets_its_reply(bench: Bench, path: str) -> None:
         finally:
             session.discard(ticket)
 
-    def test() -> Any:
-        session = bench.session()
-        deadline = session.now() + 1.0
-        result = perform(session, path, recipe(session, deadline), deadline)
-        return result, ask(session, ("get", path))[0][0]
-
-    result, data = bench.run(test)
-    assert (type(result), data) == (list, b"new")
+    session = bench.session()
+    deadline = session.now() + 1.0
+    assert type(perform(session, path, recipe(session, deadline), deadline)) is list
+    assert ask(session, ("get", path))[0][0] == b"new"
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -838,12 +800,9 @@ def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
         yield MarkDeleted(old)
         return (yield Children(path))
 
-    def test() -> Any:
-        session = bench.session()
-        left = perform(session, path, recipe())
-        return left, session.registry.tickets, session.registry.deletes
-
-    assert bench.run(test) == ([], {}, {})
+    session = bench.session()
+    left = perform(session, path, recipe())
+    assert (left, session.registry.tickets, session.registry.deletes) == ([], {}, {})
 
 
 def test_watching_what_changes(bench: Bench, path: str) -> None:
@@ -934,14 +893,11 @@ def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytes
         yield Discard(me)
         return found.data
 
-    def test() -> object:
-        session = bench.session()
-        me = perform(session, path, begin())
-        began = session.now()
-        assert perform(session, path, recipe(me), began + 1.0) == b""
-        return session.now() - began
-
-    assert bench.run(test) >= 1.0 + 5.0
+    session = bench.session()
+    me = perform(session, path, begin())
+    began = session.now()
+    assert perform(session, path, recipe(me), began + 1.0) == b""
+    assert session.now() - began >= 1.0 + 5.0
 
 
 def test_a_call_that_is_closed_while_its_recipe_cleans_up(bench: Bench, path: str) -> None:
@@ -964,22 +920,19 @@ def test_a_call_that_is_closed_while_its_recipe_cleans_up(bench: Bench, path: st
         except DeadlinePassed:
             yield from clean_up(me)
 
-    def test() -> None:
-        session = bench.session()
-        call = Call(session, path)
-        steps = call.run(recipe(), session.now() + 0.5)
-        call.begin(session.link.handler.event_object().set)
-        next(steps)
-        until = session.now() + 20
-        while not cleaning:
-            assert session.now() < until
-            session.link.handler.sleep_func(0.005)
-            steps.send(False)
-        steps.close()
-        assert closed == cleaning
-        call.abandon()
-
-    bench.run(test)
+    session = bench.session()
+    call = Call(session, path)
+    steps = call.run(recipe(), session.now() + 0.5)
+    call.begin(session.link.handler.event_object().set)
+    next(steps)
+    until = session.now() + 20
+    while not cleaning:
+        assert session.now() < until
+        session.link.handler.sleep_func(0.005)
+        steps.send(False)
+    steps.close()
+    assert closed == cleaning
+    call.abandon()
 
 
 def test_a_check_of_a_version(bench: Bench, path: str) -> None:
@@ -998,7 +951,7 @@ def test_a_check_of_a_version(bench: Bench, path: str) -> None:
         yield Discard(first)
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_a_delete_of_a_version(bench: Bench, path: str) -> None:
@@ -1018,7 +971,7 @@ def test_a_delete_of_a_version(bench: Bench, path: str) -> None:
         yield Discard(ticket)
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_how_many_children_were_made(bench: Bench, path: str) -> None:
@@ -1035,13 +988,10 @@ def test_how_many_children_were_made(bench: Bench, path: str) -> None:
             made.append((yield Get(path)).created)
         return made, len((yield Children(path)))
 
-    def test() -> Any:
-        call = Call(bench.session(), path)
-        made = call.wait(call.run(recipe()))
-        call.abandon()
-        return made
-
-    assert bench.run(test) == ([1, 2, 3, 4], 2)
+    call = Call(bench.session(), path)
+    made = call.wait(call.run(recipe()))
+    call.abandon()
+    assert made == ([1, 2, 3, 4], 2)
 
 
 def test_the_exit_and_a_thread_that_releases(bench: Bench, path: str) -> None:

@@ -123,26 +123,22 @@ def removal_is_due(scene: Scene) -> None:
 
 def holds(bench: Bench, path: str, strike: Callable[[Scene], None]) -> bool:
     """Return whether the waiter may hold without a look after the strike; a look shows what there is."""
+    scene = Scene(bench, path)
 
-    def test() -> bool:
-        scene = Scene(bench, path)
+    def recipe() -> Steps:
+        names = yield from scene.queue()
+        scene.session.link.handler.spawn(partial(scene.once_watched, strike))
+        found = yield scene.wait_gone(names)
+        if found is CLEAR:
+            assert (yield Grant(scene.me))
+        else:
+            (names,) = found
+            there = (yield Children(path, scene.me)) if strike is is_written else names
+            assert (scene.me.name in there) == (strike in (is_written, own_node_is_written, connection_is_lost))
+        yield Discard(scene.me)
+        return found is CLEAR
 
-        def recipe() -> Steps:
-            names = yield from scene.queue()
-            scene.session.link.handler.spawn(partial(scene.once_watched, strike))
-            found = yield scene.wait_gone(names)
-            if found is CLEAR:
-                assert (yield Grant(scene.me))
-            else:
-                (names,) = found
-                there = (yield Children(path, scene.me)) if strike is is_written else names
-                assert (scene.me.name in there) == (strike in (is_written, own_node_is_written, connection_is_lost))
-            yield Discard(scene.me)
-            return found is CLEAR
-
-        return bool(perform(scene.session, path, recipe()))
-
-    return bench.run(test)
+    return bool(perform(scene.session, path, recipe()))
 
 
 def test_the_one_ahead_leaves(bench: Bench, path: str) -> None:
@@ -173,63 +169,51 @@ def test_the_watch_that_another_wait_leaves(bench: Bench, path: str) -> None:
 
 def test_one_that_is_gone_already(bench: Bench, path: str) -> None:
     """The waiter holds, as its own node was read before."""
+    scene = Scene(bench, path)
 
-    def test() -> object:
-        scene = Scene(bench, path)
+    def recipe() -> Steps:
+        names = yield from scene.queue()
+        leaves(scene)
+        yield Children(path)
+        assert (yield scene.wait_gone(names)) is CLEAR
+        assert (yield Grant(scene.me))
+        yield Discard(scene.me)
+        return "done"
 
-        def recipe() -> Steps:
-            names = yield from scene.queue()
-            leaves(scene)
-            yield Children(path)
-            assert (yield scene.wait_gone(names)) is CLEAR
-            assert (yield Grant(scene.me))
-            yield Discard(scene.me)
-            return "done"
-
-        return perform(scene.session, path, recipe())
-
-    assert bench.run(test) == "done"
+    assert perform(scene.session, path, recipe()) == "done"
 
 
 def test_a_listing_of_an_earlier_connection(bench: Bench, path: str) -> None:
     """The way rests on one connection, with the listing."""
+    scene = Scene(bench, path)
 
-    def test() -> object:
-        scene = Scene(bench, path)
+    def recipe() -> Steps:
+        names = yield from scene.queue()
+        bench.cut(scene.session)
+        scene.session.link.handler.spawn(partial(scene.once_watched, leaves))
+        assert (yield scene.wait_gone(names)) == [[scene.me.name]]
+        yield Discard(scene.me)
+        return "done"
 
-        def recipe() -> Steps:
-            names = yield from scene.queue()
-            bench.cut(scene.session)
-            scene.session.link.handler.spawn(partial(scene.once_watched, leaves))
-            assert (yield scene.wait_gone(names)) == [[scene.me.name]]
-            yield Discard(scene.me)
-            return "done"
-
-        return perform(scene.session, path, recipe())
-
-    assert bench.run(test) == "done"
+    assert perform(scene.session, path, recipe()) == "done"
 
 
 def test_an_own_node_that_goes_before_the_grant(bench: Bench, path: str) -> None:
     """The grant looks at the way once more."""
+    scene = Scene(bench, path)
 
-    def test() -> object:
-        scene = Scene(bench, path)
+    def recipe() -> Steps:
+        names = yield from scene.queue()
+        scene.session.link.handler.spawn(partial(scene.once_watched, leaves))
+        assert (yield scene.wait_gone(names)) is CLEAR
+        ask(scene.other, ("delete", scene.me.node))
+        wait(scene.session, lambda: scene.me.watched is False)
+        assert not (yield Grant(scene.me))
+        assert (yield Children(path, scene.me)) == []
+        yield Discard(scene.me)
+        return "done"
 
-        def recipe() -> Steps:
-            names = yield from scene.queue()
-            scene.session.link.handler.spawn(partial(scene.once_watched, leaves))
-            assert (yield scene.wait_gone(names)) is CLEAR
-            ask(scene.other, ("delete", scene.me.node))
-            wait(scene.session, lambda: scene.me.watched is False)
-            assert not (yield Grant(scene.me))
-            assert (yield Children(path, scene.me)) == []
-            yield Discard(scene.me)
-            return "done"
-
-        return perform(scene.session, path, recipe())
-
-    assert bench.run(test) == "done"
+    assert perform(scene.session, path, recipe()) == "done"
 
 
 def test_a_held_node_is_watched_once(bench: Bench, path: str) -> None:
@@ -245,22 +229,19 @@ def test_a_held_node_is_watched_once(bench: Bench, path: str) -> None:
 
         session.link.get = noted  # type: ignore[method-assign]
 
-    def test() -> object:
-        scene = Scene(bench, path)
+    scene = Scene(bench, path)
 
-        def recipe() -> Steps:
-            names = yield from scene.queue()
-            note(scene.session)
-            scene.session.link.handler.spawn(partial(scene.once_watched, leaves))
-            assert (yield scene.wait_gone(names)) is CLEAR
-            assert (yield Grant(scene.me))
-            with scene.session.lock:
-                scene.session.heartbeat._watch_holds()
-            assert sent.count(scene.me.node) == 1
-            ask(scene.other, ("delete", scene.me.node))
-            wait(scene.session, lambda: scene.me.loss is not None)
-            return "done"
+    def recipe() -> Steps:
+        names = yield from scene.queue()
+        note(scene.session)
+        scene.session.link.handler.spawn(partial(scene.once_watched, leaves))
+        assert (yield scene.wait_gone(names)) is CLEAR
+        assert (yield Grant(scene.me))
+        with scene.session.lock:
+            scene.session.heartbeat._watch_holds()
+        assert sent.count(scene.me.node) == 1
+        ask(scene.other, ("delete", scene.me.node))
+        wait(scene.session, lambda: scene.me.loss is not None)
+        return "done"
 
-        return perform(scene.session, path, recipe())
-
-    assert bench.run(test) == "done"
+    assert perform(scene.session, path, recipe()) == "done"

@@ -65,7 +65,7 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
         assert (yield Delete(path, version=0)) is True
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 @pytest.mark.parametrize("change", ["set", "delete", "make"])
@@ -88,11 +88,8 @@ def test_a_wait_ends_with_a_change(bench: Bench, path: str, change: str) -> None
         yield Discard(ticket)
         return (yield Get(path)), (yield Children(path))
 
-    def test() -> Any:
-        session, other = bench.session(), bench.session()
-        return perform(session, path, recipe(session, other))
-
-    node, names = bench.run(test)
+    session, other = bench.session(), bench.session()
+    node, names = perform(session, path, recipe(session, other))
     assert (node and node.data, names) == {
         "set": (b"new", []),
         "delete": (None, ()),
@@ -113,11 +110,8 @@ def test_a_wait_ends_with_the_connection(bench: Bench, path: str) -> None:
         yield Discard(ticket)
         return node.data
 
-    def test() -> Any:
-        session = bench.session()
-        return perform(session, path, recipe(session))
-
-    assert bench.run(test) == b""
+    session = bench.session()
+    assert perform(session, path, recipe(session)) == b""
 
 
 def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
@@ -135,11 +129,8 @@ def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
         yield SetNode(path, b"later", 0)
         return (yield Get(path)).data
 
-    def test() -> Any:
-        session = bench.session()
-        return perform(session, path, recipe(session))
-
-    assert bench.run(test) == b"later"
+    session = bench.session()
+    assert perform(session, path, recipe(session)) == b"later"
 
 
 def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
@@ -155,13 +146,10 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
             yield Discard(ticket)
             raise
 
-    def test() -> Any:
-        session = bench.session()
-        wait(session, lambda: session.registry.session is not None)
-        assert perform(session, path, recipe(), session.now() + 1.0) is None
-        return session.registry.tickets, session.registry.deletes, session.registry._awaiting
-
-    assert bench.run(test) == ({}, {}, {})
+    session = bench.session()
+    wait(session, lambda: session.registry.session is not None)
+    assert perform(session, path, recipe(), session.now() + 1.0) is None
+    assert (session.registry.tickets, session.registry.deletes, session.registry._awaiting) == ({}, {}, {})
 
 
 def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
@@ -175,8 +163,5 @@ def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
         client = session.link.client
         return [*filter(None, client._data_watchers.values()), *filter(None, client._child_watchers.values())]
 
-    def test() -> Any:
-        session = bench.session()
-        return perform(session, path, recipe(session))
-
-    assert bench.run(test) == []
+    session = bench.session()
+    assert perform(session, path, recipe(session)) == []

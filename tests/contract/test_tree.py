@@ -52,7 +52,7 @@ def test_a_look(bench: Bench, path: str) -> None:
         assert fourth < results[-1].mzxid == again.mzxid
         return "done"
 
-    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_a_tree(bench: Bench, path: str) -> None:
@@ -85,11 +85,8 @@ def test_a_tree(bench: Bench, path: str) -> None:
         session.stop_watching_tree(path, changes)
         return session.registry.trees, session.registry._awaiting
 
-    def test() -> Any:
-        session, other = bench.session(), bench.session()
-        return perform(session, path, recipe(session, other))
-
-    assert bench.run(test) == ({}, {})
+    session, other = bench.session(), bench.session()
+    assert perform(session, path, recipe(session, other)) == ({}, {})
 
 
 @pytest.mark.parametrize("how", ["cut", "expire"])
@@ -116,8 +113,5 @@ def test_a_tree_ends_with_the_connection(bench: Bench, path: str, how: str) -> N
         yield Discard(ticket)
         return "done"
 
-    def test() -> Any:
-        session, other = bench.session(), bench.session()
-        return perform(session, path, recipe(session, other))
-
-    assert bench.run(test) == "done"
+    session, other = bench.session(), bench.session()
+    assert perform(session, path, recipe(session, other)) == "done"
