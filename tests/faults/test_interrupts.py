@@ -172,6 +172,19 @@ def test_acquire_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect:
             pass
 
 
+def interrupt_waiters(places: Places[tuple[Any, Any]], *files: str) -> None:
+    """Interrupt a timed acquire of what the second of a pair holds, at every line; it holds nobody up."""
+    for hook in at_every_line(*files):
+        (lock, _) = places.here
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            assert lock.acquire(timeout=0.02) is False
+        places.interrupted(hook.where)
+    for lock, held in places.check():
+        held.release()
+        with lock:
+            pass
+
+
 @every
 def test_a_waiter_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
@@ -183,18 +196,7 @@ def test_a_waiter_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect
         return kind(client, path), held
 
     places, files = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)()), files_of(kind)
-    for hook in at_every_line(*files):
-        (lock, _) = places.here
-        try:
-            with hook:
-                assert lock.acquire(timeout=0.02) is False
-        except KeyboardInterrupt:
-            pass
-        places.interrupted(hook.where)
-    for lock, held in places.check():
-        held.release()
-        with lock:
-            pass
+    interrupt_waiters(places, *files)
 
 
 @every
@@ -429,11 +431,8 @@ def test_a_waiter_for_an_event_interrupted_at_every_line(connect: Connect, zk_pa
     event.set()
     for timeout, expected in ((5, True), (0.02, False)):
         for hook in at_every_line():
-            try:
-                with hook:
-                    assert event.wait(timeout) is expected
-            except KeyboardInterrupt:
-                pass
+            with contextlib.suppress(KeyboardInterrupt), hook:
+                assert event.wait(timeout) is expected
             eventually(lambda: not session.registry.tickets and not session.registry._awaiting, hook.where)
             assert not session.calls, hook.where
         assert hook.line > 40
@@ -480,11 +479,8 @@ def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str) -> No
             assert latch.count in (left, left - 3), hook.where
         else:
             assert latch.count == left - 3
-        try:
-            with InterruptAt(hook.line):
-                assert latch.wait(0.02) is False
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), InterruptAt(hook.line):
+            assert latch.wait(0.02) is False
         eventually(lambda: not latch._session.registry.tickets and not latch._session.registry._awaiting, hook.where)
     assert hook.line > 40
 
@@ -496,11 +492,8 @@ def test_a_join_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_
     state = group._path_state
     for hook in at_every_line():
         member = None
-        try:
-            with hook:
-                member = group.join(b"", "id")
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            member = group.join(b"", "id")
         if member is not None:
             member.leave()
         eventually(lambda: not state.members and zk.get_children(zk_path) == [], hook.where)
@@ -552,55 +545,6 @@ def left(zk: KazooClient, lock: MultiLock | QuorumLock) -> int:
     return nodes
 
 
-def test_a_multilock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """All or none: an interrupted acquire leaves no lock held, also when the last is held by somebody else."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> MultiLock:
-        lock = MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
-        with lock:
-            pass
-        if held:
-            last[lock] = Lock(zk, f"{path}/b")
-            last[lock].acquire()
-        return lock
-
-    # Where the last is held, at its own lines only: to wait for a lock is told above.
-    for held, timeout, files in ((0, 5.0, ()), (1, 0.03, ("_threads/multilock.py", "_threads/joint_lock.py"))):
-        last: dict[MultiLock, Lock] = {}
-        places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
-        for hook in at_every_line(*files):
-            lock = places.here
-            try:
-                with hook:
-                    assert lock.acquire(timeout=timeout) is not bool(held)
-            except KeyboardInterrupt:
-                assert not any("<locked" in repr(each) for each in lock.locks), hook.where
-            else:
-                if not held:
-                    lock.release()
-            places.interrupted(hook.where)
-        assert hook.line > (15 if files else 200)
-        for lock in places.check():
-            if held:
-                last[lock].release()
-            with lock:
-                pass
-
-
-def test_a_multilocks_release_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Either it is held still, as a whole, and can be released again, or all is free."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> MultiLock:
-        lock = MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
-        with lock:
-            return lock
-
-    places = Places(zk_path, make, lambda lock: left(zk, lock) == 0)
-    assert interrupt_releases(places) > 40
-
-
 def idle(client: KazooClient, path: str, leases: int = 0) -> bool:
     """Return whether so many permits are out, and nobody is in the queue."""
     return queued(client, f"{path}/leases", leases)() and queued(client, f"{path}/locks", 0)()
@@ -649,18 +593,7 @@ def test_a_waiter_for_permits_interrupted_at_every_line(zk: KazooClient, connect
         return Semaphore(client, path), held
 
     places = Places(zk_path, make, lambda both: idle(zk, both[0].path, leases=1))
-    for hook in at_every_line():
-        (semaphore, _) = places.here
-        try:
-            with hook:
-                assert semaphore.acquire(timeout=0.02) is False
-        except KeyboardInterrupt:
-            pass
-        places.interrupted(hook.where)
-    for semaphore, held in places.check():
-        held.release()
-        with semaphore:
-            pass
+    interrupt_waiters(places)
 
 
 def test_release_of_permits_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -705,11 +638,8 @@ def test_a_wait_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: 
     for hook in at_every_line(*files):
         condition = places.here
         lock = condition._lock
-        try:
-            with hook:
-                condition.wait(0.002)
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            condition.wait(0.002)
         hold = lock._lock_core.mine()
         assert hold is not None, hook.where
         assert hold.alive, hook.where
@@ -732,18 +662,15 @@ def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> 
         value = zkconcurrent.SharedValue(value.client, f"{zk_path}-s", b"x")
     for hook in at_every_line():
         before = other.add(10)
-        try:
-            with hook:
-                if what == "add":
-                    assert value.add() == before + 1
-                elif what == "update":
-                    assert value.update(lambda old: old + 1) == before + 1
-                elif what == "get":
-                    assert value.get() == before
-                else:
-                    assert not value.wait_for(lambda data: data != b"x", 0.02)
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            if what == "add":
+                assert value.add() == before + 1
+            elif what == "update":
+                assert value.update(lambda old: old + 1) == before + 1
+            elif what == "get":
+                assert value.get() == before
+            else:
+                assert not value.wait_for(lambda data: data != b"x", 0.02)
         state = value._path_state
         eventually(lambda state=state: not state._left, hook.where)
         assert other.get() in (before, before + 1), hook.where
@@ -797,14 +724,11 @@ def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_pat
         claim = queue.claim()
         if what in ("acknowledge", "give back"):
             claim.__enter__()
-        try:
-            with hook:
-                if what == "claim":
-                    claim.__enter__()
-                else:
-                    taken = call()
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            if what == "claim":
+                claim.__enter__()
+            else:
+                taken = call()
         if claim._taken is not None:  # fault 155: at no line of its end
             assert what == "claim", hook.where
             claim.__exit__(KeyError, None, None)
@@ -973,11 +897,8 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> N
         d["k"] = b"old"
         assert d["k"] == b"old"
         before = zk.get(f"{zk_path}/entries/k")[1].version
-        try:
-            with hook:
-                calls[what]()
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            calls[what]()
         d["after"] = b"%d" % hook.line
         assert d["after"] == b"%d" % hook.line, hook.where
         there = zk.exists(f"{zk_path}/entries/k")
@@ -988,13 +909,6 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> N
     # An interrupt just as a writer changes hands leaves it to nobody, until the session ends.
     eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 8)
     assert len(d._mirror.idle) == 1
-
-
-def quorum(client: KazooClient, path: str) -> QuorumLock:
-    """Make a QuorumLock, and use it once."""
-    lock = QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])
-    with lock:
-        return lock
 
 
 def test_a_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -1053,58 +967,83 @@ def test_a_waiting_detached_lock_interrupted_at_every_line(zk: KazooClient, conn
         path = f"{zk_path}/{(n := n + 1)}"
         holder, lock = DetachedLock(zk, path, "holder"), DetachedLock(client, path, "job")
         assert holder.acquire(timeout=5)
-        try:
-            with hook:
-                assert not lock.acquire(timeout=0.02)
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            assert not lock.acquire(timeout=0.02)
         holder.release()
         with lock:  # behind what the interrupted call may have left
             assert len(zk.get_children(path)) == 1, hook.where
     assert hook.line > 20
 
 
-def test_a_quorum_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A quorum or nothing: an interrupted acquire leaves no lock held, also when most are held by another."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> QuorumLock:
-        lock = quorum(client, path)
-        if held:
-            last[lock] = QuorumLock([Lock(zk, f"{path}/{name}") for name in "ab"])
-            last[lock].acquire()
+def multilock(client: KazooClient, path: str) -> MultiLock:
+    """Make a MultiLock, and use it once."""
+    lock = MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
+    with lock:
         return lock
 
-    for held, timeout in ((0, 5.0), (2, 0.03)):
-        last: dict[QuorumLock, QuorumLock] = {}
-        places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
-        for hook in at_every_line("_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py"):
-            lock = places.here
-            try:
-                with hook:
-                    assert lock.acquire(timeout=timeout) is not bool(held)
-            except KeyboardInterrupt:
-                assert not any("<locked" in repr(each) for each in (lock, *lock.locks)), hook.where
-                assert not lock._acquiring
-            else:
-                if not held:
-                    lock.release()
-            places.interrupted(hook.where)
-        assert hook.line > 80
-        for lock in places.check():
-            if held:
-                last[lock].release()
-            with lock:
-                pass
+
+def quorum(client: KazooClient, path: str) -> QuorumLock:
+    """Make a QuorumLock, and use it once."""
+    lock = QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])
+    with lock:
+        return lock
 
 
-def test_a_quorum_locks_release_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+QUORUM = ("_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py")
+
+
+@pytest.mark.parametrize(
+    ("several", "taken", "files", "least"),
+    [
+        pytest.param(multilock, "", (), 200, id="MultiLock"),
+        # At its own lines only: to wait for a lock is told above.
+        pytest.param(multilock, "b", ("_threads/multilock.py", "_threads/joint_lock.py"), 15, id="its last is held"),
+        pytest.param(quorum, "", QUORUM, 80, id="QuorumLock"),
+        pytest.param(quorum, "ab", QUORUM, 80, id="most are held"),
+    ],
+)
+def test_several_locks_interrupted_at_every_line(
+    several: Any, taken: str, files: tuple[str, ...], least: int, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """All of them, or a quorum, or none: an interrupted acquire leaves no lock held, also where others hold some."""
+    client, others = connect(timeout=SESSION), dict[Any, list[Lock]]()
+
+    def make(path: str) -> Any:
+        lock = several(client, path)
+        others[lock] = [Lock(zk, f"{path}/{name}") for name in taken]
+        for each in others[lock]:
+            each.acquire()
+        return lock
+
+    places = Places(zk_path, make, lambda lock: left(zk, lock) == len(taken))
+    for hook in at_every_line(*files):
+        lock = places.here
+        try:
+            with hook:
+                assert lock.acquire(timeout=0.03 if taken else 5.0) is not bool(taken)
+        except KeyboardInterrupt:
+            assert not any("<locked" in repr(each) for each in (lock, *lock.locks)), hook.where
+            assert not getattr(lock, "_acquiring", None)  # of a QuorumLock
+        else:
+            if not taken:
+                lock.release()
+        places.interrupted(hook.where)
+    assert hook.line > least
+    for lock in places.check():
+        for each in others[lock]:
+            each.release()
+        with lock:
+            pass
+
+
+@pytest.mark.parametrize(("several", "files"), [(multilock, ()), (quorum, QUORUM)], ids=["MultiLock", "QuorumLock"])
+def test_a_release_of_several_locks_interrupted_at_every_line(
+    several: Any, files: tuple[str, ...], zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
     """Either it is held still, as a whole, and can be released again, or all is free."""
     client = connect(timeout=SESSION)
-    places = Places(zk_path, lambda path: quorum(client, path), lambda lock: left(zk, lock) == 0)
-    assert (
-        interrupt_releases(places, "_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py") > 40
-    )
+    places = Places(zk_path, lambda path: several(client, path), lambda lock: left(zk, lock) == 0)
+    assert interrupt_releases(places, *files) > 40
 
 
 def _signalled_as_granted(primitive: Any, number: int) -> None:
