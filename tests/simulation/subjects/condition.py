@@ -16,7 +16,7 @@ from tests.simulation.checks.invariants import Checks, exclude
 from tests.simulation.world.client import Process
 from tests.simulation.world.ensemble import Ensemble, Transport, only_checks
 from tests.simulation.world.run import CHROOT, Run
-from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule
+from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_deviations
 from tests.simulation.world.workload import Section, Visit, Worker
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._errors import LockLostError
@@ -357,7 +357,6 @@ KINDS = {
     "clog": 1,
     "quit": 1,
 }
-_KINDS, _WEIGHTS = list(KINDS), list(KINDS.values())
 
 
 def random_turns(seed: int) -> Schedule:
@@ -371,16 +370,7 @@ def random_turns(seed: int) -> Schedule:
         ]
         for _ in range(random.choice((2, 2, 3)))
     ]
-    dense = random.choice((4, 12, 30))
-    deviations = [
-        Deviation(
-            int(random.expovariate(1 / dense)) + 1,
-            random.choices(_KINDS, _WEIGHTS)[0],
-            random.randrange(8),
-            random.randrange(len(LENGTHS)),
-        )
-        for _ in range(random.randint(1, 12))
-    ]
+    deviations = random_deviations(random, KINDS, 1, 12)
     if seed % 16 == 15:  # the first in line goes while its notification, which was lost, is on its way again
         line = [Turn(OF_A_LOCK, False, -1, 1, 0.0, "release", None, waits, None) for waits in (1.0, 20.0)]
         notifier = Turn(OF_A_LOCK, False, -1, 1, 0.0, "release", None, None, 1)

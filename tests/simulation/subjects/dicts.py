@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from kazoo.protocol.serialization import Transaction
-
 from tests.simulation.checks.invariants import Checks
-from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
-from tests.simulation.world.ensemble import Transport, only_checks, removed_by, writes
+from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, LosingRun, lagging
+from tests.simulation.world.ensemble import Transport, removed_by, writes
 from tests.simulation.world.run import CHROOT
-from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_schedule
+from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._errors import OutcomeUnknownError
 from zkconcurrent._memory import changes
@@ -274,7 +272,7 @@ class DictWorker(CallWorker):
             raise Violation(f"{self.name}: {call.what}: {else_}; it wrote {call.wrote}")
 
 
-class DictRun(CallRun):
+class DictRun(LosingRun, CallRun):
     """A run of such workers."""
 
     path = PATH
@@ -286,28 +284,9 @@ class DictRun(CallRun):
         super().__init__(schedule, trace=trace)
         first: Any = schedule.threads[0][0][1][0]
         self.checks.ephemeral = first.ephemeral
-        self._losing: Deviation | None = None
-        self._serve = self.ensemble.serve
-        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
 
     def rescue(self) -> None:
         """Nobody waits for ever."""
-
-    def _lose(self, it: Deviation) -> None:
-        """Lose the next write, before or after it is applied."""
-        self._losing = it
-
-    def _serve_or_lose(self, wire: Transport) -> None:
-        it, request = self._losing, wire.requests[0][1]
-        if it is None or type(request) is not Transaction or only_checks(request):
-            self._serve(wire)
-            return
-        self._losing = None
-        process = next(each for each in self.processes if each.connection.wire is wire)
-        process.connection.down_until = self.world.now + LENGTHS[it.length]
-        process.connection.server = self.ensemble.servers[it.which // 4]
-        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
-        self.ensemble.close(wire, served=it.after % 2)
 
 
 def random_steps(seed: int) -> Schedule:

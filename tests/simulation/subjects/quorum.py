@@ -26,7 +26,7 @@ from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import LockLostError, WaitCancelledError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.lease import GAP, NEVER
-from zkconcurrent._protocol.operations import Children, NoNode
+from zkconcurrent._protocol.operations import NoNode
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._threads import quorum as _quorum
 from zkconcurrent._threads.base.lock_base import LockBase
@@ -492,11 +492,6 @@ class QuorumRun(Run):
         random = Random(len(self.schedule.deviations))
         with patch.object(_quorum, "random", SimpleNamespace(uniform=random.uniform)):
             yield
-
-    def note_listing(self, step: Children, names: Any) -> None:
-        """Remember how new a listing is; see `Run`."""
-        if step.ticket is not None:
-            self.checks.listed[step.ticket] = getattr(names, "seen", 0)
 
     # -- deviations ----------------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from kazoo.protocol.serialization import Create, Transaction
 
 from tests.simulation.checks.invariants import Checks
-from tests.simulation.world.ensemble import Transport, only_checks
-from tests.simulation.world.run import CHROOT, Run
-from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_schedule
+from tests.simulation.world.calls import LosingRun
+from tests.simulation.world.ensemble import Transport
+from tests.simulation.world.run import CHROOT
+from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.workload import SLACK, Section, Visit, Worker
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
@@ -215,33 +216,12 @@ class PermitChecks(Checks):
             raise Violation(f"{added} permits were added, and not {self.at_least} to {self.at_most}")
 
 
-class SemaphoreRun(Run):
+class SemaphoreRun(LosingRun):
     """A run of such workers."""
 
     worker = User
     invariants = PermitChecks
-
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
-        self._losing: Deviation | None = None
-        self._serve = self.ensemble.serve
-        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
-
-    def _lose(self, it: Deviation) -> None:
-        """Lose the next multi, or permit to be added, before or after it is applied."""
-        self._losing = it
-
-    def _serve_or_lose(self, wire: Transport) -> None:
-        it, request = self._losing, wire.requests[0][1]
-        if it is None or type(request) not in (Transaction, Create) or only_checks(request):
-            self._serve(wire)
-            return
-        self._losing = None
-        process = next(each for each in self.processes if each.connection.wire is wire)
-        process.connection.down_until = self.world.now + LENGTHS[it.length]
-        process.connection.server = self.ensemble.servers[it.which // 4]
-        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
-        self.ensemble.close(wire, served=it.after % 2)
+    losable = (Transaction, Create)  # a multi, or a permit to be added
 
 
 def random_uses(seed: int) -> Schedule:

@@ -203,27 +203,51 @@ class CallRun(Run):
                 self.checks.wrote(asked[1], step)
 
 
-class LossyRun(CallRun):
-    """A run whose schedule also loses writes, and strikes as they are answered.
+class LosingRun(Run):
+    """A run whose schedule also loses writes.
 
     Attributes:
-        spared: the calls that are not struck so.
         losable: the requests that are lost.
     """
 
-    spared: tuple[str, ...] = ()
-    losable: tuple[type, ...] = (Transaction, SetData)
+    losable: tuple[type, ...] = (Transaction,)
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         super().__init__(schedule, trace=trace)
         self._losing: Deviation | None = None
-        self._striking: Deviation | None = None
         self._serve = self.ensemble.serve
         self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
 
     def _lose(self, it: Deviation) -> None:
         """Lose the next write, before or after it is applied."""
         self._losing = it
+
+    def _serve_or_lose(self, wire: Transport) -> None:
+        it, request = self._losing, wire.requests[0][1]
+        if it is None or type(request) not in self.losable or only_checks(request):
+            self._serve(wire)
+            return
+        self._losing = None
+        process = next(each for each in self.processes if each.connection.wire is wire)
+        process.connection.down_until = self.world.now + LENGTHS[it.length]
+        process.connection.server = self.ensemble.servers[it.which // 4]
+        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
+        self.ensemble.close(wire, served=it.after % 2)
+
+
+class LossyRun(LosingRun, CallRun):
+    """A run whose schedule also loses writes, and strikes as they are answered.
+
+    Attributes:
+        spared: the calls that are not struck so.
+    """
+
+    spared: tuple[str, ...] = ()
+    losable = (Transaction, SetData)
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        self._striking: Deviation | None = None
 
     def _strike(self, it: Deviation) -> None:
         """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
@@ -234,8 +258,7 @@ class LossyRun(CallRun):
         return KeyboardInterrupt()
 
     def _serve_or_lose(self, wire: Transport) -> None:
-        it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
-        striking = self._striking
+        request, asked, striking = wire.requests[0][1], self._asked.get(id(wire.requests[0][2])), self._striking
         if (
             striking is not None
             and type(request) is Transaction
@@ -256,12 +279,4 @@ class LossyRun(CallRun):
                     self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
                     self.world.throw(worker.actor, self.what_strikes(striking))
             return
-        if it is None or type(request) not in self.losable or only_checks(request):
-            self._serve(wire)
-            return
-        self._losing = None
-        process = next(each for each in self.processes if each.connection.wire is wire)
-        process.connection.down_until = self.world.now + LENGTHS[it.length]
-        process.connection.server = self.ensemble.servers[it.which // 4]
-        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
-        self.ensemble.close(wire, served=it.after % 2)
+        super()._serve_or_lose(wire)

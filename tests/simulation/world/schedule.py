@@ -81,7 +81,6 @@ KINDS = {
     "close": 1,
     "quit": 1,
 }
-_KINDS, _WEIGHTS = list(KINDS), list(KINDS.values())
 
 
 def random_schedule(random: Random) -> Schedule:
@@ -94,17 +93,22 @@ def random_schedule(random: Random) -> Schedule:
         ]
         for _ in range(2 if few else 3)
     ]
-    dense = random.choice((4, 12, 30))
-    deviations = [
+    deviations = random_deviations(random, KINDS, 2, 24)
+    return Schedule(threads, deviations, random.choice((0.0,) * 5 + ROUND_TRIPS))
+
+
+def random_deviations(random: Random, weights: dict[str, int], least: int, most: int) -> list[Deviation]:
+    """Draw deviations, each kind by its weight."""
+    dense, kinds, shares = random.choice((4, 12, 30)), list(weights), list(weights.values())
+    return [
         Deviation(
             int(random.expovariate(1 / dense)) + 1,
-            random.choices(_KINDS, _WEIGHTS)[0],
+            random.choices(kinds, shares)[0],
             random.randrange(8),
             random.randrange(len(LENGTHS)),
         )
-        for _ in range(random.randint(2, 24))
+        for _ in range(random.randint(least, most))
     ]
-    return Schedule(threads, deviations, random.choice((0.0,) * 5 + ROUND_TRIPS))
 
 
 # The faults that concern a lease.
