@@ -20,6 +20,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
+from tests.helpers.party import say, started
 from zkconcurrent import (
     Barrier,
     ClientError,
@@ -39,17 +40,9 @@ PATIENCE = 60.0  # a machine that is busy takes its time to start a process
 LONG = 10.0  # for a call that is done at once; a fault would make it take for ever
 
 
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
-
-
 def client() -> KazooClient:
     """Return a started client."""
-    opened = KazooClient(HOSTS, timeout=float(SESSION))
-    opened.start()
-    return opened
+    return started(HOSTS, SESSION)
 
 
 def write(zk: KazooClient, path: str, token: int) -> bool:

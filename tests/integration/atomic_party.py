@@ -10,21 +10,13 @@ from __future__ import annotations
 import sys
 import threading
 
-from kazoo.client import KazooClient
-
+from tests.helpers.party import say, started
 from zkconcurrent import AtomicLong
-
-
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
 
 
 def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
     """Do a job."""
-    zk = KazooClient(hosts, timeout=float(session))
-    zk.start()
+    zk = started(hosts, session)
     number = AtomicLong(zk, path)
     if job == "add":  # so often, by so many threads
         count, threads = map(int, arguments)

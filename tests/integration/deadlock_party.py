@@ -19,15 +19,8 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
-from kazoo.client import KazooClient
-
+from tests.helpers.party import say, started
 from zkconcurrent import DeadlockError, DetachedLock, aio, namespace
-
-
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
 
 
 def lock_of(names: Any, step: str) -> Any:
@@ -98,8 +91,7 @@ async def tasks(names: Any, steps: list[str]) -> None:
 def main(hosts: str, session: str, path: str, job: str, on_deadlock: Any, *steps: str) -> None:
     """Do a job."""
     logging.getLogger("zkconcurrent.deadlocks").addHandler(Warned())
-    zk = KazooClient(hosts, timeout=float(session))
-    zk.start()
+    zk = started(hosts, session)
     if job == "tasks":
         asyncio.run(tasks(aio.namespace(zk, path, on_deadlock=on_deadlock), [*steps]))
     else:

@@ -9,21 +9,13 @@ from __future__ import annotations
 
 import sys
 
-from kazoo.client import KazooClient
-
+from tests.helpers.party import say, started
 from zkconcurrent import DetachedLock
-
-
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
 
 
 def main(hosts: str, session: str, path: str, job: str, owner: str) -> None:
     """Do a job."""
-    zk = KazooClient(hosts, timeout=float(session))
-    zk.start()
+    zk = started(hosts, session)
     lock = DetachedLock(zk, path, owner)
     if job == "hold":
         say(lock.acquire())

@@ -11,21 +11,13 @@ import contextlib
 import os
 import sys
 
-from kazoo.client import KazooClient
-
+from tests.helpers.party import say, started
 from zkconcurrent import ClientError, Election
-
-
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
 
 
 def main(hosts: str, session: str, path: str, job: str, name: str, layout: str = "selector") -> None:
     """Do a job."""
-    zk = KazooClient(hosts, timeout=float(session))
-    zk.start()
+    zk = started(hosts, session)
     election = Election(zk, path, id=name, layout=layout)
     if job == "lead":
         with election.lead() as term:

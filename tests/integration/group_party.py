@@ -10,21 +10,13 @@ from __future__ import annotations
 import os
 import sys
 
-from kazoo.client import KazooClient
-
+from tests.helpers.party import say, started
 from zkconcurrent import ClientError, DoubleBarrier, Group
-
-
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
 
 
 def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
     """Do a job."""
-    zk = KazooClient(hosts, timeout=float(session))
-    zk.start()
+    zk = started(hosts, session)
     if job == "join":
         Group(zk, path).join(b"mine", arguments[0])  # no reference is kept
         say("joined")

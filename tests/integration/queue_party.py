@@ -11,21 +11,13 @@ import os
 import sys
 import time
 
-from kazoo.client import KazooClient
-
+from tests.helpers.party import say, started
 from zkconcurrent import ClientError, DelayQueue, Queue
-
-
-def say(word: object) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
 
 
 def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
     """Do a job."""
-    zk = KazooClient(hosts, timeout=float(session))
-    zk.start()
+    zk = started(hosts, session)
     if job == "claim":
         limit = None if arguments else 5
         with Queue[bytes](zk, path, max_attempts=limit).claim() as claim:
