@@ -114,6 +114,18 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def until_it_answers(server: subprocess.Popen[Any], port: int, says: str, path: str = "/") -> None:
+    """Wait until a server, which must not end meanwhile, gives an answer that says so."""
+
+    def answers() -> bool:
+        assert server.poll() is None
+        with suppress(URLError):
+            return says in ask(port, path)
+        return False
+
+    eventually(answers, patience=PATIENCE)
+
+
 def serve(
     run: Run,
     *options: str,
@@ -125,14 +137,7 @@ def serve(
     port = free_port()
     bound = ("--bind", f"127.0.0.1:{port}", "--no-control-socket")
     gunicorn = start(run, f"gunicorn --config {config}", *bound, *options, more=more)
-
-    def answers() -> bool:
-        assert gunicorn.poll() is None
-        with suppress(URLError):
-            return ask(port).startswith(says)
-        return False
-
-    eventually(answers, patience=PATIENCE)
+    until_it_answers(gunicorn, port, says)
     return gunicorn, port
 
 
@@ -219,14 +224,7 @@ def test_uvicorn(run: Run, connect: Connect, in_thread: InThread) -> None:
     port = free_port()
     uvicorn = start(run, "uvicorn", "--port", str(port))
     client = connect()
-
-    def answers() -> bool:
-        assert uvicorn.poll() is None
-        with suppress(URLError):
-            return "user 1" in ask(port, "/users/1")
-        return False
-
-    eventually(answers, patience=PATIENCE)
+    until_it_answers(uvicorn, port, "user 1", "/users/1")
     seven = Lock(client, "/shop/users/7")
     with seven:
         requests = [in_thread(ask, port, "/users/7") for _ in range(4)]
@@ -242,14 +240,7 @@ def test_aiohttp(run: Run, connect: Connect, in_thread: InThread) -> None:
     port, client = free_port(), connect()
     [command] = [typed for typed in TYPED if typed.startswith("python serve.py ")]
     worker = run([sys.executable, *command.split()[1:-1], str(port)])
-
-    def answers() -> bool:
-        assert worker.poll() is None
-        with suppress(URLError):
-            return "user 1" in ask(port, "/users/1")
-        return False
-
-    eventually(answers, patience=PATIENCE)
+    until_it_answers(worker, port, "user 1", "/users/1")
     seven = Lock(client, "/shop/users/7")
     with seven:
         with socket.create_connection(("127.0.0.1", port)) as goes:
@@ -272,14 +263,7 @@ def test_django(folder: Path, run: Run, connect: Connect, in_thread: InThread) -
     (folder / "wsgi.py").write_text(f"{setup}from store import locks\nlocks.client()\n")
     command = f"gunicorn --preload --workers 2 --bind 127.0.0.1:{port} --no-control-socket wsgi:application"
     gunicorn = run([sys.executable, "-m", *command.split()], {"DJANGO_SETTINGS_MODULE": "settings"})
-
-    def answers() -> bool:
-        assert gunicorn.poll() is None
-        with suppress(URLError):
-            return "user 8" in ask(port, "/users/8/buy")
-        return False
-
-    eventually(answers, patience=PATIENCE)
+    until_it_answers(gunicorn, port, "user 8", "/users/8/buy")
     seven = Lock(connect(), "/django/users/7")
     with seven:
         requests = [in_thread(ask, port, "/users/7/buy") for _ in range(2)]
