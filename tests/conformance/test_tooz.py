@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
+from tests.helpers.processes import run_python
 from zkconcurrent.testing import Server
 
 # What tooz's tests skip by themselves. Those that name `shared` skip with tooz's driver on kazoo, too.
@@ -37,15 +36,14 @@ sys.exit(not found.wasSuccessful())
 @pytest.mark.long
 def test_the_tests_of_tooz(zookeeper: Server, zk_path: str) -> None:
     """All tests of locks, groups, elections and partitioners pass, but for those that do not apply."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _RUN],
-        capture_output=True,
-        text=True,
+    done = run_python(
+        "-W",
+        "ignore",
+        "-c",
+        _RUN,
         timeout=300,
         env={**os.environ, "TOOZ_TEST_URL": f"zkconcurrent://{zookeeper.hosts}{zk_path}"},
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
     run, skipped = json.loads(done.stdout)
     assert set(skipped) == SKIPPED
     assert run >= 70

@@ -9,8 +9,6 @@ import ast
 import inspect
 import re
 import select
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -32,6 +30,7 @@ import zkconcurrent
 from tests.helpers.bench import ask
 from tests.helpers.eventually import eventually
 from tests.helpers.old_server import Manner, OldServer
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DetachedLock, Dict, Event, Lock, Queue, ReadWriteLock, RefusedError, Semaphore, Set
 from zkconcurrent._engine.session import Session
@@ -485,8 +484,7 @@ os._exit(0 if gc.isenabled() else 1)
 
 def test_garbage_that_is_collected_as_the_timeout_is_looked_up() -> None:
     """Fault 47: a finalizer runs in its middle, and threads start and end: none stands still."""
-    process = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, timeout=60, check=False)
-    assert process.returncode == 0, process.stderr[-3000:]
+    run_python("-c", COLLECTED)
 
 
 # -- credentials -----------------------------------------------------------------------------------------------------
@@ -595,5 +593,4 @@ assert set(asked) == {time.CLOCK_MONOTONIC}, asked
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="where it is missing, the other tests show it")
 def test_the_clock_where_there_is_no_boot_time() -> None:
     """Fault 28: on macOS `time.monotonic` stands still while the machine sleeps, CLOCK_MONOTONIC does not."""
-    done = subprocess.run([sys.executable, "-c", MACOS], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert not done.returncode, done.stderr
+    run_python("-c", MACOS)

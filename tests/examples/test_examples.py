@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.processes import run_python
 from zkconcurrent.testing import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,7 +33,5 @@ FILES = [*EXAMPLES.glob("*.py"), EXAMPLES / "fastapi_app"]  # the demo has tests
 @pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: str(file.stem))
 def test_it_runs(file: Path, zookeeper: Server, zk_path: str) -> None:
     """It ends well, and its last word is what its text promises."""
-    command = [sys.executable, file, zookeeper.hosts, zk_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)  # a machine may be busy
-    assert done.returncode == 0, done.stderr
+    done = run_python(file, zookeeper.hosts, zk_path, timeout=300)  # a machine may be busy
     assert re.search(TELLS[file.stem] + r"\Z", done.stdout)

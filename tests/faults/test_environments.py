@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.helpers.processes import run_python
 from zkconcurrent.testing import Server
 
 
 def run(zookeeper: Server, zk_path: str, *how: str) -> str:
     """Return what the program prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.faults.environments", zookeeper.hosts, zk_path, *how],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_python("-W", "ignore", "-m", "tests.faults.environments", zookeeper.hosts, zk_path, *how, timeout=120)
     return done.stdout
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.helpers.forwarder import Forwarder, SlowConnection, SlowToTheServer
 from tests.helpers.over_tls import TLS, InOneRecord
+from tests.helpers.processes import run_python
 from tests.helpers.trickle import trickling
 from zkconcurrent import SharedValue
 from zkconcurrent.testing import Server
@@ -96,15 +94,7 @@ assert left[0] == left[1], left
 @pytest.mark.parametrize("how", ["patched", "unpatched"])
 def test_greenlets(how: str, zookeeper: Server, zk_path: str) -> None:
     """Greenlets exclude each other, own what they hold, wait with time-outs, are told of losses, and stall nobody."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.greens", zookeeper.hosts, zk_path, how],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_python("-m", "tests.faults.greens", zookeeper.hosts, zk_path, how, timeout=240)
     assert "Traceback" not in done.stderr, done.stderr
 
 
@@ -115,15 +105,8 @@ def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
     with Forwarder(zookeeper.port) as door:
         door.RequestHandlerClass = InOneRecord
         url = f"zks://localhost:{door.server_address[1]}?ca={TLS / 'ca.pem'}"
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", TOGETHER, handler, url],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        run_python("-W", "ignore", "-c", TOGETHER, handler, url)
         door.shutdown()
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -138,15 +121,8 @@ def test_large_values_over_a_slow_link(
         link.RequestHandlerClass = SlowConnection if what == "reply" else SlowToTheServer
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
         url = f"zk://localhost:{link.server_address[1]}?timeout={2 if what == 'reply' else 3}"
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", LARGE, handler, url, what, zk_path],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        run_python("-W", "ignore", "-c", LARGE, handler, url, what, zk_path)
         link.shutdown()
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -154,13 +130,8 @@ def test_large_values_over_a_slow_link(
 def test_a_host_that_trickles(handler: str) -> None:
     """Fault 417: `connect` gives up in time, as with threads."""
     with trickling() as port:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", TRICKLED, handler, f"zk://127.0.0.1:{port}?start_timeout=0.5"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        url = f"zk://127.0.0.1:{port}?start_timeout=0.5"
+        done = run_python("-W", "ignore", "-c", TRICKLED, handler, url, timeout=30)
     assert "no reply of a ZooKeeper" in done.stdout, done.stdout + done.stderr
 
 
@@ -170,12 +141,5 @@ def test_the_socket_of_a_failed_handshake(handler: str) -> None:
     with socket.socket() as nobodys:
         nobodys.bind(("127.0.0.1", 0))
         url = f"zks://127.0.0.1:{nobodys.getsockname()[1]}?start_timeout=0.5"
-        done = subprocess.run(
-            [sys.executable, "-W", "error::ResourceWarning", "-c", REFUSED, handler, url],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
+        done = run_python("-W", "error::ResourceWarning", "-c", REFUSED, handler, url, timeout=30)
     assert "unclosed <" not in done.stderr

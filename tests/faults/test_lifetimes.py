@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, every
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
 from zkconcurrent._protocol.lease import Lease
@@ -93,8 +92,7 @@ except ClientError as error:
 @pytest.mark.parametrize(("closed", "told"), [(1, "True\nagain\n"), (2, "an unexpected error")])
 def test_closed_by_something_else(closed: int, told: str, zookeeper: Server, zk_path: str) -> None:
     """Fault 341: another part of the program closes descriptors of the client: it reconnects, or ends with an error."""
-    command = [sys.executable, "-c", CLOSES_DESCRIPTORS, zookeeper.hosts, zk_path, str(closed)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    run = run_python("-c", CLOSES_DESCRIPTORS, zookeeper.hosts, zk_path, closed)
     assert run.stdout.startswith(told)
     assert "atexit" not in run.stderr
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import InThread
+from tests.helpers.processes import run_python
 from zkconcurrent._runtime.stacks import read_stacks
 from zkconcurrent.testing import Server
 
@@ -65,15 +64,7 @@ print(found["_connect_attempt"], found["stay"], gc.isenabled())
 
 def test_no_garbage_is_collected_meanwhile(zookeeper: Server, zk_path: str) -> None:
     """Fault 351: no finalizer lets the threads go on whose stacks are read, by the first lock and by `inspect()`."""
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, zookeeper.hosts, zk_path],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    ended = run_python("-c", PROGRAM, zookeeper.hosts, zk_path)
     assert ended.stdout == "{False} {False} True\n"
 
 

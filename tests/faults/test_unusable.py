@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock
 from zkconcurrent.testing import Server
@@ -96,8 +95,6 @@ client.stop()
 @pytest.mark.parametrize("how", ["connect", "never used before", "used before"])
 def test_forked(how: str, zookeeper: Server, zk_path: str) -> None:
     """A client that a module has opened before the fork says so in the child, as in a worker of Celery or gunicorn."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, zookeeper.hosts, zk_path, how]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_python("-W", "ignore::DeprecationWarning", "-c", FORK, zookeeper.hosts, zk_path, how, timeout=100)
     check(done.stdout, "before fork()")
     assert "worker_process_init" in done.stdout

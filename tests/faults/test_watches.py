@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect
 from tests.helpers.eventually import eventually
 from tests.helpers.old_server import Manner, OldServer
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Event
 from zkconcurrent._engine.session import Session
@@ -175,7 +174,5 @@ client.stop()
 @pytest.mark.parametrize("how", ["patched", "unpatched", "forked"])
 def test_greenlets_and_forked_children(how: str, zookeeper: Server, zk_path: str) -> None:
     """Under gevent they are removed as elsewhere; a forked child removes none, and the parent goes on."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", UNUSUAL, how, zookeeper.hosts, zk_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_python("-W", "ignore::DeprecationWarning", "-c", UNUSUAL, how, zookeeper.hosts, zk_path, timeout=100)
     assert "Traceback" not in done.stderr, done.stderr

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +42,14 @@ def tell(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
+
+
+def run_python(*arguments: object, timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run Python with some arguments, in the folder of the checkout unless told otherwise, to an end without error."""
+    command, options = [sys.executable, *map(str, arguments)], {"cwd": ROOT, **options}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 @contextlib.contextmanager

@@ -8,8 +8,6 @@ import multiprocessing
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -21,6 +19,7 @@ import pytest
 
 import zkconcurrent
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import run_python
 from zkconcurrent import LockLostError, aio
 
 
@@ -188,9 +187,7 @@ def test_a_worker_that_imports_the_main_module(method: str, executor: str, tmp_p
     """Fault 261: it is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
     main = tmp_path / "main.py"
     main.write_text(_MAIN)
-    done = subprocess.run(
-        [sys.executable, main, method, executor], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_python(main, method, executor)
     told = re.findall(r"main\.py:6: RuntimeWarning: memory: is a service of this process alone", done.stderr)
     assert len(told) == (method != "fork"), done.stderr
     assert told or not done.stderr
@@ -204,10 +201,8 @@ def test_no_service_is_begun_in_vain() -> None:
         "zk = zkconcurrent.connect('memory:'); lock = zkconcurrent.RLock(zk, '/lock'); lock.acquire()\n"
         "assert [each.name for each in threading.enumerate()].count('zkconcurrent memory:') == 1\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = run_python("-W", "always", "-c", program)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize(

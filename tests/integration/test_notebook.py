@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.helpers.processes import run_python
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
@@ -20,16 +19,8 @@ from zkconcurrent import aio
 zk = zkconcurrent.connect("zk://{zookeeper.hosts}{path}?timeout=20")
 lock = zkconcurrent.RLock(zk, "/lock")
 """
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "integration" / "notebook.py")],
-        input=json.dumps([first, *cells, "zk.stop()"]),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    said = json.dumps([first, *cells, "zk.stop()"])
+    done = run_python("tests/integration/notebook.py", timeout=240, input=said)
     [opened, *told, stopped] = json.loads(done.stdout)
     assert opened == stopped == ""
     return told

@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.kinds import make, primitives
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BYTES,
@@ -426,13 +427,6 @@ def test_processes(zookeeper: Server, zk_path: str, job: str, method: str) -> No
     """Fault 118. Pools and executors take the objects as arguments; a process's end gives back what it holds."""
     url = f"zk://{zookeeper.hosts}?timeout=20"
     program = "tests.integration.pickling_party"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-m", program, url, zk_path, job, method],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python("-W", "ignore::DeprecationWarning", "-m", program, url, zk_path, job, method, timeout=120)
     assert done.stdout.endswith("done\n"), done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import weakref
 from contextlib import suppress
 from typing import Any
@@ -17,6 +15,7 @@ from kazoo.exceptions import NoNodeError
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.on_tasks import OnTasks
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from tests.simulation.subjects.values import Number
 from zkconcurrent import (
@@ -264,7 +263,7 @@ def test_short_lived_processes(ends: str, zookeeper: Server, zk: KazooClient, zk
             with zk:
                 pass
     """
-    subprocess.run([sys.executable, "-c", code, zookeeper.hosts, zk_path, ends], check=True, timeout=60)
+    run_python("-c", code, zookeeper.hosts, zk_path, ends)
     assert all_receipts(zk, zk_path) == 0
     assert AtomicLong(zk, f"{zk_path}/number").get() == 1
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterable
 
 import pytest
 
 import zkconcurrent.testing._ports as ports_module
+from tests.helpers.processes import run_python
 from zkconcurrent.testing import Ensemble, Peer, Server
 from zkconcurrent.testing._ports import ReservedPorts
 
@@ -26,8 +25,7 @@ for port in map(int, sys.argv[1:]):
 
 def taken(ports: Iterable[int]) -> set[int]:
     """Return those of these ports that another process can get."""
-    command = [sys.executable, "-c", TAKE, *map(str, ports)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run_python("-c", TAKE, *map(str, ports))
     return set(map(int, done.stdout.split()))
 
 

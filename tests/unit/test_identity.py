@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import re
-import subprocess
 import sys
 import threading
 from types import FrameType
@@ -13,6 +12,7 @@ from typing import Any
 import gevent
 import pytest
 
+from tests.helpers.processes import run_python
 from zkconcurrent._runtime import identity as _identity
 from zkconcurrent._runtime.identity import ended, ident, identity
 
@@ -83,5 +83,5 @@ with zkconcurrent.connect("memory:") as zk:
     with lock, election.lead():
         print(lock.owner().host, election.leader().id)
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    ended = run_python("-c", program)
     assert re.fullmatch(r"h\\xe9te \d+@h\\xe9te\n", ended.stdout), ended

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import subprocess
-import sys
 import time
 import timeit
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import zkconcurrent.otel
 import zkconcurrent.prometheus
+from tests.helpers.processes import run_python
 from zkconcurrent import (
     Acquired,
     Failed,
@@ -248,9 +247,7 @@ remove()
 zkconcurrent.prometheus.instrument(registry=second)()
 """
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", program, env=environment)
     assert done.stdout.split() == ["wrong", "True", "True"]
 
 
@@ -266,7 +263,7 @@ def test_a_folder_for_several_processes_that_is_given_late() -> None:
     del os.environ["PROMETHEUS_MULTIPROC_DIR"]
     zkconcurrent.prometheus.instrument()
     """
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    done = run_python("-c", program)
     assert "set it before that" in done.stdout
 
 
@@ -316,7 +313,7 @@ for again in ({{}}, given):
     instrument(**again)()
     print("not refused")
 """
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    done = run_python("-c", program)
     assert done.stdout.splitlines() == ["refused"] * 2 + ["not refused"] * 2, done.stderr
 
 
@@ -391,8 +388,7 @@ remove()
 print("removed", *active())
 """
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    done = run_python("-c", program, env=environment)
     assert done.stdout.splitlines() == [
         "Acquired 0 1",
         "Waiting 1 1",
@@ -459,9 +455,7 @@ assert os.waitpid(child, 0)[1] == 0
 print(*active())
 """
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", program, env=environment)
     assert done.stdout.split() == ["0", "2"]
 
 
@@ -478,7 +472,7 @@ def test_without_the_extra(module: str, needs: str, extra: str) -> None:
         f"try: import zkconcurrent.{module}\n"
         "except ImportError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = run_python("-c", code)
     assert done.stdout.endswith(f"pip install 'zkconcurrent[{extra}]'\n")
 
 
@@ -488,4 +482,4 @@ def test_the_extras_are_not_loaded_unasked() -> None:
         "import sys, zkconcurrent; [getattr(zkconcurrent, name) for name in zkconcurrent.__all__]; "
         "assert not {'opentelemetry', 'prometheus_client', 'zkconcurrent._engine.metrics'} & {*sys.modules}"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import subprocess
-import sys
 import typing
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import zkconcurrent
+from tests.helpers.processes import run_python
 from zkconcurrent import aio, otel, prometheus, testing
 
 packages = pytest.mark.parametrize("package", [zkconcurrent, aio], ids=lambda package: package.__name__)
@@ -149,7 +148,7 @@ def test_kazoo_is_loaded_with_the_first_lock() -> None:
     code = (
         "import sys, zkconcurrent; assert 'kazoo' not in sys.modules; zkconcurrent.Lock; assert 'kazoo' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)
 
 
 def test_asyncio_is_loaded_with_what_is_for_tasks() -> None:
@@ -158,7 +157,7 @@ def test_asyncio_is_loaded_with_what_is_for_tasks() -> None:
         "import sys, zkconcurrent; zkconcurrent.Lock; assert 'asyncio' not in sys.modules; "
         "zkconcurrent.aio.Lock; assert 'asyncio' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)
 
 
 def test_a_loop_does_not_wait_for_imports() -> None:
@@ -167,4 +166,4 @@ def test_a_loop_does_not_wait_for_imports() -> None:
         "import sys; from zkconcurrent import aio; before = {*sys.modules}; "
         "[getattr(aio, name) for name in aio.__all__]; assert before == {*sys.modules}"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)

@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 import zkconcurrent
+from tests.helpers.processes import run_python
 from zkconcurrent import aio
 
 if sys.version_info >= (3, 11):
@@ -37,10 +38,7 @@ def test_users_programs(checker: str) -> None:
         "mypy": ["mypy", "--python-version", NEWEST, "tests/typing"],
         "pyright": ["pyright", "--warnings", "--pythonversion", NEWEST, "--pythonpath", sys.executable],
     }
-    done = subprocess.run(
-        [sys.executable, "-m", *command[checker]], capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python("-m", *command[checker], timeout=300)
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
