@@ -44,6 +44,7 @@ from zkconcurrent._engine import deadlocks
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
+Warnings = Callable[[], list[str]]
 # Two seconds, and what a busy machine takes.
 SOON = 5.0
 
@@ -56,7 +57,7 @@ def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
 
 
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
     """Return what returns the warnings of deadlocks."""
     name = "zkconcurrent.deadlocks"
     return lambda: [each.getMessage() for each in caplog.records if each.name == name and each.levelno > logging.DEBUG]
@@ -205,7 +206,7 @@ KINDS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_threads_of_two_clients(
-    kind: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Callable[[], list[str]]
+    kind: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
 ) -> None:
     """The one that closes the ring gets the error, and the listeners hear of it; the other one goes on."""
     told: list[LockEvent] = []
@@ -276,7 +277,7 @@ def test_only_a_warning(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    warnings: Callable[[], list[str]],
+    warnings: Warnings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By default a deadlock is logged, once, however long it lasts, and the waits go on."""
@@ -314,7 +315,7 @@ def test_what_another_thread_may_release(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    warnings: Callable[[], list[str]],
+    warnings: Warnings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A possible deadlock is logged once, as such, and listeners hear of it; no wait ends, until a lock is released."""
@@ -549,7 +550,7 @@ def test_what_nobody_would_hear_of(
     zk_path: str,
     in_thread: InThread,
     caplog: pytest.LogCaptureFixture,
-    warnings: Callable[[], list[str]],
+    warnings: Warnings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If the logger is off, nobody listens, and the wait can't be ended, it is not searched, until the logger is on."""
@@ -601,7 +602,7 @@ def test_no_false_report_under_contention(
     connect: Connect,
     zk_path: str,
     in_thread: InThread,
-    warnings: Callable[[], list[str]],
+    warnings: Warnings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Threads that take locks in one order, with timeouts, are searched all the time, and nothing is ever found."""
@@ -634,7 +635,7 @@ def test_the_end_of_a_client(
     zk: KazooClient,
     zk_path: str,
     in_thread: InThread,
-    warnings: Callable[[], list[str]],
+    warnings: Warnings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client that is stopped in the middle of a search ends it quietly."""

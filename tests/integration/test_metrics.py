@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +28,7 @@ import zkconcurrent.prometheus
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
@@ -54,6 +53,8 @@ from zkconcurrent._engine.session import Session
 Sample = tuple[str, frozenset[tuple[str, str]]]
 Scrape = Callable[[], dict[Sample, float]]
 Collected = dict[str, dict[frozenset[tuple[str, Any]], Any]]
+Collect = Callable[..., Callable[[], Collected]]
+Spans = tuple[TracerProvider, InMemorySpanExporter]
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +105,7 @@ def scraped(until_the_end: ExitStack) -> Callable[..., Scrape]:
 
 
 @pytest.fixture
-def collected(until_the_end: ExitStack) -> Callable[..., Callable[[], Collected]]:
+def collected(until_the_end: ExitStack) -> Collect:
     """Export to OpenTelemetry's SDK, with a scope; what that returns collects."""
 
     def begin(scope: Any = None, **more: Any) -> Callable[[], Collected]:
@@ -129,7 +130,7 @@ def collected(until_the_end: ExitStack) -> Callable[..., Callable[[], Collected]
 
 
 @pytest.fixture
-def spans(until_the_end: ExitStack) -> tuple[TracerProvider, InMemorySpanExporter]:
+def spans(until_the_end: ExitStack) -> Spans:
     """A provider of tracers, and what it exports."""
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -200,7 +201,7 @@ def test_all_of_the_table(
     connect: Connect,
     zk_path: str,
     scraped: Callable[..., Scrape],
-    collected: Callable[..., Callable[[], Collected]],
+    collected: Collect,
     until_the_end: ExitStack,
     in_thread: InThread,
 ) -> None:
@@ -315,7 +316,7 @@ def test_a_deadlock_counts_once(
     connect: Connect,
     zk_path: str,
     scraped: Callable[..., Scrape],
-    collected: Callable[..., Callable[[], Collected]],
+    collected: Collect,
     in_thread: InThread,
 ) -> None:
     """Whether it is only warned of, or ends a wait: by the acquire that has closed it, at its lock."""
@@ -501,8 +502,8 @@ def test_traces(
     zk: KazooClient,
     connect: Connect,
     zk_path: str,
-    collected: Callable[..., Callable[[], Collected]],
-    spans: tuple[TracerProvider, InMemorySpanExporter],
+    collected: Collect,
+    spans: Spans,
     monkeypatch: pytest.MonkeyPatch,
     in_thread: InThread,
 ) -> None:
@@ -552,12 +553,7 @@ def test_traces(
 
 
 def test_a_trace_of_what_failed(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    collected: Callable[..., Callable[[], Collected]],
-    spans: tuple[TracerProvider, InMemorySpanExporter],
-    monkeypatch: pytest.MonkeyPatch,
+    zk: KazooClient, connect: Connect, zk_path: str, collected: Collect, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its span has the error; a timeout is none. In a task, the current span is the task's."""
     monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
@@ -590,12 +586,7 @@ def test_a_trace_of_what_failed(
 
 
 def test_a_trace_of_a_single_attempt(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    collected: Callable[..., Callable[[], Collected]],
-    spans: tuple[TracerProvider, InMemorySpanExporter],
-    monkeypatch: pytest.MonkeyPatch,
+    zk: KazooClient, connect: Connect, zk_path: str, collected: Collect, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 373: it takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
     monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
@@ -634,6 +625,6 @@ with zkconcurrent.Lock(zk, "{zk_path}"):
 print(point.count, point.explicit_bounds[0], scope.scope.name, len(scope.metrics))
 zk.stop()
 """
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    done = run_python("-c", program)
     assert done.stdout.split() == ["1", "0.001", "zkconcurrent", "6"]
     assert not done.stderr
