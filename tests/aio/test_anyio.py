@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.aio.loops import counting, idle, left, nodes, run, soon, until
+from tests.aio.loops import counting, idle, left, nodes, soon, until
 from tests.conftest import FAST, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
@@ -46,7 +46,7 @@ ends = pytest.mark.parametrize("end", ENDS)
 
 @ends
 @pytest.mark.parametrize("make", [aio.Lock, aio.RLock], ids=lambda make: make.__name__)
-def test_a_wait_for_a_condition(end: Any, make: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_wait_for_a_condition(end: Any, make: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 235: the task is out as soon as it has the lock again, with one node and few requests."""
     condition = aio.Condition(zk, f"{zk_path}/c", make(zk, f"{zk_path}/lock"))
 
@@ -57,36 +57,29 @@ def test_a_wait_for_a_condition(end: Any, make: Any, zk: KazooClient, far: Kazoo
             finally:
                 assert condition._lock.hold_count() == 1
 
-    async def main() -> None:
-        for _ in range(20):  # on a busy machine, the time may be up before the wait has begun
-            with counting(zk) as counts:
-                await soon(end(wait))
-            if counts.tickets >= 3:
-                break
-        assert counts.tickets == 3  # the lock's, the waiter's and the lock's again
-        assert counts.requests < 40, counts
-        await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
-
-    run(main())
+    for _ in range(20):  # on a busy machine, the time may be up before the wait has begun
+        with counting(zk) as counts:
+            await soon(end(wait))
+        if counts.tickets >= 3:
+            break
+    assert counts.tickets == 3  # the lock's, the waiter's and the lock's again
+    assert counts.requests < 40, counts
+    await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
 
 
-def test_a_condition_inside_its_lock(zk: KazooClient, zk_path: str) -> None:
+async def test_a_condition_inside_its_lock(zk: KazooClient, zk_path: str) -> None:
     """Fault 235: a scope within the block of the lock ends while the lock is held, and the block goes on."""
     condition = aio.Condition(zk, zk_path)
-
-    async def main() -> None:
-        async with condition:
-            with anyio.move_on_after(TIME) as scope:
-                await condition.wait()
-            assert scope.cancelled_caught
-            assert condition._lock.hold_count() == 1
-        assert condition._lock.hold_count() == 0
-
-    run(main())
+    async with condition:
+        with anyio.move_on_after(TIME) as scope:
+            await condition.wait()
+        assert scope.cancelled_caught
+        assert condition._lock.hold_count() == 1
+    assert condition._lock.hold_count() == 0
 
 
 @pytest.mark.parametrize("cancels", [1, 2, 100])
-def test_the_place_in_the_queue(cancels: int, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_the_place_in_the_queue(cancels: int, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 235: while others hold the lock, further cancels change nothing: the cancelled wait keeps its place."""
     condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
     line = f"{condition._lock.path}"
@@ -98,24 +91,21 @@ def test_the_place_in_the_queue(cancels: int, zk: KazooClient, far: KazooClient,
     def queue() -> list[str]:
         return sorted(name.rpartition("-")[2] for name in far.get_children(line))
 
-    async def main() -> None:
-        task = asyncio.create_task(wait())
-        await idle(zk)
-        async with other:
+    task = asyncio.create_task(wait())
+    await idle(zk)
+    async with other:
+        task.cancel()
+        await until(lambda: len(queue()) == 2, "it queues again")
+        mine = queue()[1]
+        for _ in range(cancels - 1):
             task.cancel()
-            await until(lambda: len(queue()) == 2, "it queues again")
-            mine = queue()[1]
-            for _ in range(cancels - 1):
-                task.cancel()
-                await asyncio.sleep(0)
-            await idle(zk, far)
-            assert queue()[1:] == [mine]
-            assert not task.done()
-        with pytest.raises(asyncio.CancelledError):
-            await soon(task)
-        await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
-
-    run(main())
+            await asyncio.sleep(0)
+        await idle(zk, far)
+        assert queue()[1:] == [mine]
+        assert not task.done()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(task)
+    await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
 
 
 def test_a_condition_out_of_reach(connect: Connect, proxy: Proxy, far: KazooClient, zk_path: str) -> None:
@@ -161,7 +151,7 @@ def test_a_condition_out_of_reach(connect: Connect, proxy: Proxy, far: KazooClie
 
 @ends
 @pytest.mark.parametrize("make", [aio.Lock, aio.RLock, aio.Semaphore], ids=lambda make: make.__name__)
-def test_an_acquire(end: Any, make: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_an_acquire(end: Any, make: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """It is out at once and holds nothing; its node goes, and the next gets in."""
     lock, holder = make(zk, zk_path), make(far, zk_path)
 
@@ -169,50 +159,39 @@ def test_an_acquire(end: Any, make: Any, zk: KazooClient, far: KazooClient, zk_p
         async with lock:
             pytest.fail("acquired")
 
-    async def main() -> None:
-        async with holder:
-            with counting(zk) as counts:
-                # In a task of its own: one task would wait for itself.
-                await soon(asyncio.create_task(end(acquire)))
-            assert counts.tickets == 1
-            assert counts.requests < 20, counts
-            await until(lambda: len(nodes(far, zk_path)) == 1, "its node is gone")
-        assert await soon(lock.acquire())
-        await lock.release()
-
-    run(main())
+    async with holder:
+        with counting(zk) as counts:
+            # In a task of its own: one task would wait for itself.
+            await soon(asyncio.create_task(end(acquire)))
+        assert counts.tickets == 1
+        assert counts.requests < 20, counts
+        await until(lambda: len(nodes(far, zk_path)) == 1, "its node is gone")
+    assert await soon(lock.acquire())
+    await lock.release()
 
 
 @ends
-def test_a_wait_at_a_barrier(end: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_wait_at_a_barrier(end: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The party leaves, and the barrier keeps filling."""
     barrier, elsewhere = aio.Barrier(zk, zk_path, 2), aio.Barrier(far, zk_path, 2)
-
-    async def main() -> None:
-        with counting(zk) as counts:
-            await soon(end(barrier.wait))
-            await until(lambda: not left(zk), "it has left")
-        assert counts.tickets == 2  # the first finds no node of the generation, and makes it
-        assert counts.requests < 40, counts
-        assert not await elsewhere.fetch_broken()
-        assert sorted(await soon(asyncio.gather(barrier.wait(), elsewhere.wait()))) == [0, 1]
-
-    run(main())
+    with counting(zk) as counts:
+        await soon(end(barrier.wait))
+        await until(lambda: not left(zk), "it has left")
+    assert counts.tickets == 2  # the first finds no node of the generation, and makes it
+    assert counts.requests < 40, counts
+    assert not await elsewhere.fetch_broken()
+    assert sorted(await soon(asyncio.gather(barrier.wait(), elsewhere.wait()))) == [0, 1]
 
 
 @ends
-def test_a_get_from_an_empty_queue(end: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_get_from_an_empty_queue(end: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """It is out at once, and the next item is another consumer's."""
     queue: aio.Queue[bytes] = aio.Queue(zk, zk_path)
-
-    async def main() -> None:
-        with counting(zk) as counts:
-            await soon(end(queue.get))
-        assert counts.requests < 40, counts
-        await queue.put(b"one")
-        assert await soon(aio.Queue[bytes](far, zk_path).get()) == b"one"
-
-    run(main())
+    with counting(zk) as counts:
+        await soon(end(queue.get))
+    assert counts.requests < 40, counts
+    await queue.put(b"one")
+    assert await soon(aio.Queue[bytes](far, zk_path).get()) == b"one"
 
 
 def test_a_get_whose_item_is_under_way(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:

@@ -176,39 +176,31 @@ async def cancelled(lock: Any, after: float = 0.0) -> None:
 
 
 @pytest.mark.parametrize("kind", LOCKS)
-def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_path: str) -> None:
+async def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_path: str) -> None:
     """Fault 255: the node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
-
-    async def main() -> None:
-        lock, other = LOCKS[kind](slow, zk_path), AGAINST.get(kind, LOCKS[kind])(slow, zk_path)
-        await lock.acquire()
-        await lock.release()  # the path exists
-        for behind in (0.0, 0.3, 0.8, 1.2, 1.7):
-            for options in ({"blocking": False}, {"timeout": 0.001}):
-                await cancelled(lock)
-                await asyncio.sleep(behind * ROUND_TRIP)
-                assert await other.acquire(**options), f"{options}, {behind} round trips behind"
-                await other.release()
-
-    run(main())
+    lock, other = LOCKS[kind](slow, zk_path), AGAINST.get(kind, LOCKS[kind])(slow, zk_path)
+    await lock.acquire()
+    await lock.release()  # the path exists
+    for behind in (0.0, 0.3, 0.8, 1.2, 1.7):
+        for options in ({"blocking": False}, {"timeout": 0.001}):
+            await cancelled(lock)
+            await asyncio.sleep(behind * ROUND_TRIP)
+            assert await other.acquire(**options), f"{options}, {behind} round trips behind"
+            await other.release()
 
 
-def test_the_next_call_counts_no_cancelled_one(slow: KazooClient, zk_path: str) -> None:
+async def test_the_next_call_counts_no_cancelled_one(slow: KazooClient, zk_path: str) -> None:
     """The same of calls that ask who is there: a lock is not locked, and a permit is available."""
-
-    async def main() -> None:
-        lock, semaphore = aio.Lock(slow, f"{zk_path}/lock"), aio.Semaphore(slow, f"{zk_path}/semaphore", 2)
-        for one in (lock, semaphore):
-            async with one:
-                pass
-        await cancelled(lock)
-        assert not await lock.fetch_locked()
-        await cancelled(lock)
-        assert await lock.owner() is None
-        await cancelled(semaphore, 1.5)  # while it takes its permit
-        assert await semaphore.available() == 2
-
-    run(main())
+    lock, semaphore = aio.Lock(slow, f"{zk_path}/lock"), aio.Semaphore(slow, f"{zk_path}/semaphore", 2)
+    for one in (lock, semaphore):
+        async with one:
+            pass
+    await cancelled(lock)
+    assert not await lock.fetch_locked()
+    await cancelled(lock)
+    assert await lock.owner() is None
+    await cancelled(semaphore, 1.5)  # while it takes its permit
+    assert await semaphore.available() == 2
 
 
 def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str) -> None:
@@ -235,16 +227,12 @@ def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_pat
     run(main())
 
 
-def test_a_lock_that_another_holds_is_not_free(slow: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_lock_that_another_holds_is_not_free(slow: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The next call is refused where somebody holds, ahead of the cancelled one or behind it."""
-
-    async def main() -> None:
-        lock, elsewhere = aio.Lock(slow, zk_path), aio.Lock(far, zk_path)
-        async with elsewhere:
-            await cancelled(lock)
-            assert not await lock.acquire(blocking=False)
+    lock, elsewhere = aio.Lock(slow, zk_path), aio.Lock(far, zk_path)
+    async with elsewhere:
         await cancelled(lock)
-        async with elsewhere:
-            assert not await lock.acquire(blocking=False)
-
-    run(main())
+        assert not await lock.acquire(blocking=False)
+    await cancelled(lock)
+    async with elsewhere:
+        assert not await lock.acquire(blocking=False)

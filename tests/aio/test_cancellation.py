@@ -17,26 +17,23 @@ every = pytest.mark.parametrize("make", LOCKS)
 
 
 @pytest.mark.parametrize("make", [*LOCKS, "QuorumLock"])
-def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 3: acquire returns True, a cancel that comes after it changes nothing, and the lock is held."""
     kind = LOCKS.get(make, quorum)
     lock, other = kind(zk, zk_path), AGAINST.get(make, kind)(far, zk_path)
 
-    async def main() -> None:
-        async def own() -> bool:
-            assert await lock.acquire()
-            asyncio.current_task().cancel()  # type: ignore[union-attr]
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            assert not await other.acquire(blocking=False)
-            await lock.release()
-            return True
+    async def own() -> bool:
+        assert await lock.acquire()
+        asyncio.current_task().cancel()  # type: ignore[union-attr]
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        assert not await other.acquire(blocking=False)
+        await lock.release()
+        return True
 
-        assert await asyncio.create_task(own())
-        assert await other.acquire(timeout=10)
-        await other.release()
-
-    run(main())
+    assert await asyncio.create_task(own())
+    assert await other.acquire(timeout=10)
+    await other.release()
 
 
 @every
@@ -139,55 +136,49 @@ def test_cancelled_while_out_of_reach(
     run(main())
 
 
-def test_a_wait_takes_its_lock_back(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_wait_takes_its_lock_back(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 6: a cancelled wait goes on waiting for its lock, despite further cancels, and ends with the lock held."""
     mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
 
-    async def main() -> None:
-        async def wait() -> None:
-            await mine.acquire()
-            try:
-                await mine.wait()
-            finally:
-                assert mine._lock.fencing_token
-                assert not await theirs.acquire(blocking=False)
-                mine.release()
+    async def wait() -> None:
+        await mine.acquire()
+        try:
+            await mine.wait()
+        finally:
+            assert mine._lock.fencing_token
+            assert not await theirs.acquire(blocking=False)
+            mine.release()
 
-        task = asyncio.create_task(wait())
-        await idle(zk)
-        async with theirs:
-            for _ in range(5):
-                task.cancel()
-                await idle(zk)
-                assert not task.done()
-        await cancelled(task)
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    task = asyncio.create_task(wait())
+    await idle(zk)
+    async with theirs:
+        for _ in range(5):
+            task.cancel()
+            await idle(zk)
+            assert not task.done()
+    await cancelled(task)
+    await until(lambda: not nodes(far, zk_path))
 
 
-def test_a_notification_is_not_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_notification_is_not_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 6: one that was notified, and is cancelled before it has its lock back, has another waiter notified."""
     mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
 
-    async def main() -> None:
-        async def wait(condition: aio.Condition) -> bool:
-            async with condition:
-                return await condition.wait()
+    async def wait(condition: aio.Condition) -> bool:
+        async with condition:
+            return await condition.wait()
 
-        first = asyncio.create_task(wait(mine))
+    first = asyncio.create_task(wait(mine))
+    await idle(zk)
+    second = asyncio.create_task(wait(theirs))
+    await idle(far)
+    async with theirs:
+        await theirs.notify()
         await idle(zk)
-        second = asyncio.create_task(wait(theirs))
-        await idle(far)
-        async with theirs:
-            await theirs.notify()
-            await idle(zk)
-            first.cancel()
-        await cancelled(first)
-        assert await soon(second)
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+        first.cancel()
+    await cancelled(first)
+    assert await soon(second)
+    await until(lambda: not nodes(far, zk_path))
 
 
 def test_a_wait_that_is_cut_off(connect: Connect, far: KazooClient, zk_path: str, proxy: Proxy) -> None:

@@ -122,36 +122,32 @@ def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert run(main()) == ["a", "b"]
 
 
-def test_two_tasks(zk: KazooClient, zk_path: str) -> None:
+async def test_two_tasks(zk: KazooClient, zk_path: str) -> None:
     """Tasks of one client lead one after the other; one that is cancelled leaves the line, and another moves up."""
+    election = aio.Election(zk, zk_path)
+    led: list[int] = []
 
-    async def main() -> None:
-        election = aio.Election(zk, zk_path)
-        led: list[int] = []
+    async def lead(n: int) -> int:
+        led.append(n)
+        await asyncio.sleep(0.01)
+        return n
 
-        async def lead(n: int) -> int:
-            led.append(n)
+    async def attempt() -> None:
+        async with aio.Election(zk, zk_path).lead(timeout=0):
+            pytest.fail("two lead")
+
+    async with election.lead():
+        waiting = [asyncio.create_task(election.run(lead, n)) for n in range(3)]
+        while len(await election.candidates()) < 4:
             await asyncio.sleep(0.01)
-            return n
-
-        async def attempt() -> None:
-            async with aio.Election(zk, zk_path).lead(timeout=0):
-                pytest.fail("two lead")
-
-        async with election.lead():
-            waiting = [asyncio.create_task(election.run(lead, n)) for n in range(3)]
-            while len(await election.candidates()) < 4:
-                await asyncio.sleep(0.01)
-            waiting[0].cancel()
-            with pytest.raises(TimeoutError, match="not elected"):
-                await asyncio.create_task(attempt())
-            with pytest.raises(RuntimeError, match="leads at"):
-                await attempt()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting[0]
-        assert sorted([await soon(each) for each in waiting[1:]]) == [1, 2]
-        assert sorted(led) == [1, 2]
-        with pytest.raises(ValueError, match="not callable"):
-            await election.run(7)  # type: ignore[arg-type]
-
-    run(main())
+        waiting[0].cancel()
+        with pytest.raises(TimeoutError, match="not elected"):
+            await asyncio.create_task(attempt())
+        with pytest.raises(RuntimeError, match="leads at"):
+            await attempt()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    assert sorted([await soon(each) for each in waiting[1:]]) == [1, 2]
+    assert sorted(led) == [1, 2]
+    with pytest.raises(ValueError, match="not callable"):
+        await election.run(7)  # type: ignore[arg-type]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
-import sys
 import textwrap
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +15,7 @@ from kazoo.client import KazooClient
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, left, nodes, owning, run, soon, until
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import run_python
 from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
@@ -131,20 +130,18 @@ def test_a_task_that_ends_with_a_hold(
 
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])
-def test_a_task_that_leaves_its_hold_to_others(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_task_that_leaves_its_hold_to_others(
+    make: str, zk: KazooClient, far: KazooClient, zk_path: str
+) -> None:
     """A lock that any task may release stays held after the task that acquired it, without a warning."""
     lock = LOCKS[make](zk, zk_path)
-
-    async def main() -> None:
-        await owning(lock.acquire)
-        await asyncio.sleep(0.2)
-        assert await asyncio.to_thread(nodes, far, zk_path)
-        await lock.release()
-
-    run(main())
+    await owning(lock.acquire)
+    await asyncio.sleep(0.2)
+    assert await asyncio.to_thread(nodes, far, zk_path)
+    await lock.release()
 
 
-def test_a_generator_beside_permits_that_are_left(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_generator_beside_permits_that_are_left(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A generator that is closed gives one permit back, and leaves those of tasks that have ended."""
     semaphore = aio.Semaphore(zk, zk_path, 4)
 
@@ -152,24 +149,21 @@ def test_a_generator_beside_permits_that_are_left(zk: KazooClient, far: KazooCli
         async with semaphore:
             yield 1
 
-    async def main() -> None:
-        for _ in range(3):
-            await owning(semaphore.acquire)
-        for _ in range(2):
-            generator: Any = numbers()
-            assert await generator.__anext__()
-            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 4
-            await generator.aclose()
-            await until(lambda: len(nodes(far, zk_path)) < 4)
-            await idle(zk)
-            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 3
-        await semaphore.release(3)
-
-    run(main())
+    for _ in range(3):
+        await owning(semaphore.acquire)
+    for _ in range(2):
+        generator: Any = numbers()
+        assert await generator.__anext__()
+        assert len(await asyncio.to_thread(nodes, far, zk_path)) == 4
+        await generator.aclose()
+        await until(lambda: len(nodes(far, zk_path)) < 4)
+        await idle(zk)
+        assert len(await asyncio.to_thread(nodes, far, zk_path)) == 3
+    await semaphore.release(3)
 
 
 @pytest.mark.parametrize("make", OWNED)
-def test_a_generator_after_a_task_that_has_forgotten(
+async def test_a_generator_after_a_task_that_has_forgotten(
     make: str, zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
     """A generator that is closed releases, also after a task that ended while it held the same lock."""
@@ -179,17 +173,14 @@ def test_a_generator_after_a_task_that_has_forgotten(
         async with lock:
             yield 1
 
-    async def main() -> None:
-        with pytest.warns(ResourceWarning, match="has ended without releasing"):
-            await owning(lock.acquire)
-            await until(lambda: not nodes(far, zk_path))
-        gc.collect()
-        generator: Any = numbers()
-        assert await generator.__anext__()
-        await generator.aclose()
+    with pytest.warns(ResourceWarning, match="has ended without releasing"):
+        await owning(lock.acquire)
         await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    gc.collect()
+    generator: Any = numbers()
+    assert await generator.__anext__()
+    await generator.aclose()
+    await until(lambda: not nodes(far, zk_path))
 
 
 def test_a_reader_that_is_thrown_away_beside_another(
@@ -350,12 +341,6 @@ def test_interrupted(zookeeper: Server, far: KazooClient, zk_path: str) -> None:
         print(len(zk.get_children({zk_path!r})))
         zk.stop()
     """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_python("-W", "error", "-c", textwrap.dedent(program))
     assert done.stdout.strip() == "1", done.stderr
     eventually(lambda: not nodes(far, zk_path))

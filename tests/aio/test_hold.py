@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.aio.calls import AGAINST, LOCKS, quorum
-from tests.aio.loops import idle, nodes, run, soon, until
+from tests.aio.loops import idle, nodes, soon, until
 from tests.conftest import PATIENCE
 from zkconcurrent import ClientError, LockLostError, aio
 
@@ -32,29 +32,25 @@ async def lose(far: KazooClient, path: str) -> None:
 
 
 @every
-def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The block holds; it releases at its end, also after an error, and leaves its error alone."""
     lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
-
-    async def main() -> None:
-        async with lock.hold() as nothing:
-            assert nothing is None
-            assert not await other.acquire(blocking=False)
+    async with lock.hold() as nothing:
+        assert nothing is None
+        assert not await other.acquire(blocking=False)
+    await until(lambda: not nodes(far, zk_path))
+    for error in (ZeroDivisionError, asyncio.CancelledError, GeneratorExit):
+        with pytest.raises(error):
+            async with lock.hold(timeout=10):
+                raise error
         await until(lambda: not nodes(far, zk_path))
-        for error in (ZeroDivisionError, asyncio.CancelledError, GeneratorExit):
-            with pytest.raises(error):
-                async with lock.hold(timeout=10):
-                    raise error
-            await until(lambda: not nodes(far, zk_path))
-        block = lock.hold(0)
+    block = lock.hold(0)
+    async with block:
+        pass
+    with pytest.raises(RuntimeError, match="again for the next"):
         async with block:
             pass
-        with pytest.raises(RuntimeError, match="again for the next"):
-            async with block:
-                pass
-        assert not await asyncio.to_thread(nodes, far, zk_path)
-
-    run(main())
+    assert not await asyncio.to_thread(nodes, far, zk_path)
 
 
 BLOCKS = {
@@ -78,233 +74,191 @@ def below(client: KazooClient, path: str) -> list[str]:
 
 @pytest.mark.parametrize("error", [KeyError, LockLostError])
 @pytest.mark.parametrize("make", [make for make in BLOCKS if make != "three permits"])
-def test_a_forked_child(make: str, error: type[Exception], zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_forked_child(
+    make: str, error: type[Exception], zk: KazooClient, far: KazooClient, zk_path: str
+) -> None:
     """Fault 421: an inherited block ends by its own error there, and what the parent holds stays."""
-
-    async def main() -> None:
-        child = -1
-        try:
-            async with BLOCKS[make](zk, zk_path):
-                held = await asyncio.to_thread(below, far, zk_path)
-                child = os.fork()
-                if not child:
-                    raise error(zk_path, "as the child ends its block")
-                _, status = await asyncio.to_thread(os.waitpid, child, 0)
-                assert os.waitstatus_to_exitcode(status) == 0
-                assert held == await asyncio.to_thread(below, far, zk_path) != []
-        except BaseException as raised:
-            if not child:
-                os._exit(type(raised) is not error)
-            raise
-
-    run(main())
-
-
-@every
-def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 457: the error says that the hold is the parent's, with each kind of lock."""
-
-    async def main() -> None:
-        lock = LOCKS[make](zk, zk_path)
-        async with lock:
+    child = -1
+    try:
+        async with BLOCKS[make](zk, zk_path):
+            held = await asyncio.to_thread(below, far, zk_path)
             child = os.fork()
             if not child:
-                try:
-                    lock.release()
-                except ClientError as error:
-                    os._exit("opened before fork()" not in str(error))
-                finally:
-                    os._exit(2)
+                raise error(zk_path, "as the child ends its block")
             _, status = await asyncio.to_thread(os.waitpid, child, 0)
             assert os.waitstatus_to_exitcode(status) == 0
-
-    run(main())
+            assert held == await asyncio.to_thread(below, far, zk_path) != []
+    except BaseException as raised:
+        if not child:
+            os._exit(type(raised) is not error)
+        raise
 
 
 @every
-def test_not_in_time(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
+    """Fault 457: the error says that the hold is the parent's, with each kind of lock."""
+    lock = LOCKS[make](zk, zk_path)
+    async with lock:
+        child = os.fork()
+        if not child:
+            try:
+                lock.release()
+            except ClientError as error:
+                os._exit("opened before fork()" not in str(error))
+            finally:
+                os._exit(2)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
+@every
+async def test_not_in_time(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """TimeoutError names the lock; the body does not run, and nothing is left."""
     lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
-
-    async def main() -> None:
-        async with other:
-            before = await asyncio.to_thread(nodes, far, zk_path)
-            for timeout in (0, 0.05):
-                with pytest.raises(TimeoutError, match=zk_path):
-                    async with lock.hold(timeout):
-                        pytest.fail("the body ran")
-            await until(lambda: nodes(far, zk_path) == before)
-
-    run(main())
+    async with other:
+        before = await asyncio.to_thread(nodes, far, zk_path)
+        for timeout in (0, 0.05):
+            with pytest.raises(TimeoutError, match=zk_path):
+                async with lock.hold(timeout):
+                    pytest.fail("the body ran")
+        await until(lambda: nodes(far, zk_path) == before)
 
 
 @every
-def test_lost(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_lost(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A loss cancels the body; LockLostError leaves the block, and its task is not being cancelled after it."""
     lock = LOCKS[make](zk, zk_path)
-
-    async def main() -> None:
-        for _ in range(2):
-            with pytest.raises(LockLostError) as told:
-                async with lock.hold():
-                    await lose(far, zk_path)
-                    await soon(asyncio.Event().wait())
-            assert isinstance(told.value.__cause__, asyncio.CancelledError)
-            assert cancels() == 0
-            await asyncio.sleep(0)
-        async with lock.hold():  # the loss is settled
-            pass
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    for _ in range(2):
+        with pytest.raises(LockLostError) as told:
+            async with lock.hold():
+                await lose(far, zk_path)
+                await soon(asyncio.Event().wait())
+        assert isinstance(told.value.__cause__, asyncio.CancelledError)
+        assert cancels() == 0
+        await asyncio.sleep(0)
+    async with lock.hold():  # the loss is settled
+        pass
+    await until(lambda: not nodes(far, zk_path))
 
 
-def test_a_loss_that_is_not_settled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_loss_that_is_not_settled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The block is not entered while the task has a loss of the lock to settle."""
     lock = aio.RLock(zk, zk_path)
-
-    async def main() -> None:
-        async with lock:
-            lost = lock.lost
-            await lose(far, zk_path)
-            await soon(lost.wait())
-            with pytest.raises(LockLostError):
-                async with lock.hold():
-                    pytest.fail("the body ran")
-            with pytest.raises(LockLostError):
-                lock.release()
-            await lock.acquire()
-
-    run(main())
+    async with lock:
+        lost = lock.lost
+        await lose(far, zk_path)
+        await soon(lost.wait())
+        with pytest.raises(LockLostError):
+            async with lock.hold():
+                pytest.fail("the body ran")
+        with pytest.raises(LockLostError):
+            lock.release()
+        await lock.acquire()
 
 
-def test_cancelled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_cancelled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A cancellation from outside goes on through the block."""
     lock = aio.Lock(zk, zk_path)
+    inside = asyncio.Event()
 
-    async def main() -> None:
-        inside = asyncio.Event()
+    async def body() -> None:
+        async with lock.hold():
+            inside.set()
+            await asyncio.Event().wait()
 
-        async def body() -> None:
-            async with lock.hold():
-                inside.set()
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(body())
-        await soon(inside.wait())
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    task = asyncio.create_task(body())
+    await soon(inside.wait())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: not nodes(far, zk_path))
 
 
-def test_cancelled_in_the_same_turn(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_cancelled_in_the_same_turn(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The loss and a cancellation from outside reach the task together: the cancellation wins."""
     if sys.version_info < (3, 11):
         pytest.skip("Python 3.10 does not count cancellations")
     lock = aio.Lock(zk, zk_path)
+    inside = asyncio.Event()
+    blocks = []
 
-    async def main() -> None:
-        inside = asyncio.Event()
-        blocks = []
+    async def body() -> None:
+        block = lock.hold()
+        blocks.append(block)
+        async with block:
+            inside.set()
+            await asyncio.Event().wait()
 
-        async def body() -> None:
-            block = lock.hold()
-            blocks.append(block)
-            async with block:
-                inside.set()
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(body())
-        await soon(inside.wait())
-        blocks[0]._cancel()  # as the loss does
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    task = asyncio.create_task(body())
+    await soon(inside.wait())
+    blocks[0]._cancel()  # as the loss does
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: not nodes(far, zk_path))
 
 
-def test_without_a_cancellation(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_without_a_cancellation(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """With `cancel_on_loss=False` the body runs to its end; then LockLostError says that the hold was lost."""
     lock = aio.Lock(zk, zk_path)
-
-    async def main() -> None:
-        done = False
-        with pytest.raises(LockLostError):
-            async with lock.hold(cancel_on_loss=False):
-                lost = lock.lost
-                await lose(far, zk_path)
-                await soon(lost.wait())
-                await asyncio.sleep(0.1)
-                done = True
-        assert done
-
-    run(main())
+    done = False
+    with pytest.raises(LockLostError):
+        async with lock.hold(cancel_on_loss=False):
+            lost = lock.lost
+            await lose(far, zk_path)
+            await soon(lost.wait())
+            await asyncio.sleep(0.1)
+            done = True
+    assert done
 
 
-def test_a_body_that_swallows_it(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_body_that_swallows_it(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A body that goes on in spite of the cancellation gets LockLostError at its end."""
     lock = aio.Lock(zk, zk_path)
-
-    async def main() -> None:
-        with pytest.raises(LockLostError):
-            async with lock.hold():
-                await lose(far, zk_path)
-                with pytest.raises(asyncio.CancelledError):
-                    await soon(asyncio.Event().wait())
-        assert cancels() == 0
-        await idle(zk)
-
-    run(main())
+    with pytest.raises(LockLostError):
+        async with lock.hold():
+            await lose(far, zk_path)
+            with pytest.raises(asyncio.CancelledError):
+                await soon(asyncio.Event().wait())
+    assert cancels() == 0
+    await idle(zk)
 
 
-def test_within_a_timeout(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_within_a_timeout(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A deadline around the block, and one inside it, keep their own errors."""
     if sys.version_info < (3, 11):
         pytest.skip("asyncio.timeout is of Python 3.11")
     lock = aio.Lock(zk, zk_path)
-
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2), lock.hold():
-                await asyncio.Event().wait()
-        with pytest.raises(TimeoutError):
-            async with lock.hold(), asyncio.timeout(0.1):
-                await asyncio.Event().wait()
-        with pytest.raises(LockLostError):
-            async with asyncio.timeout(20), lock.hold():
-                await lose(far, zk_path)
-                await asyncio.Event().wait()
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), lock.hold():
+            await asyncio.Event().wait()
+    with pytest.raises(TimeoutError):
+        async with lock.hold(), asyncio.timeout(0.1):
+            await asyncio.Event().wait()
+    with pytest.raises(LockLostError):
+        async with asyncio.timeout(20), lock.hold():
+            await lose(far, zk_path)
+            await asyncio.Event().wait()
+    await until(lambda: not nodes(far, zk_path))
 
 
-def test_an_inner_block_that_settles_the_loss(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_an_inner_block_that_settles_the_loss(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Of two permits of one task, the outer block's is lost: LockLostError leaves it, though the inner settles it."""
     semaphore = aio.Semaphore(zk, zk_path, 2)
-
-    async def main() -> None:
-        with pytest.raises(LockLostError) as told:
+    with pytest.raises(LockLostError) as told:
+        async with semaphore.hold():
+            (outer,) = await asyncio.to_thread(nodes, far, zk_path)
             async with semaphore.hold():
-                (outer,) = await asyncio.to_thread(nodes, far, zk_path)
-                async with semaphore.hold():
-                    await asyncio.to_thread(far.delete, outer)
-                    await soon(asyncio.Event().wait())
-        assert isinstance(told.value.__cause__, asyncio.CancelledError)
-        assert told.value.path == zk_path
-        assert cancels() == 0
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+                await asyncio.to_thread(far.delete, outer)
+                await soon(asyncio.Event().wait())
+    assert isinstance(told.value.__cause__, asyncio.CancelledError)
+    assert told.value.path == zk_path
+    assert cancels() == 0
+    await until(lambda: not nodes(far, zk_path))
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A condition's wait in the body replaces the hold; the loss of the new one ends the block, and each around it."""
     lock = aio.RLock(zk, zk_path)
     condition = aio.Condition(zk, f"{zk_path}-condition", lock)
@@ -317,45 +271,38 @@ def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: Kazo
         if sys.version_info >= (3, 11):
             task.uncancel()
 
-    async def main() -> None:
-        with pytest.raises(LockLostError):
-            async with lock.hold(), lock.hold():
-                for _ in range(2):
-                    if cancelled:
-                        await cancelled_wait()
-                    else:
-                        assert not await condition.wait(0.01)
-                await lose(far, zk_path)
-                await soon(asyncio.Event().wait())
-        assert cancels() == 0
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    with pytest.raises(LockLostError):
+        async with lock.hold(), lock.hold():
+            for _ in range(2):
+                if cancelled:
+                    await cancelled_wait()
+                else:
+                    assert not await condition.wait(0.01)
+            await lose(far, zk_path)
+            await soon(asyncio.Event().wait())
+    assert cancels() == 0
+    await until(lambda: not nodes(far, zk_path))
 
 
 @pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
-def test_several_after_a_wait_of_a_condition(kind: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_several_after_a_wait_of_a_condition(kind: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 478: the loss of what a condition's wait has put in place of a hold is one of the whole."""
     locks = [aio.RLock(zk, f"{zk_path}/{n}") for n in range(2)]
     condition = aio.Condition(zk, f"{zk_path}/condition", locks[0])
     told: list[object] = []
     lock = kind(locks, on_lost=told.append)
-
-    async def main() -> None:
+    async with lock.hold():
+        assert not await condition.wait(0.01)
+        assert lock.hold_count() == 1
+    assert [each.hold_count() for each in locks] == [0, 0]
+    assert told == []
+    with pytest.raises(LockLostError):
         async with lock.hold():
             assert not await condition.wait(0.01)
-            assert lock.hold_count() == 1
-        assert [each.hold_count() for each in locks] == [0, 0]
-        assert told == []
-        with pytest.raises(LockLostError):
-            async with lock.hold():
-                assert not await condition.wait(0.01)
-                await lose(far, locks[0].path)
-                await soon(asyncio.Event().wait())
-        await until(lambda: told == [lock])
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+            await lose(far, locks[0].path)
+            await soon(asyncio.Event().wait())
+    await until(lambda: told == [lock])
+    await until(lambda: not nodes(far, zk_path))
 
 
 @every

@@ -39,33 +39,29 @@ TWINS = {
 
 
 @every
-def test_asyncios_interface(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_asyncios_interface(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Acquire returns True; a try and a deadline return False; release returns at once; `async with` does both."""
     lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
-
-    async def main() -> None:
-        assert await lock.acquire() is True
-        assert await other.acquire(blocking=False) is False
-        assert await other.acquire(timeout=0.05) is False
-        assert await other.acquire(timeout=0) is False
-        released = lock.release()
-        assert isinstance(released, aio.Completion)
-        assert await released is None
-        assert released.done()
-        assert await other.acquire(timeout=10) is True
-        await other.release()
-        if not isinstance(lock, Permits):
-            async with lock as nothing:
-                assert nothing is None
-                assert lock.locked()
-                assert await lock.fetch_locked()
-                assert not await other.acquire(blocking=False)
-        await until(lambda: not nodes(far, zk_path))
-        for wrong in ({"blocking": False, "timeout": 1}, {"timeout": float("nan")}):
-            with pytest.raises(ValueError):  # noqa: PT011 - `threading` says it in several ways
-                await lock.acquire(**wrong)
-
-    run(main())
+    assert await lock.acquire() is True
+    assert await other.acquire(blocking=False) is False
+    assert await other.acquire(timeout=0.05) is False
+    assert await other.acquire(timeout=0) is False
+    released = lock.release()
+    assert isinstance(released, aio.Completion)
+    assert await released is None
+    assert released.done()
+    assert await other.acquire(timeout=10) is True
+    await other.release()
+    if not isinstance(lock, Permits):
+        async with lock as nothing:
+            assert nothing is None
+            assert lock.locked()
+            assert await lock.fetch_locked()
+            assert not await other.acquire(blocking=False)
+    await until(lambda: not nodes(far, zk_path))
+    for wrong in ({"blocking": False, "timeout": 1}, {"timeout": float("nan")}):
+        with pytest.raises(ValueError):  # noqa: PT011 - `threading` says it in several ways
+            await lock.acquire(**wrong)
 
 
 @every
@@ -168,80 +164,65 @@ def test_one_at_a_time(make: str, zk: KazooClient, far: KazooClient, zk_path: st
 
 
 @pytest.mark.parametrize("make", OWNED[:-1])
-def test_the_owner_is_the_task(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_the_owner_is_the_task(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Its task alone releases it, and, where that may be, acquires it again; another task waits."""
     lock = LOCKS[make](zk, zk_path)
+    await lock.acquire()
 
-    async def main() -> None:
-        await lock.acquire()
+    async def other() -> bool:
+        with pytest.raises(RuntimeError):
+            lock.release()
+        return await lock.acquire(blocking=False) and bool(lock.release())
 
-        async def other() -> bool:
-            with pytest.raises(RuntimeError):
-                lock.release()
-            return await lock.acquire(blocking=False) and bool(lock.release())
-
-        got = await asyncio.create_task(other())
-        assert bool(got) == (make == "read lock")
-        async with lock:
-            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 1
-        await lock.release()
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    got = await asyncio.create_task(other())
+    assert bool(got) == (make == "read lock")
+    async with lock:
+        assert len(await asyncio.to_thread(nodes, far, zk_path)) == 1
+    await lock.release()
+    await until(lambda: not nodes(far, zk_path))
 
 
 @pytest.mark.parametrize("make", ["Lock", "unfair Lock", "Semaphore"])
-def test_any_task_releases(make: str, zk: KazooClient, zk_path: str) -> None:
+async def test_any_task_releases(make: str, zk: KazooClient, zk_path: str) -> None:
     """A Lock and a permit may be released by another task, as in asyncio."""
     lock = LOCKS[make](zk, zk_path)
 
     async def acquire() -> None:
         await lock.acquire()
 
-    async def main() -> None:
-        await asyncio.create_task(acquire())
-        await lock.release()
-        assert await lock.acquire(timeout=10)
-        await asyncio.to_thread(lambda: None)
-        await lock.release()
-
-    run(main())
+    await asyncio.create_task(acquire())
+    await lock.release()
+    assert await lock.acquire(timeout=10)
+    await asyncio.to_thread(lambda: None)
+    await lock.release()
 
 
 @owned
-def test_a_task_that_would_own_it_and_end(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_task_that_would_own_it_and_end(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A task made for an acquire alone is refused before anything is sent; so is wait_for, up to Python 3.11."""
     lock = aio.MultiLock([aio.RLock(zk, zk_path)]) if make == "MultiLock" else LOCKS[make](zk, zk_path)
-
-    async def main() -> None:
+    with pytest.raises(RuntimeError, match="timeout="):
+        await asyncio.create_task(lock.acquire())
+    if sys.version_info < (3, 12):
         with pytest.raises(RuntimeError, match="timeout="):
-            await asyncio.create_task(lock.acquire())
-        if sys.version_info < (3, 12):
-            with pytest.raises(RuntimeError, match="timeout="):
-                await asyncio.wait_for(lock.acquire(), 5)
-        else:
-            assert await asyncio.wait_for(lock.acquire(), 5)
-            await lock.release()
-        assert not await asyncio.to_thread(nodes, far, zk_path)
-        assert await lock.acquire(timeout=5)
+            await asyncio.wait_for(lock.acquire(), 5)
+    else:
+        assert await asyncio.wait_for(lock.acquire(), 5)
         await lock.release()
-
-    run(main())
+    assert not await asyncio.to_thread(nodes, far, zk_path)
+    assert await lock.acquire(timeout=5)
+    await lock.release()
 
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])
-def test_wait_for(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_wait_for(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A lock that any task may release may be acquired by `wait_for`, which leaves nothing after its timeout."""
     lock, other = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
-
-    async def main() -> None:
-        assert await asyncio.wait_for(lock.acquire(), 10)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(other.acquire(), 0.1)
-        await until(lambda: len(nodes(far, zk_path)) == 1)
-        await lock.release()
-
-    run(main())
+    assert await asyncio.wait_for(lock.acquire(), 10)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(other.acquire(), 0.1)
+    await until(lambda: len(nodes(far, zk_path)) == 1)
+    await lock.release()
 
 
 @pytest.mark.parametrize("make", [make for make in LOCKS if make not in ("MultiLock", "three permits")])
@@ -297,7 +278,7 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
 
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore", "QuorumLock", *OWNED])
-def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 355: a plain thread, or a callback of the loop, is told of this process's newest hold."""
     lock: Any = quorum(zk, zk_path) if make == "QuorumLock" else LOCKS[make](zk, zk_path)
 
@@ -306,23 +287,20 @@ def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooCl
             assert not lock.contended.over
         return lock.lost.is_set(), lock.suspect, lock.remaining() > 0
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with lock:
-            assert await asyncio.to_thread(ask) == (False, False, True)
-            told = loop.create_future()
-            loop.call_soon(lambda: told.set_result(ask()))
-            assert await told == (False, False, True)
-            lost = await asyncio.to_thread(lambda: lock.lost)
-            for node in (await asyncio.to_thread(nodes, far, zk_path))[:2]:
-                await asyncio.to_thread(far.delete, node)
-            assert await soon(lost.wait())
-            assert await asyncio.to_thread(lambda: lock.lost.is_set())
-            with pytest.raises(LockLostError):
-                lock.release()
-            await lock.acquire()
-
-    run(main())
+    loop = asyncio.get_running_loop()
+    async with lock:
+        assert await asyncio.to_thread(ask) == (False, False, True)
+        told = loop.create_future()
+        loop.call_soon(lambda: told.set_result(ask()))
+        assert await told == (False, False, True)
+        lost = await asyncio.to_thread(lambda: lock.lost)
+        for node in (await asyncio.to_thread(nodes, far, zk_path))[:2]:
+            await asyncio.to_thread(far.delete, node)
+        assert await soon(lost.wait())
+        assert await asyncio.to_thread(lambda: lock.lost.is_set())
+        with pytest.raises(LockLostError):
+            lock.release()
+        await lock.acquire()
 
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "Semaphore", "MultiLock"])
@@ -364,27 +342,23 @@ def test_a_loss_after_a_try_on_another_loop(
     other.close()
 
 
-def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A MultiLock is lost with the first of its locks; the others are released by the call that acknowledges that."""
     told: list[aio.MultiLock] = []
     lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
-
-    async def main() -> None:
-        for name in "ab":
-            await lock.acquire()
-            assert lock.locked()
-            lost = lock.lost
-            (node,) = await asyncio.to_thread(nodes, far, f"{zk_path}/{name}")
-            await asyncio.to_thread(far.delete, node)
-            assert await soon(lost.wait())
-            assert lost.is_set()
-            with pytest.raises(LockLostError):
-                lock.release()
-            await until(lambda: not nodes(far, zk_path))
-            assert not lock.lost.is_set()
-        await until(lambda: len(told) == 2)
-
-    run(main())
+    for name in "ab":
+        await lock.acquire()
+        assert lock.locked()
+        lost = lock.lost
+        (node,) = await asyncio.to_thread(nodes, far, f"{zk_path}/{name}")
+        await asyncio.to_thread(far.delete, node)
+        assert await soon(lost.wait())
+        assert lost.is_set()
+        with pytest.raises(LockLostError):
+            lock.release()
+        await until(lambda: not nodes(far, zk_path))
+        assert not lock.lost.is_set()
+    await until(lambda: len(told) == 2)
 
 
 @pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
@@ -437,7 +411,7 @@ def test_a_loss_that_is_found_at_once(
     run(main())
 
 
-def test_a_loss_at_the_end_of_the_block(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_loss_at_the_end_of_the_block(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """`async with` raises LockLostError at its end, also in the place of an Exception, but not of a cancel."""
     lock = aio.Lock(zk, zk_path)
 
@@ -447,16 +421,13 @@ def test_a_loss_at_the_end_of_the_block(zk: KazooClient, far: KazooClient, zk_pa
         await asyncio.to_thread(far.delete, node)
         await soon(lost.wait())
 
-    async def main() -> None:
-        for error in (None, KeyError, asyncio.CancelledError):
-            with pytest.raises(asyncio.CancelledError if error is asyncio.CancelledError else LockLostError):
-                async with lock:
-                    await lose()
-                    if error is not None:
-                        raise error
-            assert not await lock.fetch_locked()
-
-    run(main())
+    for error in (None, KeyError, asyncio.CancelledError):
+        with pytest.raises(asyncio.CancelledError if error is asyncio.CancelledError else LockLostError):
+            async with lock:
+                await lose()
+                if error is not None:
+                    raise error
+        assert not await lock.fetch_locked()
 
 
 def test_fencing_tokens(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
@@ -482,57 +453,49 @@ def test_fencing_tokens(zk: KazooClient, far: KazooClient, zk_path: str) -> None
     assert tokens == sorted(set(tokens))
 
 
-def test_a_semaphore_that_others_resize(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_semaphore_that_others_resize(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A loop that asks again and again sees the new number, also while it holds all permits that there were."""
     semaphore, other = aio.Semaphore(zk, zk_path, 1), aio.Semaphore(far, zk_path, None)
-
-    async def main() -> None:
-        async with semaphore:
-            assert semaphore.locked()
-            await other.resize(2)
-            end = asyncio.get_running_loop().time() + 20
-            while semaphore.locked():
-                assert asyncio.get_running_loop().time() < end
-                await asyncio.sleep(0.05)
-            assert await semaphore.available() == 1
-        assert not semaphore.locked()
-        assert await other.acquire(permits=2, timeout=20)
-        other.release(2)
-
-    run(main())
+    async with semaphore:
+        assert semaphore.locked()
+        await other.resize(2)
+        end = asyncio.get_running_loop().time() + 20
+        while semaphore.locked():
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.05)
+        assert await semaphore.available() == 1
+    assert not semaphore.locked()
+    assert await other.acquire(permits=2, timeout=20)
+    other.release(2)
 
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "Semaphore"])
-def test_locked_as_last_seen(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_locked_as_last_seen(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Acts of this process show at once; a loop that asks again and again sees those of others."""
     lock, other = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
-
-    async def main() -> None:
-        assert not lock.locked()
-        async with lock:
-            assert lock.locked()
-            assert not lock.suspect
-            assert await lock.fetch_locked()
-        assert not lock.locked()
-        async with other:
-            assert await lock.fetch_locked()
-            assert lock.locked()
-            owner = await lock.owner()
-            assert owner is not None
-            assert owner.thread == asyncio.current_task().get_name()  # type: ignore[union-attr]
-            assert await lock.waiters() == []
-        loop = asyncio.get_running_loop()
-        end = loop.time() + 20
-        while lock.locked():
-            assert loop.time() < end
-            await asyncio.sleep(0.01)
-        assert not await lock.fetch_locked()
-        assert await lock.owner() is None
-
-    run(main())
+    assert not lock.locked()
+    async with lock:
+        assert lock.locked()
+        assert not lock.suspect
+        assert await lock.fetch_locked()
+    assert not lock.locked()
+    async with other:
+        assert await lock.fetch_locked()
+        assert lock.locked()
+        owner = await lock.owner()
+        assert owner is not None
+        assert owner.thread == asyncio.current_task().get_name()  # type: ignore[union-attr]
+        assert await lock.waiters() == []
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 20
+    while lock.locked():
+        assert loop.time() < end
+        await asyncio.sleep(0.01)
+    assert not await lock.fetch_locked()
+    assert await lock.owner() is None
 
 
-def test_a_completion_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_completion_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Any number of tasks, of any loops, and nobody at all, await what a plain method has begun."""
     lock, event = aio.Lock(zk, zk_path), aio.Event(far, f"{zk_path}-event")
 
@@ -543,17 +506,14 @@ def test_a_completion_of_several(zk: KazooClient, far: KazooClient, zk_path: str
         await completion
         assert completion.done()
 
-    async def main() -> None:
-        await lock.acquire()
-        completions = lock.release(), event.set()
-        await asyncio.gather(
-            both(*completions), asyncio.to_thread(lambda: asyncio.run(both(*completions))), both(*completions)
-        )
-        await both(*completions)
-        event.clear()  # nobody awaits it
-        await until(lambda: zkconcurrent.Event(zk, f"{zk_path}-event").is_set() is False)
-
-    run(main())
+    await lock.acquire()
+    completions = lock.release(), event.set()
+    await asyncio.gather(
+        both(*completions), asyncio.to_thread(lambda: asyncio.run(both(*completions))), both(*completions)
+    )
+    await both(*completions)
+    event.clear()  # nobody awaits it
+    await until(lambda: zkconcurrent.Event(zk, f"{zk_path}-event").is_set() is False)
 
 
 def test_the_last_line(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
@@ -595,7 +555,7 @@ def test_two_loops(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     assert not nodes(far, zk_path)
 
 
-def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads of two processes wait in one line; `wait_for` and deadlines are as in threading."""
     mine, theirs, twin = aio.Condition(zk, zk_path), aio.Condition(far, zk_path), zkconcurrent.Condition(far, zk_path)
     woken: list[int] = []
@@ -610,34 +570,31 @@ def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
             assert twin.wait(20)
             woken.append(n)
 
-    async def main() -> None:
-        waiting = []
-        for n, call in enumerate([wait(0, mine), asyncio.to_thread(wait_in_thread, 1), wait(2, theirs), wait(3, mine)]):
-            waiting.append(asyncio.create_task(call))
-            await until(lambda n=n: len(nodes(far, f"{zk_path}/waiters")) == n + 1)
-        async with mine:
-            await mine.notify(2)
-        await until(lambda: len(woken) == 2)
-        assert sorted(woken) == [0, 1]  # the longest waiters; each then takes the lock when it can
-        async with theirs:
-            theirs.notify_all()
-        await soon(asyncio.gather(*waiting))
-        async with mine:
-            assert await mine.wait(0.05) is False
-            assert await mine.wait_for(lambda: 7) == 7
-            for timeout in (0.05, 0, -1):
-                assert await mine.wait_for(lambda: "", timeout) == ""
-        with pytest.raises(RuntimeError):
-            await mine.wait()
-        with pytest.raises(RuntimeError):
-            mine.notify()
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    waiting = []
+    for n, call in enumerate([wait(0, mine), asyncio.to_thread(wait_in_thread, 1), wait(2, theirs), wait(3, mine)]):
+        waiting.append(asyncio.create_task(call))
+        await until(lambda n=n: len(nodes(far, f"{zk_path}/waiters")) == n + 1)
+    async with mine:
+        await mine.notify(2)
+    await until(lambda: len(woken) == 2)
+    assert sorted(woken) == [0, 1]  # the longest waiters; each then takes the lock when it can
+    async with theirs:
+        theirs.notify_all()
+    await soon(asyncio.gather(*waiting))
+    async with mine:
+        assert await mine.wait(0.05) is False
+        assert await mine.wait_for(lambda: 7) == 7
+        for timeout in (0.05, 0, -1):
+            assert await mine.wait_for(lambda: "", timeout) == ""
+    with pytest.raises(RuntimeError):
+        await mine.wait()
+    with pytest.raises(RuntimeError):
+        mine.notify()
+    await until(lambda: not nodes(far, zk_path))
 
 
 @pytest.mark.parametrize("timeout", [0, -1])
-def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 382. `wait_for` without time releases the lock once: who makes it true gets in."""
     condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
     done: list[bool] = []
@@ -646,94 +603,79 @@ def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient
         async with other:
             done.append(True)
 
-    async def main() -> None:
-        async with condition:
-            making = asyncio.create_task(make_true())
-            await until(lambda: len(nodes(far, f"{zk_path}/lock")) == 2)
-            assert await condition.wait_for(lambda: done, timeout) == [True]
-        await soon(making)
-        with pytest.raises(RuntimeError):
-            await condition.wait_for(lambda: False, timeout)
-
-    run(main())
+    async with condition:
+        making = asyncio.create_task(make_true())
+        await until(lambda: len(nodes(far, f"{zk_path}/lock")) == 2)
+        assert await condition.wait_for(lambda: done, timeout) == [True]
+    await soon(making)
+    with pytest.raises(RuntimeError):
+        await condition.wait_for(lambda: False, timeout)
 
 
 @pytest.mark.parametrize("make", [aio.Lock, aio.RLock], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("call", ["wait", "wait_for"])
-def test_a_task_that_only_waits_for_a_condition(make: Any, call: str, zk: KazooClient, zk_path: str) -> None:
+async def test_a_task_that_only_waits_for_a_condition(make: Any, call: str, zk: KazooClient, zk_path: str) -> None:
     """Fault 392: it does not hold an RLock, and is told so; with a Lock, which belongs to no task, it waits."""
     condition = aio.Condition(zk, zk_path, make(zk, f"{zk_path}/lock"))
     arguments = [bool] if call == "wait_for" else []
-
-    async def main() -> None:
-        async with condition:
-            waiting = asyncio.create_task(getattr(condition, call)(*arguments, timeout=0.05))
-            if make is aio.RLock:
-                with pytest.raises(RuntimeError, match=rf"Await {call}\(timeout="):
-                    await waiting
-            else:
-                assert await waiting is False
-            if sys.version_info >= (3, 12) or make is aio.Lock:
-                with pytest.raises(asyncio.TimeoutError):
-                    await asyncio.wait_for(getattr(condition, call)(*arguments), 0.05)
-
-    run(main())
+    async with condition:
+        waiting = asyncio.create_task(getattr(condition, call)(*arguments, timeout=0.05))
+        if make is aio.RLock:
+            with pytest.raises(RuntimeError, match=rf"Await {call}\(timeout="):
+                await waiting
+        else:
+            assert await waiting is False
+        if sys.version_info >= (3, 12) or make is aio.Lock:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(getattr(condition, call)(*arguments), 0.05)
 
 
-def test_an_event_and_a_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_an_event_and_a_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads wait for one flag and one count; own changes are seen at once, others' by asking again."""
     event, elsewhere = aio.Event(zk, zk_path), aio.Event(far, zk_path)
     latch, twin = aio.CountDownLatch(zk, f"{zk_path}-l", 2), zkconcurrent.CountDownLatch(far, f"{zk_path}-l", 2)
-
-    async def main() -> None:
-        assert not event.is_set()
-        assert not await event.fetch()
-        assert await event.wait(0.05) is False
-        waiting = asyncio.create_task(event.wait())
-        twins = asyncio.create_task(asyncio.to_thread(zkconcurrent.Event(far, zk_path).wait, 20))
-        await idle(zk, far)
-        done = event.set()
-        assert event.is_set()
-        await done
-        assert await soon(waiting)
-        assert await twins
-        await elsewhere.clear()
-        async with asyncio.timeout(20) if sys.version_info >= (3, 11) else aio.Lock(zk, f"{zk_path}-x"):
-            while event.is_set():
-                await asyncio.sleep(0.01)
-        assert await latch.wait(0.05) is False
-        opens = asyncio.create_task(latch.wait())
-        latch.count_down()
-        await asyncio.to_thread(twin.count_down)
-        assert await soon(opens)
-        assert await latch.fetch_count() == 0
-        await event.destroy()
-        await latch.destroy()
-
-    run(main())
+    assert not event.is_set()
+    assert not await event.fetch()
+    assert await event.wait(0.05) is False
+    waiting = asyncio.create_task(event.wait())
+    twins = asyncio.create_task(asyncio.to_thread(zkconcurrent.Event(far, zk_path).wait, 20))
+    await idle(zk, far)
+    done = event.set()
+    assert event.is_set()
+    await done
+    assert await soon(waiting)
+    assert await twins
+    await elsewhere.clear()
+    async with asyncio.timeout(20) if sys.version_info >= (3, 11) else aio.Lock(zk, f"{zk_path}-x"):
+        while event.is_set():
+            await asyncio.sleep(0.01)
+    assert await latch.wait(0.05) is False
+    opens = asyncio.create_task(latch.wait())
+    latch.count_down()
+    await asyncio.to_thread(twin.count_down)
+    assert await soon(opens)
+    assert await latch.fetch_count() == 0
+    await event.destroy()
+    await latch.destroy()
 
 
-def test_permits(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_permits(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Permits are taken all or none; a release beyond what is held adds them for everybody."""
     mine, theirs = aio.Semaphore(zk, zk_path, 3), aio.Semaphore(far, zk_path, 3)
-
-    async def main() -> None:
-        assert await mine.acquire(permits=2)
-        assert not await theirs.acquire(permits=2, blocking=False)
-        waiting = asyncio.create_task(theirs.acquire(permits=2))
-        await idle(far)
-        mine.release()
-        assert await soon(waiting)
-        assert await theirs.fetch_locked()
-        await theirs.release(3)  # one is added
-        assert await theirs.acquire(permits=3, blocking=False)
-        with pytest.raises(ValueError, match="more"):
-            mine.release(0)
-        theirs.release(3)
-        mine.release()
-        await until(lambda: not nodes(far, zk_path))
-
-    run(main())
+    assert await mine.acquire(permits=2)
+    assert not await theirs.acquire(permits=2, blocking=False)
+    waiting = asyncio.create_task(theirs.acquire(permits=2))
+    await idle(far)
+    mine.release()
+    assert await soon(waiting)
+    assert await theirs.fetch_locked()
+    await theirs.release(3)  # one is added
+    assert await theirs.acquire(permits=3, blocking=False)
+    with pytest.raises(ValueError, match="more"):
+        mine.release(0)
+    theirs.release(3)
+    mine.release()
+    await until(lambda: not nodes(far, zk_path))
 
 
 def test_the_twin_of_threads_after_the_holder(zk: KazooClient, zk_path: str) -> None:
@@ -897,50 +839,42 @@ def test_a_late_reply_undoes_nothing(
     run(main())
 
 
-def test_a_busy_process_sees_others(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_a_busy_process_sees_others(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A process that acquires and releases again and again still sees, by plain queries, that others hold."""
+    one = aio.ReadWriteLock(zk, zk_path).read_lock
+    other = aio.ReadWriteLock(far, zk_path).read_lock
+    seen = []
 
-    async def main() -> None:
-        one = aio.ReadWriteLock(zk, zk_path).read_lock
-        other = aio.ReadWriteLock(far, zk_path).read_lock
-        seen = []
+    async def pass_by() -> None:
+        while not any(seen):
+            async with one:
+                await asyncio.sleep(0)
+            seen.append(one.locked())
 
-        async def pass_by() -> None:
-            while not any(seen):
-                async with one:
-                    await asyncio.sleep(0)
-                seen.append(one.locked())
-
-        async with other:
-            await asyncio.wait_for(asyncio.gather(*(pass_by() for _ in range(3))), 20)
-
-    run(main())
+    async with other:
+        await asyncio.wait_for(asyncio.gather(*(pass_by() for _ in range(3))), 20)
 
 
-def test_what_this_process_has_done_shows_at_once(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_what_this_process_has_done_shows_at_once(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Also where another object of the path has released it, a semaphore was resized, or a clear follows a set."""
-
-    async def main() -> None:
-        one, other = (aio.Lock(zk, f"{zk_path}/lock") for _ in range(2))
-        async with one:
-            assert await other.fetch_locked()
-        assert not other.locked()
-        taken = aio.Semaphore(far, f"{zk_path}/semaphore")
-        await taken.acquire()
-        semaphore = aio.Semaphore(zk, f"{zk_path}/semaphore")
-        assert await semaphore.fetch_locked()
-        await semaphore.resize(5)
-        assert not semaphore.locked()
-        await taken.release()
-        event = aio.Event(zk, f"{zk_path}/event")
-        event.set()
-        cleared = event.clear()
-        while not cleared.done():
-            assert not event.is_set()
-            await asyncio.sleep(0)
+    one, other = (aio.Lock(zk, f"{zk_path}/lock") for _ in range(2))
+    async with one:
+        assert await other.fetch_locked()
+    assert not other.locked()
+    taken = aio.Semaphore(far, f"{zk_path}/semaphore")
+    await taken.acquire()
+    semaphore = aio.Semaphore(zk, f"{zk_path}/semaphore")
+    assert await semaphore.fetch_locked()
+    await semaphore.resize(5)
+    assert not semaphore.locked()
+    await taken.release()
+    event = aio.Event(zk, f"{zk_path}/event")
+    event.set()
+    cleared = event.clear()
+    while not cleared.done():
         assert not event.is_set()
-
-    run(main())
+        await asyncio.sleep(0)
+    assert not event.is_set()
 
 
 def test_queries_do_not_queue_up(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:

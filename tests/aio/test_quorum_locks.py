@@ -73,7 +73,7 @@ def test_clean_up_never_suspends(connect: Connect, far: KazooClient, zk_path: st
     run(main())
 
 
-def test_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The loss of one lock changes nothing; that of a second cancels the body of a `hold()`."""
     told: list[aio.QuorumLock] = []
     locks = [aio.Lock(zk, f"{zk_path}/{name}") for name in "abc"]
@@ -84,26 +84,23 @@ def test_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
         await asyncio.to_thread(lambda: [far.delete(node) for node in nodes(far, each.path)])
         await soon(lost.wait())
 
-    async def main() -> None:
-        for _ in range(2):
-            with pytest.raises(LockLostError) as raised:
-                async with lock.hold():
-                    lost = lock.lost
-                    await lose(locks[0])
-                    assert not lost.is_set()
-                    assert lock.hold_count() == 1
-                    await lose(locks[1])
-                    await soon(asyncio.Event().wait())
-            assert isinstance(raised.value.__cause__, asyncio.CancelledError)
-            assert lost.is_set()
-            await soon(lost.wait())
-        async with lock.hold():
-            assert not lock.lost.is_set()
-        await until(lambda: not nodes(far, zk_path))
-        # The keeper's thread tells after the block has ended.
-        await until(lambda: told == [lock, lock])
-
-    run(main())
+    for _ in range(2):
+        with pytest.raises(LockLostError) as raised:
+            async with lock.hold():
+                lost = lock.lost
+                await lose(locks[0])
+                assert not lost.is_set()
+                assert lock.hold_count() == 1
+                await lose(locks[1])
+                await soon(asyncio.Event().wait())
+        assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+        assert lost.is_set()
+        await soon(lost.wait())
+    async with lock.hold():
+        assert not lock.lost.is_set()
+    await until(lambda: not nodes(far, zk_path))
+    # The keeper's thread tells after the block has ended.
+    await until(lambda: told == [lock, lock])
 
 
 def test_a_waiter_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
