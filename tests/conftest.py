@@ -24,6 +24,7 @@ from tests.helpers.class_archive import use_archive
 from tests.helpers.eventually import PATIENCE
 from tests.helpers.eventually import eventually as wait_until
 from tests.helpers.proxy import Proxy
+from zkconcurrent._engine.session import Session
 from zkconcurrent._threads import quorum as _quorum
 from zkconcurrent.testing import Server
 
@@ -181,6 +182,15 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
     """A proxy before the server, which does no harm until it is told to."""
     with Proxy(zookeeper.hosts) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy) -> KazooClient:
+    """A client whose requests the proxy counts; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    wait_until(lambda: link.containers)
+    return client
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, left, nodes, run, soon, until
 from tests.conftest import Connect
 from tests.helpers.count import Count, answered
-from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 from zkconcurrent._engine.local_handoff import LocalHandoff
@@ -37,15 +36,6 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.fixture
-def counted(connect: Connect, proxy: Proxy) -> KazooClient:
-    """A client whose requests are counted; its probe for containers was before."""
-    client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
-    return client
-
-
 async def counting(proxy: Proxy, call: Callable[[], Any]) -> Count:
     """Return what a call sends."""
     with proxy.counting() as count:
@@ -64,26 +54,22 @@ RELEASE = {**dict.fromkeys(LOCKS, 1), "three permits": 3, "MultiLock": 2}
 
 
 @pytest.mark.parametrize("make", LOCKS)
-def test_uncontended(make: str, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+async def test_uncontended(make: str, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Acquire and release cost what those of threads do: the writes, the reads and the round trips."""
     lock = LOCKS[make](counted, zk_path)
-
-    async def main() -> None:
-        await lock.acquire()
-        await lock.release()
-        acquiring = await counting(proxy, lock.acquire)
-        releasing = await counting(proxy, lambda: lock.release())
-        requests, flights = ACQUIRE[make]
-        assert acquiring.requests == requests
-        assert acquiring.flights == flights
-        assert releasing.requests == {"delete": RELEASE[make]}
-        assert releasing.flights == 1
-
-    run(main())
+    await lock.acquire()
+    await lock.release()
+    acquiring = await counting(proxy, lock.acquire)
+    releasing = await counting(proxy, lambda: lock.release())
+    requests, flights = ACQUIRE[make]
+    assert acquiring.requests == requests
+    assert acquiring.flights == flights
+    assert releasing.requests == {"delete": RELEASE[make]}
+    assert releasing.flights == 1
 
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "unfair Lock"])
-def test_contended(make: str, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+async def test_contended(make: str, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Until it waits: one write, three reads, two round trips. Handed over by another process: one event, no request.
 
     The second event is that of its own node. A writer behind a writer has one read and one event less, and lists.
@@ -95,38 +81,31 @@ def test_contended(make: str, zk: KazooClient, counted: KazooClient, proxy: Prox
         await theirs.acquire()
         await theirs.release()
 
-    async def main() -> None:
-        await mine.acquire()
-        with proxy.costs(**LOCK, getData=2 - lists, flights=2) as until_waiting:
-            waiting = asyncio.create_task(acquire())
-            await until(answered(until_waiting, "getData", 2 - lists))
-        with proxy.costs(delete=1, getChildren=lists) as handed_over:
-            mine.release()
-            await soon(waiting)
-        assert sum(handed_over.events.values()) == 2 - lists
-
-    run(main())
+    await mine.acquire()
+    with proxy.costs(**LOCK, getData=2 - lists, flights=2) as until_waiting:
+        waiting = asyncio.create_task(acquire())
+        await until(answered(until_waiting, "getData", 2 - lists))
+    with proxy.costs(delete=1, getChildren=lists) as handed_over:
+        mine.release()
+        await soon(waiting)
+    assert sum(handed_over.events.values()) == 2 - lists
 
 
-def test_between_tasks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+async def test_between_tasks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Between tasks of one process, a release is one delete, and the next goes on without any request."""
     lock = aio.Lock(counted, zk_path)
-
-    async def main() -> None:
-        await lock.acquire()
-        with proxy.counting() as until_waiting:
-            waiting = asyncio.create_task(lock.acquire())
-            await until(answered(until_waiting, "getData", 2))
-        with proxy.costs(delete=1):
-            released = lock.release()
-            assert await soon(waiting)  # it may go on once the delete was sent, before the proxy has it
-            await released
-        await lock.release()
-
-    run(main())
+    await lock.acquire()
+    with proxy.counting() as until_waiting:
+        waiting = asyncio.create_task(lock.acquire())
+        await until(answered(until_waiting, "getData", 2))
+    with proxy.costs(delete=1):
+        released = lock.release()
+        assert await soon(waiting)  # it may go on once the delete was sent, before the proxy has it
+        await released
+    await lock.release()
 
 
-def test_again_and_tries(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+async def test_again_and_tries(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To acquire again sends nothing; a failing try is two reads in one round trip."""
     lock, other = aio.RLock(counted, zk_path), aio.RLock(zk, zk_path)
 
@@ -135,36 +114,29 @@ def test_again_and_tries(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk
             async with lock:
                 pass
 
-    async def main() -> None:
-        async with lock:
-            assert not (await counting(proxy, again)).requests
-        async with other:
-            count = await counting(proxy, lambda: lock.acquire(blocking=False))
-        assert count.requests == {"sync": 1, "getChildren": 1}
-        assert count.flights == 1
-
-    run(main())
+    async with lock:
+        assert not (await counting(proxy, again)).requests
+    async with other:
+        count = await counting(proxy, lambda: lock.acquire(blocking=False))
+    assert count.requests == {"sync": 1, "getChildren": 1}
+    assert count.flights == 1
 
 
-def test_an_event_and_a_latch(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+async def test_an_event_and_a_latch(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A question is two reads in one round trip; a change is these, and one write."""
     event, latch = aio.Event(counted, zk_path), aio.CountDownLatch(counted, f"{zk_path}-l", 3)
-
-    async def main() -> None:
-        await event.set()
-        await latch.count_down()
-        looks = {"sync": 1, "getData": 1}
-        for call in (event.fetch, event.wait, event.set):
-            count = await counting(proxy, call)
-            assert count.requests == looks
-            assert count.flights == 1
-        count = await counting(proxy, event.clear)
-        assert count.requests == {**looks, "setData": 1}
-        assert count.flights == 2
-        assert (await counting(proxy, latch.fetch_count)).requests == {**looks, "getChildren": 1}
-        assert (await counting(proxy, latch.count_down)).requests == {**looks, "getChildren": 1, "create": 1}
-
-    run(main())
+    await event.set()
+    await latch.count_down()
+    looks = {"sync": 1, "getData": 1}
+    for call in (event.fetch, event.wait, event.set):
+        count = await counting(proxy, call)
+        assert count.requests == looks
+        assert count.flights == 1
+    count = await counting(proxy, event.clear)
+    assert count.requests == {**looks, "setData": 1}
+    assert count.flights == 2
+    assert (await counting(proxy, latch.fetch_count)).requests == {**looks, "getChildren": 1}
+    assert (await counting(proxy, latch.count_down)).requests == {**looks, "getChildren": 1, "create": 1}
 
 
 LEAVES = {  # of three parties: the client's, the one that leaves, and the requests that the client sends then
@@ -212,29 +184,27 @@ def test_a_leave(which: str, zk: KazooClient, counted: KazooClient, proxy: Proxy
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_to_come_after_a_leave(left: bool, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+async def test_to_come_after_a_leave(
+    left: bool, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str
+) -> None:
     """A party that arrives after a leave reads twice more, in one more round trip."""
     near, far = aio.Barrier(counted, zk_path, 5), aio.Barrier(zk, zk_path, 5)
-
-    async def main() -> None:
-        parties = []
-        for n in range(2):
-            parties.append(asyncio.create_task(far.wait()))
-            await until(lambda n=n: len(nodes(zk, zk_path)) == n + 1)  # type: ignore[misc]
-        if left:
-            parties[0].cancel()
-            await until(lambda: len(nodes(zk, zk_path)) == 1)
+    parties = []
+    for n in range(2):
+        parties.append(asyncio.create_task(far.wait()))
+        await until(lambda n=n: len(nodes(zk, zk_path)) == n + 1)  # type: ignore[misc]
+    if left:
+        parties[0].cancel()
+        await until(lambda: len(nodes(zk, zk_path)) == 1)
+    await idle(zk)
+    with proxy.costs(sync=1, getData=3 + left, multi=1, getChildren=1 + left, flights=3 + left) as count:
+        parties.append(asyncio.create_task(near.wait()))
+        await until(answered(count, "getData", 3 + left))
         await idle(zk)
-        with proxy.costs(sync=1, getData=3 + left, multi=1, getChildren=1 + left, flights=3 + left) as count:
-            parties.append(asyncio.create_task(near.wait()))
-            await until(answered(count, "getData", 3 + left))
-            await idle(zk)
-        for party in parties:
-            party.cancel()
-        await asyncio.wait(parties)
-        await until(lambda: not nodes(zk, zk_path))
-
-    run(main())
+    for party in parties:
+        party.cancel()
+    await asyncio.wait(parties)
+    await until(lambda: not nodes(zk, zk_path))
 
 
 def grown(before: tracemalloc.Snapshot, path: str) -> int:
@@ -302,7 +272,7 @@ def test_cycles(connect: Connect, zk_path: str) -> None:
         tracemalloc.stop()
 
 
-def test_waiting_for_an_unfair_lock(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_for_an_unfair_lock(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks that wait for another task of their process sleep until it is their turn."""
     looks = 0
     is_open = LocalHandoff._is_open
@@ -318,18 +288,14 @@ def test_waiting_for_an_unfair_lock(zk: KazooClient, zk_path: str, monkeypatch: 
         async with lock:
             pass
 
-    async def main() -> None:
-        nonlocal looks
-        async with lock:
-            waiting = [asyncio.create_task(enter()) for _ in range(100)]
-            while len(lock._core._path_state.handoff._waiting) < len(waiting):
-                await asyncio.sleep(0.01)
-            await idle(zk)
-            monkeypatch.setattr(LocalHandoff, "_is_open", counted)
-            began = asyncio.get_running_loop().time()
-            await asyncio.sleep(1.5)
-            seconds = asyncio.get_running_loop().time() - began
-            assert looks < 50 / 1.5 * seconds, "about one look of the keeper every 50 ms"
-        await asyncio.gather(*waiting)
-
-    run(main())
+    async with lock:
+        waiting = [asyncio.create_task(enter()) for _ in range(100)]
+        while len(lock._core._path_state.handoff._waiting) < len(waiting):
+            await asyncio.sleep(0.01)
+        await idle(zk)
+        monkeypatch.setattr(LocalHandoff, "_is_open", counted)
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(1.5)
+        seconds = asyncio.get_running_loop().time() - began
+        assert looks < 50 / 1.5 * seconds, "about one look of the keeper every 50 ms"
+    await asyncio.gather(*waiting)

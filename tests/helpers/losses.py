@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+
 import pytest
 
 from tests.helpers.lock_types import AnyLock
-from zkconcurrent import Semaphore
+from tests.helpers.proxy import Proxy
+from zkconcurrent import Condition, Semaphore
 from zkconcurrent.testing import Server
 
 
@@ -39,6 +44,22 @@ def operate(server: Server, lock: AnyLock) -> None:
     with server.client() as operator:
         operator.delete(owner.node)
     assert lost.wait(20)
+
+
+def interrupted_out_of_reach(condition: Condition, proxy: Proxy) -> None:
+    """Interrupt a wait on a condition while ZooKeeper is out of reach, so that it cannot have its lock again."""
+
+    def strike() -> None:
+        proxy.refuse()
+        proxy.cut()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    condition.acquire()
+    timer = threading.Timer(1.0, strike)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        condition.wait(60)
+    timer.join()
 
 
 ways = pytest.mark.parametrize("lose", [expire, run_out, operate])

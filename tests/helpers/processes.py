@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from zkconcurrent.testing import Server
+
 ROOT = Path(__file__).parents[2]
 
 Spawn = Callable[..., "subprocess.Popen[str]"]
@@ -35,6 +39,17 @@ def parties(module: str, hosts: str, path: str, session: float) -> Iterator[Spaw
             return process
 
         yield spawn
+
+
+def spawning(module: str, session: float) -> Any:
+    """Return a fixture that starts processes of a module, which do a job at the path of the test."""
+
+    @pytest.fixture
+    def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+        with parties(module, zookeeper.hosts, zk_path, session) as start:
+            yield start
+
+    return spawn
 
 
 def tell(process: subprocess.Popen[str]) -> None:

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     JSON,
@@ -37,17 +37,12 @@ from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import receipts, value
 from zkconcurrent._threads import atomic
 from zkconcurrent._threads.base import value_base
-from zkconcurrent.testing import Server
 
 REQUESTS = ("create", "create2", "createContainer", "sync", "getData", "getChildren", "multi", "setData", "delete")
 BOTH = pytest.mark.parametrize(("kind", "size"), [(AtomicLong, 8), (AtomicInteger, 4)])
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that change a number."""
-    with parties("tests.integration.atomic_party", zookeeper.hosts, zk_path, 4.0) as spawn:
-        yield spawn
+spawn = spawning("tests.integration.atomic_party", 4.0)
 
 
 def receipts_of(zk: KazooClient, path: str) -> list[str]:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -22,7 +22,7 @@ import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.processes import Spawn, line_from, spawning, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
@@ -49,11 +49,7 @@ Warnings = Callable[[], list[str]]
 SOON = 5.0
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that take part in a deadlock."""
-    with parties("tests.integration.deadlock_party", zookeeper.hosts, zk_path, 4.0) as start:
-        yield start
+spawn = spawning("tests.integration.deadlock_party", 4.0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
 from zkconcurrent._engine.session import Session
@@ -26,11 +26,7 @@ from zkconcurrent.testing import Server
 LATE = 5.0  # seconds that a busy machine may take
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that use the queue."""
-    with parties("tests.integration.queue_party", zookeeper.hosts, zk_path, 2.0) as spawn:
-        yield spawn
+spawn = spawning("tests.integration.queue_party", 2.0)
 
 
 def names(zk: KazooClient, path: str, folder: str) -> list[str]:

@@ -6,25 +6,19 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
 from zkconcurrent._runtime.identity import holds_of, identity
 from zkconcurrent.testing import Server
 
-
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that use the path."""
-    with parties("tests.integration.detached_party", zookeeper.hosts, zk_path, 4) as start:
-        yield start
+spawn = spawning("tests.integration.detached_party", 4)
 
 
 def queue(zk: KazooClient, path: str) -> list[int]:

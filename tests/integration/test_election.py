@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +20,7 @@ import zkconcurrent
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.processes import Spawn, line_from, spawning, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
 from zkconcurrent._engine.session import Session
@@ -37,11 +36,7 @@ SESSION = 4.0
 SOON = 30.0  # seconds for what is done at once, on a busy machine
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start a process that leads; see `election_party`."""
-    with parties("tests.integration.election_party", zookeeper.hosts, zk_path, SESSION) as spawn:
-        yield spawn
+spawn = spawning("tests.integration.election_party", SESSION)
 
 
 def ids(election: Election) -> list[str]:

@@ -28,6 +28,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.grammar import Grammar
 from tests.helpers.interrupts import at_every_line
+from tests.helpers.losses import interrupted_out_of_reach
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Acquired,
@@ -289,18 +290,7 @@ def test_a_condition_that_can_not_acquire_again(connect: Connect, proxy: Proxy, 
     client = connect(hosts=proxy.hosts, timeout=6.0, **FAST)
     condition = Condition(client, zk_path)
     told = listen(client)
-    condition.acquire()
-
-    def strike() -> None:
-        proxy.refuse()
-        proxy.cut()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    timer = threading.Timer(1.0, strike)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        condition.wait(60)
-    timer.join()
+    interrupted_out_of_reach(condition, proxy)
     with pytest.raises(LockLostError):
         condition.release()
     assert told.kinds() == ["Acquired", "Released", "Failed"]

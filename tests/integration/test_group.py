@@ -9,7 +9,6 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from queue import Queue as Inbox
 from typing import Any
 
@@ -19,17 +18,11 @@ from kazoo.security import make_digest_acl
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.processes import Spawn, line_from, spawning, tell
 from tests.helpers.proxy import Message, Proxy
 from zkconcurrent import ClientError, ForeignNodeError, Group, Membership, RefusedError
-from zkconcurrent.testing import Server
 
-
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that use the path."""
-    with parties("tests.integration.group_party", zookeeper.hosts, zk_path, 4) as start:
-        yield start
+spawn = spawning("tests.integration.group_party", 4)
 
 
 def test_members_see_each_other(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import signal
-import threading
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect
 from tests.helpers.eventually import eventually
+from tests.helpers.losses import interrupted_out_of_reach
 from tests.helpers.processes import line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -223,18 +223,7 @@ def test_a_deleted_node_wherever_it_is_noticed(where: str, zk: KazooClient, conn
 def test_not_reacquired(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Ctrl-C ends a condition's wait while ZooKeeper is out of reach: it has no lock to give back."""
     condition = Condition(connect(hosts=proxy.hosts, timeout=SESSION, **FAST), zk_path)
-    condition.acquire()
-
-    def strike() -> None:
-        proxy.refuse()
-        proxy.cut()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    timer = threading.Timer(1.0, strike)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        condition.wait(60)
-    timer.join()
+    interrupted_out_of_reach(condition, proxy)
     with pytest.raises(LockLostError) as caught:
         condition.release()
     assert caught.value.cause is LossCause.NOT_REACQUIRED

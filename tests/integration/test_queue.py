@@ -25,7 +25,7 @@ from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.on_tasks import OnTasks
-from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BYTES,
@@ -62,11 +62,7 @@ from zkconcurrent.testing import Server
 ALL = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, SimpleQueue])
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that use the queue."""
-    with parties("tests.integration.queue_party", zookeeper.hosts, zk_path, 2.0) as spawn:
-        yield spawn
+spawn = spawning("tests.integration.queue_party", 2.0)
 
 
 class Alarm(Exception):

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient, CuratorPeer
-from tests.helpers.processes import Spawn, parties
+from tests.helpers.processes import spawning
 from zkconcurrent.testing import Server
 
 SESSION = 4.0  # seconds until a killed party's session is over
@@ -44,8 +44,4 @@ def client(connect: Connect) -> KazooClient:
     return connect(timeout=10.0)
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start a Python process that does a job under our lock; see `party`."""
-    with parties("tests.interop.party", zookeeper.hosts, zk_path, SESSION) as spawn:
-        yield spawn
+spawn = spawning("tests.interop.party", SESSION)

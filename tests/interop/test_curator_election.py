@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.processes import Spawn, line_from, spawning
 from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import Election
-from zkconcurrent.testing import Server
 
 LAYOUTS = pytest.mark.parametrize("layout", ["selector", "latch"])
 LONG = 30.0
 
 
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start a Python process that leads."""
-    with parties("tests.integration.election_party", zookeeper.hosts, zk_path, SESSION) as spawn:
-        yield spawn
+spawn = spawning("tests.integration.election_party", SESSION)
 
 
 class Candidate:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,12 +15,8 @@ class Member:
     """Can be referred to weakly, as calls can."""
 
 
-@pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
-    """Everything here must go by its reference count alone."""
-    gc.disable()
-    yield
-    gc.enable()
+# Everything here must go by its reference count alone.
+pytestmark = pytest.mark.usefixtures("uncollected")
 
 
 def test_members_in_order_of_arrival() -> None:
