@@ -21,7 +21,8 @@ ROWS = _ROW.findall((EXPLANATION / "faults.md").read_text())
 def documented(file: Path) -> dict[str, str]:
     """Return the docstrings of a file of tests: its own, by "", and those of its tests."""
     tree = ast.parse(file.read_text())
-    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    tests = [node for node in functions if node.name.startswith("test_")]
     return {"": ast.get_docstring(tree) or "", **{test.name: ast.get_docstring(test) or "" for test in tests}}
 
 
