@@ -71,6 +71,15 @@ def test_counts_of_each_session_add_up(proxy: Proxy, client: KazooClient, connec
     assert count.requests == {"getData": 2, "exists": 1}
 
 
+@pytest.mark.parametrize("wrong", [{"getData": 2}, {"getData": 1, "exists": 1}, {}, {"getData": 1, "flights": 2}])
+def test_costs_that_are_others(proxy: Proxy, client: KazooClient, path: str, wrong: dict[str, int]) -> None:
+    """The right requests and flights pass; one too many or too few of either is an error."""
+    with proxy.costs(getData=1, flights=1):
+        client.get(path)
+    with pytest.raises(AssertionError, match="expected"), proxy.costs(**wrong):
+        client.get(path)
+
+
 def test_heartbeats_are_counted_apart(proxy: Proxy, client: KazooClient, path: str) -> None:
     """A sync of the root is a heartbeat's and no sync, one for its own sake is one."""
     with proxy.counting() as count:
