@@ -187,9 +187,14 @@ async def until(condition: Callable[[], object], what: str = "", patience: float
 
 async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:
     """Await something that must not take long; in the running task, as that may be to own a lock."""
-    timer = asyncio.get_running_loop().call_later(patience, asyncio.current_task().cancel)  # type: ignore[union-attr]
+    task, late = asyncio.current_task(), list[bool]()
+    assert task is not None
+    timer = asyncio.get_running_loop().call_later(patience, lambda: late.append(task.cancel()))
     try:
         return await awaitable
+    except asyncio.CancelledError:
+        assert not late, f"not within {patience} s"  # a cancellation is what many a test expects
+        raise
     finally:
         timer.cancel()
 
