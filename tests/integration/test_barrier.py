@@ -67,6 +67,24 @@ def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_
         assert sorted(each.result(30) for each in told) == [0, 1]
 
 
+def test_an_action_that_waits_through_another_object(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 490: it gets the error for each object of its path, of its client or another; another path is free."""
+    one, other = (Barrier(client, zk_path, 2) for client in (zk, connect()))
+    elsewhere = Barrier(zk, f"{zk_path}-2", 1)
+
+    def act() -> None:
+        assert elsewhere.wait(20) == 0
+        for barrier in (one, other):
+            with pytest.raises(RuntimeError, match="would wait for its own end"):
+                barrier.wait(0.1)
+
+    barrier = Barrier(zk, zk_path, 2, act)
+    told = [in_thread(barrier.wait, 20) for _ in range(2)]
+    assert sorted(each.result(30) for each in told) == [0, 1]
+
+
 def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A party that comes when a generation is complete waits for the next; of n threads, all pass in turn."""
     barrier = Barrier(zk, zk_path, 3)

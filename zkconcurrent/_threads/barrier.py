@@ -115,7 +115,7 @@ class Barrier(Primitive):
                 whether it has: within a third of the session timeout or, while an action runs, within all of it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.
-            RuntimeError: the caller is this barrier's action.
+            RuntimeError: the caller is the barrier's action, through this object or another one of its path.
             ForeignNodeError: the path has other nodes or data.
             ClientError: the client can't be used here.
         """
@@ -180,9 +180,15 @@ class Barrier(Primitive):
         waiting.call_user(self._action)
 
     def _acts(self) -> bool:
-        """Return whether the caller is the action. The stack tells it, as an interrupt could leave any note behind."""
-        frames = () if self._action is None else frames_from(sys._getframe(1))
-        return any(frame.f_code is _ACTION and frame.f_locals["self"] is self for frame in frames)
+        """Return whether the caller is the action of this barrier, through any object and client of this process.
+
+        The stack tells it, as an interrupt could leave any note behind.
+        """
+        acting = [frame.f_locals["self"] for frame in frames_from(sys._getframe(1)) if frame.f_code is _ACTION]
+        return any(each._location() == self._location() for each in acting)
+
+    def _location(self) -> tuple[object, ...]:
+        return self._session.link.location(self._path)
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):
