@@ -270,6 +270,29 @@ def test_a_lost_request_or_answer_of_leave(
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.parametrize(("timeout", "most"), [(0, 2.0), (1, 3.0)])
+def test_a_leave_on_a_stalled_link(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, timeout: float, most: float
+) -> None:
+    """Fault 491: behind its timeout, a leave waits for its replies for a third of the session timeout, not for two."""
+    mine = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6.0), zk_path, 2)
+    theirs = DoubleBarrier(zk, zk_path, 2)
+    go = threading.Event()
+
+    def party() -> bool:
+        return theirs.enter(20) and go.wait(30) and theirs.leave(20)
+
+    other = in_thread(party)
+    assert mine.enter(20)
+    proxy.stall()
+    began = time.monotonic()
+    assert not mine.leave(timeout)
+    assert time.monotonic() - began < most + 0.7
+    proxy.resume()
+    go.set()
+    assert other.result(30)
+
+
 def test_two_that_leave_at_the_same_moment(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
@@ -391,9 +414,11 @@ def test_a_party_that_expires_as_it_leaves(
 ) -> None:
     """A leave whose time is up waits a little for its reply; if its session ends then, it says so."""
     mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
-    other = in_thread(lambda: theirs.enter() and theirs.leave(30))
+    go = threading.Event()
+    mine._session.registry.seed = "00000000-0000-4000-8000"  # the first by name leaves last
+    other = in_thread(lambda: theirs.enter() and go.wait(30) and theirs.leave(30))
     assert mine.enter(20)
-    with proxy.hold("sync", where=lambda message: not message.heartbeat), proxy.counting() as count:
+    with proxy.hold("sync", nth=2, where=lambda message: not message.heartbeat), proxy.counting() as count:
 
         def expire() -> None:
             eventually(lambda: count.requests["sync"] == 2)  # that of its time, and the one after it
@@ -404,6 +429,7 @@ def test_a_party_that_expires_as_it_leaves(
         with pytest.raises(LockLostError, match=zk_path):
             mine.leave(0.1)
         expiring.result(30)
+    go.set()
     assert other.result(30) is True
 
 

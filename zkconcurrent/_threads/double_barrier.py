@@ -190,7 +190,7 @@ class DoubleBarrier(Primitive):
         strikes = deque([] if struck is None else [struck], maxlen=1)
         # An interrupted call does not wait for a reconnect; the keeper deletes the node after it.
         began = self._session.now()
-        until = began if struck is not None or not ticket.sent else self._grace()
+        until = began if struck is not None or not ticket.sent else began + self._session.reply_patience
         del struck
         try:
             for last in range(TRIES - 1, -1, -1):
@@ -245,10 +245,6 @@ class DoubleBarrier(Primitive):
         wait = timeout is None or timeout > 0
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
 
-    def _grace(self) -> float:
-        """Return the deadline for the reply to a party whose timeout has passed."""
-        return self._session.now() + self._session.reply_patience
-
     def _party(self, owner: int) -> Ticket | None:
         """Return the ticket of the caller's party, if it is inside."""
         ticket = self._path_state.inside.get(owner)
@@ -261,17 +257,19 @@ class DoubleBarrier(Primitive):
     def _leaving(self, call: Call, ticket: Ticket, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
         strikes: deque[BaseException] = deque(maxlen=1)
         try:
-            left, until = None, 0.0
+            left, until, since = None, 0.0, None
             try:
                 left = yield from call.run(leave(ticket, wait=wait), deadline)
-                until = self._grace()
+                if left is None and deadline is not None:
+                    # The first look may have waited for its replies past the deadline already.
+                    until, since = deadline + self._session.reply_patience, deadline
             except (Requeue, ZkConcurrentError, GeneratorExit):
                 raise
             except BaseException as error:
                 strikes.append(error)
             if left is None and ticket.state is State.QUEUED:
                 try:
-                    left = yield from outlast(call.run(leave(ticket, wait=False), until), strikes.append)
+                    left = yield from outlast(call.run(leave(ticket, wait=False), until, since), strikes.append)
                 except SessionExpired:
                     raise
                 except Requeue:
