@@ -525,6 +525,28 @@ def test_an_interrupt_after_a_wait_could_not_acquire(
     assert not strikes
 
 
+def test_an_error_each_time_a_wait_acquires(
+    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 492: an error that strikes at each try, and so is no interrupt, ends the wait; nothing is left."""
+    condition, steps = Condition(zk, zk_path), LockCore.acquire_steps
+
+    def struck(self: LockCore, *args: Any) -> Steps[bool]:
+        if args[-1] == 2:  # levels: the wait's own acquire
+            raise ZeroDivisionError
+        return (yield from steps(self, *args))
+
+    monkeypatch.setattr(LockCore, "acquire_steps", struck)
+    with pytest.raises(RuntimeError, match="un-acquired") as caught, condition, condition:
+        condition.wait(0.01)
+    error: BaseException | None = caught.value
+    while error is not None and not isinstance(error, ZeroDivisionError):
+        error = error.__context__
+    assert error is not None
+    eventually(queued(zk, condition._lock.path, 0))
+    eventually(queued(zk, condition._waiters, 0))
+
+
 @pytest.mark.usefixtures("uncollected")
 def test_an_interrupt_as_a_wait_acquires_leaves_no_cycle(
     zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from ..._protocol.operations import OutOfReach
 from ..._protocol.ticket import LossRecord, State
 from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
 from ..._recipes.nodes import FirstLook
-from ..._runtime.interrupts import FRAMES, check_depth
+from ..._runtime.interrupts import FRAMES, TRIES, check_depth
 from ..._runtime.waiting import Steps, outlast
 from .lock_core import LockCore
 from .node_data import node_data
@@ -28,7 +28,7 @@ class ConditionWait:
         begun: how often the lock's acquire has begun.
     """
 
-    __slots__ = ("_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
+    __slots__ = ("_errors", "_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
 
     def __init__(self, lock: LockCore, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
         # The lock must not be released where the stack has no room to acquire it again.
@@ -38,7 +38,7 @@ class ConditionWait:
         self._waiters = waiters
         self._owner = owner
         self.hold = hold
-        self.begun = 0
+        self.begun = self._errors = 0
         self.call = Call(lock.session, waiters, lock.path_state)
 
     def steps(self, deadline: float | None) -> Steps[bool]:
@@ -96,6 +96,7 @@ class ConditionWait:
 
         Raises:
             ZkConcurrentError: the lock can't be acquired.
+            Exception: it has struck too often: it is no interrupt.
         """
         lock, hold = self._lock, self.hold
         session = lock.session
@@ -136,6 +137,9 @@ class ConditionWait:
                 except BaseException as error:  # struck outside a sleep
                     call.abandon()
                     note(error)
+                    self._errors += isinstance(error, Exception)
+                    if self._errors > TRIES:
+                        raise
         finally:
             # Otherwise the traceback and this frame keep each other alive, and the lock with them.
             late = struck = None
