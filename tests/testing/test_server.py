@@ -18,7 +18,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.helpers.eventually import eventually
 from tests.helpers.processes import processes_of
-from zkconcurrent.testing import MemoryServer, Server
+from zkconcurrent.testing import Ensemble, MemoryServer, Server
 from zkconcurrent.testing import _server as server_module
 from zkconcurrent.testing import _service as service_module
 from zkconcurrent.testing._ports import PortTakenError, ReservedPorts, in_use, try_ports
@@ -135,6 +135,22 @@ def test_no_such_port(port: int) -> None:
     """A port that does not exist is refused at once."""
     with pytest.raises(ValueError, match=f"from 1 to 65535, not {port}"):
         Server(port=port)
+
+
+@pytest.mark.parametrize("server", [Server, MemoryServer])
+@pytest.mark.parametrize(
+    "name", ["port", "tick_time", "min_session_timeout", "max_session_timeout", "container_check_interval"]
+)
+def test_a_number_as_text(name: str, server: type[Server]) -> None:
+    """Fault 493: a text where a number belongs, as of the environment, is refused; the error names the argument."""
+    with pytest.raises(TypeError, match=f"^{name} must be .* not str$"):
+        server(**{name: "2181"})
+
+
+def test_a_number_of_servers_as_text() -> None:
+    """Fault 493: so it is with the number of servers of an ensemble."""
+    with pytest.raises(TypeError, match=r"^n must be an int, not str$"):
+        Ensemble("3")  # type: ignore[arg-type]
 
 
 def test_a_port_that_is_taken_during_the_start(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ class MemoryServer(Server):
         container_check_interval: how often empty containers are removed, in seconds.
 
     Raises:
+        TypeError: the port is not an int, or a time is not a number of seconds.
         ValueError: there is no such port.
     """
 

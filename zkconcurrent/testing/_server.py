@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from .._arguments.limits import check_int, check_seconds
 from ._installation import MEMORY, Installation, find_installation
 from ._java import find_java, java_version
 from ._ports import PortTakenError, ReservedPorts, in_use, try_ports
@@ -71,6 +72,7 @@ class Server(Service):
         installation: the ZooKeeper to run; by default the one that `find_installation` finds.
 
     Raises:
+        TypeError: the port is not an int, or a time is not a number of seconds.
         ValueError: there is no such port.
     """
 
@@ -88,7 +90,7 @@ class Server(Service):
         server_id: int | None = None,
         installation: Installation | None = None,
     ) -> None:
-        if port is not None and not 0 < port < 65536:
+        if port is not None and not 0 < check_int("port", port) < 65536:
             raise ValueError(f"a port is a number from 1 to 65535, not {port}")
         self._fixed_port = port
         self._port = port
@@ -97,13 +99,14 @@ class Server(Service):
         self._server_id = server_id
         self._installation = installation
         self._java = Path("java")  # replaced at the start
+        check_seconds("tick_time", tick_time)
         if min_session_timeout is None:
             min_session_timeout = 2 * tick_time
         self._special = (*(settings or {}), *(properties or {}))
         self._settings = {
-            "tickTime": _milliseconds(tick_time),
-            "minSessionTimeout": _milliseconds(min_session_timeout),
-            "maxSessionTimeout": _milliseconds(max_session_timeout),
+            "tickTime": _milliseconds("tick_time", tick_time),
+            "minSessionTimeout": _milliseconds("min_session_timeout", min_session_timeout),
+            "maxSessionTimeout": _milliseconds("max_session_timeout", max_session_timeout),
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "*",
@@ -112,7 +115,7 @@ class Server(Service):
         self._properties = {
             **_FEW_THREADS,
             "zookeeper.forceSync": "yes" if force_sync else "no",
-            _CONTAINERS: _milliseconds(container_check_interval),
+            _CONTAINERS: _milliseconds("container_check_interval", container_check_interval),
             **(properties or {}),
         }
         # Invariant: the guard, with the server's folder, exists from the first start until stop; `_process` is set from
@@ -388,5 +391,6 @@ def _for_java(text: str) -> str:
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
-def _milliseconds(seconds: float) -> int:
+def _milliseconds(name: str, seconds: float) -> int:
+    check_seconds(name, seconds)
     return round(seconds * 1000)
