@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,31 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(ValueError, match="all must give the same"):
         SharedValue(zk, zk_path, "b", codec=TEXT)
     assert shared.get().value == "c"
+
+
+def test_values_whose_comparison_calls_back(zk: KazooClient, zk_path: str) -> None:
+    """Fault 494: their `==` may use the library, also this value, and the caller gets its error, also StopIteration."""
+    shared, other = (SharedValue(zk, f"{zk_path}/{name}", 0, codec=JSON) for name in "ab")
+
+    class Equal:
+        def __init__(self, act: Callable[[], object]) -> None:
+            self.act = act
+
+        def __eq__(self, _: object) -> bool:
+            self.act()
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    none: Iterator[Any] = iter(())
+    old: Any = Equal(lambda: next(none))
+    with pytest.raises(StopIteration):
+        shared.compare_and_set((old, 0), 1)
+    old = Equal(lambda: (shared.get(), other.update(lambda n: n + 1)))
+    assert shared.compare_and_set((old, 0), 1)
+    old = Equal(lambda: shared.set(2))
+    assert not shared.compare_and_set((old, 1), 3)
+    assert (shared.get(), other.get().value) == ((2, 2), 1)
 
 
 def test_a_codec_that_salts(zk: KazooClient, zk_path: str) -> None:

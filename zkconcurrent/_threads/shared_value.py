@@ -111,6 +111,9 @@ class SharedValue(BaseValue, Generic[T]):
     def compare_and_set(self, expected: tuple[T, int], value: T) -> bool:
         """Set the value if no client has written since `get` returned the expected one; return whether it was set.
 
+        Where the data do not tell whether two values are equal, their `==` does. Another thread of the client may call
+        it, as it makes the change together with its own, so it must not wait for the caller.
+
         Args:
             expected: what `get`, `watch` or another read has returned, with its version.
             value: the new value.

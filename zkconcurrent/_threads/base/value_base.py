@@ -247,7 +247,7 @@ class BaseValue(Primitive):
         def decide(data: bytes, _: int) -> tuple[bytes, T]:
             updating[me] = self._session.now()
             try:
-                new = call_user(func, decode(data))
+                new = func(decode(data))
                 return encode(new), new
             finally:
                 updating.pop(me, None)
@@ -269,7 +269,8 @@ class BaseValue(Primitive):
                 f"the function given to update() changes {self._path!r} itself, and would be called forever: it must "
                 "only return the new value"
             )
-        change = Change(decide, alone=alone)
+        # The user's function or `==` may raise StopIteration.
+        change = Change(partial(call_user, decide), alone=alone)
         call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.leave, turn, change)))
         try:
             steps: Steps[R] = state.changing(call, turn, change, node_data(me))
