@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -114,6 +115,20 @@ def test_a_choice_that_is_none() -> None:
     with pytest.raises(ValueError, match=r"one of the indexes that it is given, \[1\], not 0"):
         interleave(lambda _: 0, [noted("a", notes), noted("b", notes)])
     assert notes == ["a0", "a1", "a2", "b0", "b1", "b2"]
+
+
+def test_an_interrupt_while_a_call_hangs() -> None:
+    """Fault 495: Ctrl-C ends it within seconds, whatever the calls still wait for."""
+    go = threading.Event()
+
+    def interrupted(_: Sequence[int]) -> int:
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interleave(interrupted, [lambda: go.wait(60)])
+    go.set()
+    assert time.monotonic() - began < 10
 
 
 def test_what_is_no_lock(clients: tuple[KazooClient, KazooClient], zk_path: str) -> None:

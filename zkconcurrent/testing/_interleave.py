@@ -9,6 +9,8 @@ from typing import Any
 
 # In seconds. It is long, as it only ends what would hang.
 _PATIENCE = 30.0
+# After Ctrl-C.
+_MOMENT = 1.0
 _POLL_INTERVAL = 0.001
 
 _here = threading.local()
@@ -66,9 +68,10 @@ def interleave(
             turns[chosen].go_on()
         if waiting := [n for n, turn in enumerate(turns) if not turn.ended]:
             raise RuntimeError(f"a deadlock: the calls {waiting} wait for each other")
-    finally:
-        # After an error, the threads run to their ends, in any order.
-        _end(turns, locks)
+    except BaseException as error:
+        # The threads run to their ends, in any order.
+        _end(turns, locks, _PATIENCE if isinstance(error, Exception) else _MOMENT)
+        raise
     for turn in turns:
         if turn.error is not None:
             raise turn.error
@@ -134,9 +137,9 @@ def _settle(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
         time.sleep(_POLL_INTERVAL)
 
 
-def _end(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
+def _end(turns: Sequence[_Turn], locks: Sequence[Any], patience: float) -> None:
     """Wait until all threads have ended; end their waits, if they have run into a deadlock."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + patience
     while not all(turn.ended for turn in turns) and time.monotonic() < until:
         for turn in turns:
             turn.go_on(for_good=True)
