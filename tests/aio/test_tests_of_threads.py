@@ -126,6 +126,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "test_cancel_waits": {
         "test_threadings_condition_keeps_its_lock": STANDARD,
         "test_synchronized": "is about the decorator of functions",
+        "test_a_lock_that_a_signal_handler_keeps": SIGNALS,
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
         "test_a_handler_that_raises_too": SIGNALS,
         "test_a_handler_that_raises_between_two_sleeps": SIGNALS,

@@ -436,6 +436,37 @@ def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: 
             eventually(lambda: not lock.suspect)
 
 
+def test_a_lock_that_a_signal_handler_keeps(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 496: a handler acquires a lock between two tries, and keeps it: the tries add no level to it."""
+    one, other = (RLock(zk, f"{zk_path}/{name}") for name in "ab")
+    lock, theirs = QuorumLock([one, other]), RLock(connect(), other.path)
+    pauses: list[float] = []
+
+    def pause(_least: float, longest: float) -> float:
+        if not pauses:
+            signal.raise_signal(signal.SIGUSR1)
+        pauses.append(longest)
+        if len(pauses) == 4:
+            theirs.release()
+        return longest
+
+    theirs.acquire()
+    before = signal.signal(signal.SIGUSR1, lambda *_: one.acquire(timeout=5))
+    monkeypatch.setattr(quorums.random, "uniform", pause)
+    try:
+        assert lock.acquire(timeout=20)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(pauses) == 4
+    assert (one.hold_count(), other.hold_count()) == (2, 1)
+    lock.release()
+    assert (one.hold_count(), other.hold_count()) == (1, 0)
+    one.release()
+    eventually(queued(zk, one.path, 0))
+
+
 def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A handler that would wait for the acquire that it has interrupted gets an error; one that tries once does not."""
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])

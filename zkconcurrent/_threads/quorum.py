@@ -157,7 +157,7 @@ class QuorumLock(CompositeLock):
                 "signal handler or finalizer returns: do not wait there (blocking=False), or use another thread",
             )
         before = self._held.get(owner, ())
-        there = self._levels()
+        there: HoldDepths = []
         calls = Calls(self._session, lambda: self._undo(owner, before, there, wait))
         steps = self._acquire(calls, owner, wait, limit, there)
         if wait:
@@ -226,6 +226,8 @@ class QuorumLock(CompositeLock):
 
     def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths, forever: bool) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
+        # Anew, as a signal handler may have acquired some of them since the last try.
+        there[:] = self._levels()
         quorum = _Quorum(owner)
         tries = [_Try(core, calls, quorum, forever) for core in self._cores]
         try:
@@ -270,6 +272,7 @@ class QuorumLock(CompositeLock):
     def _give_back(self, calls: Calls, there: HoldDepths, tries: Sequence[_Try]) -> Steps[None]:
         """Undo all tries at once, and wait until the nodes are gone."""
         restore(there)
+        there.clear()
         mine = [each.call for each in tries if each.call in calls.calls]
         yield from together([Branch(call.give_up()) for call in mine], self._session.now)
         for call in mine:
