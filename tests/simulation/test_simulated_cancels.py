@@ -36,7 +36,7 @@ MUTANTS = [
     ),
     bug(
         "an attempt is ended",
-        "_threads.base.lock_core:LockCore.begin_acquire",
+        "_threads.base.lock_core:LockCore.new_acquire",
         "cancellable=wait and restores is None",
         "cancellable=restores is None",
     ),

@@ -88,9 +88,8 @@ class Lock(RevocableLock):
 
     def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         core = self._lock_core
-        if (hold := core.mine()) is not None:
-            core.check(hold)
-        call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
+        core.reenter_or_check()
+        call, steps = core.new_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
         call.for_block = for_block
         return self._await(call, steps)
 

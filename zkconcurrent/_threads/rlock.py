@@ -69,7 +69,7 @@ class RLock(RevocableLock):
         check_timeout(blocking, timeout)
         if core.reenter_or_check():
             return True
-        call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
+        call, steps = core.new_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
@@ -153,7 +153,7 @@ class RLock(RevocableLock):
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        call, steps = self._lock_core.begin_acquire(True, self._deadline(True, -1), restores=depth)
+        call, steps = self._lock_core.new_acquire(True, self._deadline(True, -1), restores=depth)
         self._await(call, steps)
 
     _recursion_count = RevocableLock.hold_count

@@ -79,7 +79,7 @@ class PermitCore(LockCore):
     # -- to acquire ----------------------------------------------------------------------------------------------
 
     def take(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
-        """Take permits for `owner`, in this call; return whether it did. See `attempt`."""
+        """Take permits for `owner`, in this call; return whether it did. See `told_steps`."""
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
@@ -310,7 +310,7 @@ class Semaphore(LockBase):
         if (hold := core.mine()) is not None:
             core.check(hold)
         call = core.call(cancellable=wait)
-        return self._await(call, core.attempt(call, wait, owner, core.take(call, permits, wait, deadline, owner)))
+        return self._await(call, core.told_steps(call, wait, owner, core.take(call, permits, wait, deadline, owner)))
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.

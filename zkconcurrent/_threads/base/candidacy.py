@@ -325,7 +325,7 @@ class LeaderLock(LockBase):
                 f"the client stands at {self._path} already, and the caller would wait for that candidacy: call wait() "
                 "for its term, or withdraw() first"
             )
-        call, steps = core.begin_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
+        call, steps = core.new_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
         return self._await(call, steps)
 
     def release(self) -> None:

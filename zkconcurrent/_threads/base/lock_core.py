@@ -80,7 +80,7 @@ class QueueCore:
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
 
-    def attempt(
+    def told_steps(
         self, call: Call, wait: bool, owner: int, steps: Steps[bool], granted: Callable[[Story], object] | None = None
     ) -> Steps[bool]:
         """Return the steps of an acquire that also tell the listeners of it, if there are any.
@@ -314,9 +314,7 @@ class LockCore(QueueCore):
     def check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""
 
-    def begin_acquire(
-        self, wait: bool, deadline: float | None, restores: int | None = None
-    ) -> tuple[Call, Steps[bool]]:
+    def new_acquire(self, wait: bool, deadline: float | None, restores: int | None = None) -> tuple[Call, Steps[bool]]:
         """Return the call that acquires a new hold for the caller, and its steps, which return whether it did.
 
         The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
@@ -348,7 +346,7 @@ class LockCore(QueueCore):
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
         steps = self.untold_steps(call, wait, deadline, owner, depth, repeated)
-        return self.attempt(call, wait, owner, steps)
+        return self.told_steps(call, wait, owner, steps)
 
     def untold_steps(
         self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int, repeated: bool
