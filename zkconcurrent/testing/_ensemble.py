@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .._arguments.limits import check_int
 from ._ports import ReservedPorts, try_ports
 from ._server import Server
 from ._service import Self, Service
@@ -48,6 +47,8 @@ class Ensemble(Service):
         each: Callable[[int], Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
+        from .._arguments.limits import check_int  # as in `Server`
+
         if check_int("n", n) < 3:
             raise ValueError(f"an ensemble has at least three servers, not {n}")
         self._n = n

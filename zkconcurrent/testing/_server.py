@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .._arguments.limits import check_int, check_seconds
 from ._installation import MEMORY, Installation, find_installation
 from ._java import find_java, java_version
 from ._ports import PortTakenError, ReservedPorts, in_use, try_ports
@@ -90,6 +89,9 @@ class Server(Service):
         server_id: int | None = None,
         installation: Installation | None = None,
     ) -> None:
+        # A test run that uses no server should load none of the library.
+        from .._arguments.limits import check_int, check_seconds
+
         if port is not None and not 0 < check_int("port", port) < 65536:
             raise ValueError(f"a port is a number from 1 to 65535, not {port}")
         self._fixed_port = port
@@ -392,5 +394,7 @@ def _for_java(text: str) -> str:
 
 
 def _milliseconds(name: str, seconds: float) -> int:
+    from .._arguments.limits import check_seconds
+
     check_seconds(name, seconds)
     return round(seconds * 1000)
