@@ -23,7 +23,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_digest_acl
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -805,6 +805,35 @@ def test_a_fork(zk: KazooClient, zk_path: str) -> None:
     assert os.waitpid(pid, 0)[1] == 0
     d["a"] = "2"
     assert d["a"] == "2"
+
+
+def test_a_fork_amid_another_threads_write(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 500: a process forks while another thread is changing the copy: the child's writes are errors, too."""
+    d = text(zk, zk_path)
+    d["a"] = "1"
+    has_it, forked = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with d._mirror.guard:
+            has_it.set()
+            assert forked.wait(PATIENCE)
+
+    changing = in_thread(change)
+    assert has_it.wait(PATIENCE)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            # A child that hangs is ended by this.
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE / 2)
+            d["a"] = "2"
+        except ClientError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitpid(pid, 0)[1]
+    forked.set()
+    changing.result(PATIENCE)
+    assert status == 0
 
 
 def test_watches_of_the_users(zk: KazooClient, zk_path: str) -> None:

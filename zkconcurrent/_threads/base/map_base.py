@@ -65,6 +65,8 @@ class MirrorState(PathState):
         """Serve nothing in a forked child."""
         super().forget()
         self.mirror.listed, self.mirror.listed_on = False, NEVER
+        # A thread of the parent may have the old lock.
+        self.mirror.guard = self.session.lock
 
 
 class _Follower:
