@@ -407,6 +407,17 @@ def test_destroy(
     assert count.flights == (4 if own else 2)
 
 
+def test_destroy_of_a_large_map(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Fault 501: the entries that the client knew are read together: 50, 200 and the rest."""
+    d = Dict(counted, zk_path)
+    d.update({str(n): b"1" for n in range(300)})
+    proxy.delay(0.3)
+    with proxy.counting() as count:
+        d.destroy()
+    assert count.flights == 3 + 3
+    assert not d
+
+
 def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """An acquire costs the sum of the locks, a release one round trip; a try stops at the first that is held."""
     lock = MultiLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])

@@ -65,7 +65,7 @@ def read_slowly() -> bool:
     """Delete an entry while a read that was answered before is yet to be taken; return whether it comes back."""
     mirror, call = Mirror(Layout("/a", "Dict"), threading.RLock()), Call()
     mirror.keep("k", b"", 5)
-    reading = mirrors._read(mirror, ["k"])
+    reading = mirrors.read(mirror, ["k"], mirror)
     next(reading)
     mirror.begin(call)
     mirror.drop("k", 7)
@@ -77,7 +77,7 @@ def read_slowly() -> bool:
 
 
 MUTANT: Mutant = bug(
-    "a read of the mirror is no call under way", "_recipes.map.mirror:_read", "mirror.begin(mirror)", "pass"
+    "a read of the mirror is no call under way", "_recipes.map.mirror:read", "mirror.begin(call)", "pass"
 )
 
 

@@ -274,7 +274,7 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
             if not (yield from _catch_up(mirror)):
                 break
     except (op.ConnectionLost, op.Requeue):
-        # `_read` may have been cut short before its `end`. The next `follow` lists all entries again.
+        # `read` may have been cut short before its `end`. The next `follow` lists all entries again.
         mirror.end(mirror)
     yield op.Discard(ticket)
 
@@ -292,7 +292,7 @@ def _list(mirror: Mirror) -> Recipe[None]:
     elif node is None:
         yield op.CheckChroot(at.path)
     keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
-    yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
+    yield from read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}], mirror)
 
 
 def _catch_up(mirror: Mirror) -> Recipe[bool]:
@@ -305,16 +305,17 @@ def _catch_up(mirror: Mirror) -> Recipe[bool]:
         key = unescape(node.rpartition("/")[2])
         if key is not None:
             changed[key] = None
-    yield from _read(mirror, [*changed])
+    yield from read(mirror, [*changed], mirror)
     return True
 
 
-def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
+def read(mirror: Mirror, keys: list[str], call: object) -> Recipe[None]:
+    """Have the copy take the states of these keys; `call` brings them, see `Mirror.begin`."""
     first, most = 0, FIRST_FLIGHT
     while some := keys[first : first + most]:
-        mirror.begin(mirror)
+        mirror.begin(call)
         found = yield tuple(op.GetWithZxid(mirror.at.entry(key)) for key in some)
         for key, (node, zxid) in zip(some, found, strict=True):
             mirror.take(key, node, zxid)
-        mirror.end(mirror)
+        mirror.end(call)
         first, most = first + most, next_flight([node for node, _ in found])

@@ -27,7 +27,7 @@ from ..._protocol.ticket import Ticket
 from ..destroy import Users
 from ..receipts import OutcomeLost, PendingWrite, Receipt, ready
 from ..receipts import destroy as remove
-from .mirror import Layout, Mirror
+from .mirror import Layout, Mirror, read
 
 T = TypeVar("T")
 DELETED_TOGETHER = 100
@@ -205,8 +205,7 @@ def destroy(mirror: Mirror) -> Recipe[Users]:
     """Remove all nodes of the map, unless other clients write to it; return their nodes."""
     using = yield from remove(mirror)
     if not using:
-        for key in list(mirror.entries):
-            yield from _note(mirror, key, None, None)
+        yield from read(mirror, list(mirror.entries), MapWrite(mirror, b""))
     return using
 
 
