@@ -952,7 +952,7 @@ def test_a_finalizer_on_the_thread_of_the_copy(
     """It can't wait for that very thread: its read is an error at once, and the listing goes on."""
     text(zk, zk_path)["a"] = "1"
     d = text(connect(), zk_path)
-    read, got = mirror_recipes._read, list[Any]()
+    read, got = mirror_recipes.read, list[Any]()
 
     def collecting(*args: Any) -> Any:
         try:
@@ -961,7 +961,7 @@ def test_a_finalizer_on_the_thread_of_the_copy(
             got.append(error)
         return read(*args)
 
-    monkeypatch.setattr(mirror_recipes, "_read", collecting)
+    monkeypatch.setattr(mirror_recipes, "read", collecting)
     assert in_thread(len, d).result(10) == 1
     assert zk_path in str(got[0])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -12,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -574,6 +576,39 @@ def test_a_put_of_unknown_outcome(zk: KazooClient, connect: Connect, zk_path: st
     queue.put(b"third", timeout=30)
     eventually(lambda: not queue._path_state._left)
     assert [Queue[bytes](zk, zk_path).get_nowait() for _ in range(3)] == [b"first", b"second", b"third"]
+
+
+def test_a_put_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
+    """Fault 502: the reply to a put is lost, and the servers are restored from a backup that has an older receipt."""
+    with (
+        Server() as server,
+        Proxy(server.hosts) as proxy,
+        server.client(hosts=proxy.hosts, timeout=4, **FAST) as client,
+        server.client(timeout=4, **FAST) as other,
+    ):
+        queue = Queue[bytes](client, "/queue")
+        queue.put(b"first")
+        server.kill()
+        assert server._guard is not None
+        data = server._guard.folder / "version-2"
+        shutil.copytree(data, tmp_path / "backup")
+        server.start()
+        queue.put(b"second")
+        proxy.refuse()
+        with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as lost:
+            putting = in_thread(queue.put, b"third")
+            lost.wait()
+        server.kill()
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "backup", data)
+        server.start()
+        for n in range(60):  # until their zxids are those that the client has seen
+            Dict(other, "/map")["a"] = b"%d" % n
+        proxy.resume()
+        with pytest.raises(OutcomeUnknownError, match="unknown whether"):
+            putting.result(PATIENCE)
+        queue.put(b"fourth")
+        assert [queue.get() for _ in range(queue.qsize())] == [b"first", b"fourth"]
 
 
 @contextmanager

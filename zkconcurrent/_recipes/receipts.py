@@ -320,12 +320,12 @@ def moved(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
     """Return whether the `multi` in doubt was applied: False if it can't be any more, None if it may be still.
 
     Raises:
-        OutcomeLost: the receipt is gone.
+        OutcomeLost: the receipt is gone, or older: the servers were restored from a backup.
     """
     _, node = yield op.Sync(receipt.path), op.Get(receipt.path)
     sent = pending_write.sent
     assert sent is not None
-    if node is None:
+    if node is None or node.version not in (sent.version, op.next_version(sent.version)):
         receipt.path = ""
         pending_write.view.forget()
         pending_write.unknown, pending_write.sent = True, None

@@ -15,6 +15,7 @@ from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
+from zkconcurrent._errors import OutcomeUnknownError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.rules import MUTEX, blocker
 from zkconcurrent._protocol.ticket import Ticket
@@ -186,7 +187,12 @@ class ValueWorker(CallWorker):
         if step.what in ("get", "wait") or self.checks.given >= OWN:
             self._ask(step)
         else:
-            self._change(step)
+            try:
+                self._change(step)
+            except OutcomeUnknownError:
+                if not self.process.session.link.stopped:
+                    raise Violation(f"{self.name}: the outcome of its {step.what} can be found out") from None
+                raise
 
     def _ask(self, step: Step) -> None:
         checks, value = self.checks, self.value

@@ -347,8 +347,8 @@ class QueueBase(Primitive, Generic[T]):
             except OutcomeLost:
                 raise OutcomeUnknownError(
                     self._path,
-                    "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
-                    "decide whether to repeat the call",
+                    "the receipt was removed, or is that of a restored backup, so it is unknown whether the change was "
+                    "applied; look at the queue, and decide whether to repeat the call",
                 ) from None
             # The call gives its receipt back, but is not finished: an interrupt may still keep the result from the
             # caller, and an item that the call took is then put back.

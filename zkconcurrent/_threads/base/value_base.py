@@ -204,8 +204,8 @@ class ValueState(SettlingState[ValueBatch]):
     def _unknown(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(
             self.path,
-            "the receipt was removed, or the client stopped, so it is unknown whether the change was applied; get() "
-            "the value, and decide whether to repeat the change",
+            "the receipt was removed, or is that of a restored backup, or the client was stopped, so it is unknown "
+            "whether the change was applied; get() the value, and decide whether to repeat the change",
         )
 
 
