@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import bz2
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+from urllib.request import urlopen
 
 import pytest
 from kazoo.client import KazooClient
@@ -1455,6 +1459,47 @@ def test_a_codec_that_needs_a_service(zk: KazooClient, zk_path: str, error: Exce
             call()
     lacking.clear()
     assert queue.get_nowait() == d.pop("key") == b"one"
+
+
+def test_a_codec_that_asks_a_service_by_urllib(zk: KazooClient, zk_path: str) -> None:
+    """Fault 503: its errors are no ConnectionError; nor are those of the name service. Those of bz2 mean the bytes."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    # The last one is that of requests, say: it comes of an error that is no OSError, and that of one of the system.
+    asks: list[Callable[[], object]] = [
+        partial(urlopen, address),
+        partial(os.open, f"{zk_path}/key", os.O_RDONLY),
+        partial(_asked_in_three_layers, address),
+    ]
+
+    def decode(data: bytes) -> bytes:
+        for ask in asks:
+            ask()
+        return bz2.decompress(data)
+
+    queue = Queue[bytes](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=decode))
+    queue.put(bz2.compress(b"one"))
+    queue.put(b"bad")
+    while asks:
+        with pytest.raises(OSError, match=r"refused|No such file|no answer"):
+            queue.get()
+        asks.pop(0)
+    assert queue.dead() == []
+    assert queue.get() == b"one"
+    with pytest.raises(ForeignNodeError, match="can't decode"):
+        queue.get()
+    assert queue.dead() == [b"bad"]
+
+
+def _asked_in_three_layers(address: str) -> None:
+    try:
+        try:
+            urlopen(address)
+        except OSError as error:
+            raise LookupError("no connection") from error
+    except LookupError as error:
+        raise OSError("no answer") from error
 
 
 class NeedsMemory:

@@ -30,7 +30,8 @@ class Codec(Protocol[T]):
 
         An error means that these bytes can't be decoded, and a queue then moves the item to `<path>/dead`. These errors
         tell nothing of the bytes, and leave the item where it is: ImportError, MemoryError, ConnectionError,
-        TimeoutError and ZkConcurrentError, as of a codec that asks another service for a key or a schema.
+        TimeoutError, any other OSError of the system (it has an `errno`, or comes of one that has), and
+        ZkConcurrentError, as of a codec that asks another service for a key or a schema.
         """
 
 
@@ -172,7 +173,16 @@ def tells_nothing(error: Exception) -> bool:
         except ValueError:
             return False
         return True
-    return isinstance(error, (ImportError, MemoryError, ConnectionError, TimeoutError, ZkConcurrentError))
+    if not isinstance(error, OSError):
+        return isinstance(error, (ImportError, MemoryError, ZkConcurrentError))
+    # The system's own errors have a number; those of bz2 and gzip for bad bytes have none. Those of urllib and requests
+    # have none, either, but come of one that has.
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (ConnectionError, TimeoutError)) or getattr(cause, "errno", None) is not None:
+            return True
+        cause = cause.__context__
+    return False
 
 
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
