@@ -659,6 +659,22 @@ def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -
         assert len(zk.get_children(f"{path}/permits")) == 1
 
 
+def test_many_permits_of_a_thread_with_a_long_name(zk: KazooClient, zk_path: str) -> None:
+    """Fault 504: its name is all escapes in JSON, and the path as long as that many permits allow."""
+    path = f"{zk_path}/{'x' * (390 - len(zk_path))}"
+    semaphore, most = Semaphore(zk, path, 10_000, label="l" * 60), most_together(path)
+    thread = threading.current_thread()
+    before, thread.name = thread.name, "\N{GRINNING FACE}" * 80
+    try:
+        assert most == 1000
+        assert semaphore.acquire(timeout=60, permits=most)
+        data, _ = zk.get(f"{path}/leases/{zk.get_children(f'{path}/leases')[0]}")
+        assert json.loads(data)["thread"].startswith("\N{GRINNING FACE}" * 19)
+        semaphore.release(most)
+    finally:
+        thread.name = before
+
+
 def test_garbage_collected_while_held(zk: KazooClient, zk_path: str) -> None:
     """Fault 42: the last object's end gives back what it held, with a warning."""
     semaphore = Semaphore(zk, zk_path, 3)

@@ -18,7 +18,7 @@ CHECK_BYTES = 17
 """How many bytes of a request one check takes, besides the path."""
 
 REQUEST_OVERHEAD = 2_048
-"""How many bytes a request may take besides a value and the paths: a thread's name has up to 720 of them."""
+"""How many bytes a request may take besides a value and the paths: a thread's name has up to 240 of them."""
 
 LONGEST_LABEL = 60
 """How many bytes of UTF-8 a label has at most: up to 1,000 nodes of one request have it, see `_NODE`."""

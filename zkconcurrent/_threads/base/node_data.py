@@ -19,6 +19,8 @@ from ..._runtime.identity import label as owner_label
 
 MOST_BYTES = 1000
 """The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""
+MOST_NAME = 240
+"""The most bytes of JSON that a thread's name takes: a thousand nodes of one request may have it."""
 MOST_HOLDS = 16
 # How many holds are looked at, of which some may be elsewhere, or have paths that are too long.
 MOST_LOOKS = 4 * MOST_HOLDS
@@ -95,7 +97,9 @@ def waiter_data(
 @lru_cache
 def _origin(pid: int, thread: str, owner: int, label: str | None) -> bytes:
     """Return the constant part of a node's data, as JSON without its closing brace."""
-    # The thread's name is cut short: a long one must not make the request too large.
+    # The thread's name is cut short: a long one must not make the request too large, nor one of many escapes.
+    while len(json.dumps(thread)) > MOST_NAME:
+        thread = thread[:-1]
     origin = json.dumps({"host": HOST, "pid": pid, "thread": thread, "by": owner_label(owner)})[:-1]
     # As it is, as its limit counts the bytes: escapes of six letters for one would pass it.
     return (origin if label is None else f'{origin}, "label": {json.dumps(label, ensure_ascii=False)}').encode()
