@@ -21,8 +21,7 @@ from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
 from tests.helpers.class_archive import use_archive
-from tests.helpers.eventually import PATIENCE
-from tests.helpers.eventually import eventually as wait_until
+from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._engine.session import Session
 from zkconcurrent._threads import quorum as _quorum
@@ -57,7 +56,6 @@ LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/tes
 TESTS_OF_THE_SIMULATION = ("test_simulation[", "test_seeded_bug", "test_a_seeded_bug", "test_weaker_rules")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]
-Eventually = Callable[..., Any]
 InThread = Callable[..., "Future[Any]"]
 
 
@@ -189,7 +187,7 @@ def counted(connect: Connect, proxy: Proxy) -> KazooClient:
     """A client whose requests the proxy counts; its probe for containers was before."""
     client = connect(hosts=proxy.hosts)
     link = Session.of(client).link
-    wait_until(lambda: link.containers)
+    eventually(lambda: link.containers)
     return client
 
 
@@ -197,12 +195,6 @@ def counted(connect: Connect, proxy: Proxy) -> KazooClient:
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a `QuorumLock` wait longer for the locks beyond its quorum: a busy machine's servers may be slow."""
     monkeypatch.setattr(_quorum, "GRACE", 3.0)
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """The function of `tests/helpers/eventually.py`, for tests that take it as a fixture."""
-    return wait_until
 
 
 @pytest.fixture
@@ -227,7 +219,7 @@ def nothing_left(
     before = there_is()
     yield
     caplog.get_records("call").clear()  # the errors that kazoo has logged keep its client, and so our keeper
-    wait_until(lambda: there_is() <= before, f"{before} threads and descriptors")
+    eventually(lambda: there_is() <= before, f"{before} threads and descriptors")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.aio.loops import left
 from tests.aio.test_barrier import BROKEN, come, until
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
@@ -133,7 +134,7 @@ def test_a_party_that_comes_late_gets_a_seat(
     assert sorted(told[2:]) == [0, 1]
 
 
-def test_an_interrupted_program(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_an_interrupted_program(zk: KazooClient, zk_path: str) -> None:
     """A loop that closes while a party waits leaves no node of it for long, and the barrier whole."""
 
     async def main() -> None:
@@ -147,9 +148,7 @@ def test_an_interrupted_program(zk: KazooClient, zk_path: str, eventually: Event
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_a_lost_leave(
-    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_lost_leave(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Faults 1, 4: a party leaves once, whether the reply to that or the request was lost."""
     near = connect(hosts=proxy.hosts, timeout=10, **FAST)
 
@@ -191,9 +190,7 @@ def test_a_leave_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy, z
     asyncio.run(main())
 
 
-def test_a_leave_and_the_end_of_the_session(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_leave_and_the_end_of_the_session(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A party that cannot leave before its session ends breaks the barrier, as one that is killed; nothing hangs."""
     near = connect(hosts=proxy.hosts, timeout=4, **FAST)
 

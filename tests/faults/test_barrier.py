@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.helpers.contenders import barrier_state, parties_in
+from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.processes import Spawn, line_from, tell
 from tests.helpers.proxy import Proxy
@@ -39,7 +40,7 @@ def test_processes_meet(party: Spawn, zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_party_killed_while_it_waits(
-    first: bool, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+    first: bool, party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 36: the others learn that the barrier is broken within the session timeout, whichever party died."""
     victim = party("meet", 3)
@@ -59,9 +60,7 @@ def test_a_party_killed_while_it_waits(
 
 
 @pytest.mark.long
-def test_a_party_killed_while_it_acts(
-    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_party_killed_while_it_acts(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 36: nobody passes, also not a party whose time is up and that waits for the action."""
     victim = party("meet", 2, "action")
     mine = Barrier(zk, zk_path, 2)
@@ -79,7 +78,7 @@ def test_a_party_killed_while_it_acts(
 
 @pytest.mark.parametrize("way", ["reset", "destroy", "another path"])
 def test_a_run_after_one_that_was_killed(
-    way: str, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+    way: str, party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """A barrier that a killed party broke is broken for the next run; it begins anew by each of the ways documented."""
     victim, mine = party("meet", 2), Barrier(zk, zk_path, 2)
@@ -112,9 +111,7 @@ def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: s
     assert {int(line_from(other)), waiting.result(10)} == {0, 1}
 
 
-def test_a_stopped_party(
-    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_stopped_party(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 15: stopped past its session while it waits, it is told that its generation is broken when it goes on."""
     stopped = party("meet", 3)
     mine = Barrier(zk, zk_path, 3)
@@ -132,12 +129,7 @@ def test_a_stopped_party(
 
 
 def test_a_party_stopped_across_the_trip(
-    party: Spawn,
-    zookeeper: Server,
-    zk: KazooClient,
-    zk_path: str,
-    eventually: Eventually,
-    in_thread: InThread,
+    party: Spawn, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
     """A party that does not run when the barrier trips, until its session is over, has passed all the same."""
     stopped = party("meet", 2)
@@ -163,7 +155,6 @@ def test_a_lost_multi(
     proxy: Proxy,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """Faults 1, 4: whichever write of coming, acting and tripping is lost, applied or not, both pass, once."""
     ran: list[int] = []
@@ -185,14 +176,7 @@ def test_a_lost_multi(
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
 def test_a_lost_write(
-    effect: str,
-    way: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    effect: str, way: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Faults 1, 4: a break or reset is done once, whether its answer or its request was lost."""
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
@@ -213,7 +197,7 @@ def test_a_lost_write(
 
 
 def test_a_drop_while_waiting(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 7: watches are set anew after a reconnect; a trip while the connection was down is not missed."""
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
@@ -236,7 +220,7 @@ def test_a_drop_while_waiting(
 
 @pytest.mark.long
 def test_a_service_out_of_reach(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 9: a party whose time is up is told so in time; the others learn of it when its node goes."""
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=18, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
@@ -255,13 +239,7 @@ def test_a_service_out_of_reach(
 
 @pytest.mark.parametrize("effect", ["lose_request", "lose_answer"])
 def test_a_session_that_ends_as_a_party_comes(
-    effect: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 262: a party that does not know whether it came while the action runs breaks nothing, and comes again."""
     begun, go = threading.Event(), threading.Event()
@@ -290,7 +268,6 @@ def test_a_party_that_is_cut_off_as_it_comes(
     proxy: Proxy,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Faults 9, 182: its time is up before its node was made; the others learn of it when it is back, by a thread."""
@@ -322,9 +299,7 @@ def test_a_party_that_is_cut_off_as_it_comes(
 
 
 @pytest.mark.long
-def test_a_wait_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_wait_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 16: alone at a barrier for one, the wait is interrupted and leaves nothing, or has passed."""
     ran: list[int] = []
     barrier = Barrier(connect(timeout=4), zk_path, 1, lambda: ran.append(1))
@@ -351,9 +326,7 @@ def test_a_wait_interrupted_at_every_line(
 
 
 @pytest.mark.long
-def test_a_waiter_interrupted_at_every_line(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_waiter_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 16: wherever a waiting party is interrupted, no node of it is left, and a reset makes all good."""
     barrier, other = Barrier(connect(timeout=4), zk_path, 2), Barrier(zk, zk_path, 2)
 
@@ -379,9 +352,7 @@ def test_a_waiter_interrupted_at_every_line(
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_an_interrupted_party_is_missed(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_interrupted_party_is_missed(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Ctrl-C in the main thread while it waits breaks the barrier for those who wait with it, as in `threading`."""
     mine, theirs = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3)
 

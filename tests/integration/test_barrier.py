@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import barrier_state, parties_in
+from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
 from zkconcurrent._recipes.barrier_state import BarrierContent, View, most_parties
 from zkconcurrent.testing import Server
 
 
-def test_it_trips_again_and_again(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_it_trips_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Parties of several clients pass together, with indices of their own, in each generation; nothing piles up."""
     clients = [zk, connect(), connect()]
     arrived: list[list[int]] = [[] for _ in range(20)]
@@ -181,9 +180,7 @@ def test_what_is_no_barrier_is_refused(data: bytes, zk: KazooClient, zk_path: st
     assert zk.get(zk_path)[0] == data
 
 
-def test_a_time_out_breaks_it_for_all(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_time_out_breaks_it_for_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Waiting parties get BrokenBarrierError, as do those that come, until it is reset; then it is as new."""
     mine, theirs = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3)
     waiting = in_thread(theirs.wait)
@@ -239,9 +236,7 @@ def test_the_action_runs_once(zk: KazooClient, connect: Connect, zk_path: str, i
     assert ran == [told[2][2]]
 
 
-def test_an_action_that_raises(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_action_that_raises(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Its error leaves the wait of the party that ran it; the others get BrokenBarrierError."""
 
     def fail() -> None:
@@ -254,13 +249,7 @@ def test_an_action_that_raises(
     eventually(parties_in(zk, zk_path, 0))
 
 
-def test_a_time_out_waits_for_the_action(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
-) -> None:
+def test_a_time_out_waits_for_the_action(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Once the action has begun, it decides: a party that waits beyond its time passes with the others."""
     begun, go = threading.Event(), threading.Event()
     mine = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20))
@@ -289,9 +278,7 @@ def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path:
             future.result(10)
 
 
-def test_an_operator_deletes_a_node(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_operator_deletes_a_node(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A party whose node is taken away, whichever it is, breaks the barrier for all of its generation."""
     barrier = Barrier(connect(), zk_path, 4)
     for generation in range(3):
@@ -306,9 +293,7 @@ def test_an_operator_deletes_a_node(
         barrier.reset()
 
 
-def test_an_operator_deletes_all(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_operator_deletes_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The parties that wait at a barrier that is taken away get BrokenBarrierError; those that come find a new one."""
     barrier = Barrier(connect(), zk_path, 3)
     waiting = [in_thread(barrier.wait, 30) for _ in range(2)]
@@ -321,7 +306,7 @@ def test_an_operator_deletes_all(
     assert sorted(each.result(20) for each in [in_thread(barrier.wait, 10) for _ in range(3)]) == [0, 1, 2]
 
 
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It removes all nodes of an idle barrier, and refuses while somebody waits."""
     mine, theirs = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
     waiting = in_thread(theirs.wait, 20)
@@ -381,13 +366,7 @@ def test_destroy_of_what_is_used_meanwhile(
 
 @pytest.mark.parametrize("end", ["its session", "its node"])
 def test_a_party_of_a_barrier_that_was_destroyed_since(
-    end: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    end: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 190: a party that was lost unnoticed is told, and does not break the barrier that was made anew since."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
@@ -417,7 +396,7 @@ def test_a_party_of_a_barrier_that_was_destroyed_since(
 
 
 def test_destroyed_and_made_anew_as_a_party_comes(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 190: a party that looked at the barrier just before it was destroyed belongs to the one made anew."""
     late, first = Barrier(connect(hosts=proxy.hosts), zk_path, 3), Barrier(zk, zk_path, 3)
@@ -434,7 +413,7 @@ def test_destroyed_and_made_anew_as_a_party_comes(
 
 
 def test_a_session_that_expires_while_waiting(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """It breaks the barrier for all of its generation, and its own wait says so."""
     client = connect()
@@ -448,9 +427,7 @@ def test_a_session_that_expires_while_waiting(
     assert mine.broken
 
 
-def test_a_client_stopped_while_waiting(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_client_stopped_while_waiting(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """`stop()` ends the wait with an error, and the others' with BrokenBarrierError."""
     client = connect()
     mine, theirs = Barrier(zk, zk_path, 3), Barrier(client, zk_path, 3)
@@ -491,8 +468,8 @@ def test_time_outs_that_race_with_the_trip(
 
 
 def test_a_count_shows_in_the_repr(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread,
+    monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """Fault 234: once `n_waiting` has counted the parties, the repr shows them, although a party looks meanwhile."""
     mine, theirs, keep = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3), View.keep

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError
@@ -35,9 +36,7 @@ def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
         yield start
 
 
-def test_in_and_out_together(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_in_and_out_together(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each waits until all have come, and then until all have left; it can be used again, and leaves nothing."""
     barriers = [DoubleBarrier(client, zk_path, 3) for client in (connect(), connect(), zk)]
     steps: list[str] = []
@@ -82,7 +81,7 @@ def test_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert zk.get_children(zk_path) == []
 
 
-def test_as_a_block(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_as_a_block(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """The block begins when all are there and ends when all have left; one that fails does not wait for the others."""
     barrier = DoubleBarrier(zk, zk_path, 2)
     failed = threading.Event()
@@ -135,9 +134,7 @@ def test_more_than_enough(zk: KazooClient, zk_path: str, in_thread: InThread) ->
     assert zk.get_children(zk_path) == []
 
 
-def test_a_party_that_came_late(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_a_party_that_came_late(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """While only a party is inside that came late, others enter at once."""
     inside, go = threading.Event(), threading.Event()
     late, *others = (DoubleBarrier(each, zk_path, 2) for each in (zk, connect(), connect(), connect()))
@@ -215,7 +212,6 @@ def test_a_lost_request_or_answer(
     proxy: Proxy,
     zk_path: str,
     in_thread: InThread,
-    eventually: Eventually,
 ) -> None:
     """Whichever request of an enter is lost, applied or not, the party is in once."""
     mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
@@ -294,7 +290,7 @@ def test_a_leave_on_a_stalled_link(
 
 
 def test_two_that_leave_at_the_same_moment(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """The first party does not wait, and decides by what it saw before the other left: `ready` goes with it still."""
     mine = DoubleBarrier(connect(hosts=proxy.hosts), zk_path, 2)
@@ -321,13 +317,7 @@ def test_two_that_leave_at_the_same_moment(
 
 
 def test_ready_is_made_again_as_the_last_party_leaves(
-    zk: KazooClient,
-    connect: Connect,
-    zookeeper: Server,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    zk: KazooClient, connect: Connect, zookeeper: Server, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """Java's party removes `ready` although one of ours is left; ours make it again, and none of it is left behind."""
     with Proxy(zookeeper.hosts) as slow:
@@ -371,7 +361,7 @@ def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in
     assert [name for name in zk.get_children(zk_path) if name != "ready"] == []
 
 
-def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
     process = spawn("party", 1)
     assert line_from(process) == "inside"
@@ -385,7 +375,7 @@ def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path:
 
 
 def test_a_party_that_expires_inside(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """A party that has lost its session inside is told so when it leaves: the others have gone on without it."""
     mine, theirs = DoubleBarrier(connect(**FAST), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
@@ -404,13 +394,7 @@ def test_a_party_that_expires_inside(
 
 
 def test_a_party_that_expires_as_it_leaves(
-    zookeeper: Server,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    zookeeper: Server, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A leave whose time is up waits a little for its reply; if its session ends then, it says so."""
     mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
@@ -435,13 +419,7 @@ def test_a_party_that_expires_as_it_leaves(
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_it_opens_in_the_gap(
-    trouble: str,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-    eventually: Eventually,
+    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """A party without a connection, or a session, when enough have come is in when it is back."""
     mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
@@ -462,7 +440,7 @@ def test_it_opens_in_the_gap(
     assert other.result(30) is True
 
 
-def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A thread that waits to enter is one party: a handler that interrupts it can't enter as another."""
     barrier, caught = DoubleBarrier(zk, zk_path, 2), []
 
@@ -507,7 +485,7 @@ def test_what_is_no_partys(zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert zk_path in str(caught.value)
 
 
-def test_the_object_itself(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     """Making it and its repr send nothing; it can't be pickled; a party whose barrier is dropped leaves."""
     barrier = DoubleBarrier(zk, zk_path, 1)
     assert zk.exists(zk_path) is None
@@ -522,9 +500,7 @@ def test_the_object_itself(zk: KazooClient, zk_path: str, eventually: Eventually
     eventually(lambda: zk.get_children(zk_path) == ["ready"])
 
 
-def test_an_interrupted_wait(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
-) -> None:
+def test_an_interrupted_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Ctrl-C ends a wait for the others, and leaves no node."""
     barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
     main, go = threading.main_thread().ident, threading.Event()
@@ -551,7 +527,7 @@ def test_an_interrupted_wait(
     assert others.result(20)
 
 
-def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The party that would remove `ready` has left, and is told; so is one that comes, and leaves no node."""
     barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
     assert barrier.enter()
@@ -566,9 +542,7 @@ def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str, eve
     assert zk.get_children(zk_path) == []
 
 
-def test_a_leave_interrupted_twice(
-    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leave_interrupted_twice(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 217: the second interrupt strikes just as the party is forgotten; its node goes all the same."""
 
     class Inside(dict[int, Ticket]):
