@@ -519,12 +519,15 @@ def test_no_thread(start: Run, zk_path: str, command: str) -> None:
     """Fault 395: if the system has no thread for one of those that it takes, the code is 71, and tells of no bug."""
     script = (
         "import sys, threading\n"
-        "left, start = [None] * int(sys.argv.pop(1)), threading._start_new_thread\n"
-        "def limited(*args):\n"
+        "left = [None] * int(sys.argv.pop(1))\n"
+        # It has this name since Python 3.13.
+        "name = '_start_joinable_thread' if hasattr(threading, '_start_joinable_thread') else '_start_new_thread'\n"
+        "start = getattr(threading, name)\n"
+        "def limited(*args, **others):\n"
         '    if not left: raise RuntimeError("can\'t start new thread")\n'
         "    left.pop()\n"
-        "    return start(*args)\n"
-        "threading._start_new_thread = limited\n"
+        "    return start(*args, **others)\n"
+        "setattr(threading, name, limited)\n"
         "from zkconcurrent._command.main import main\n"
         "sys.exit(main())"
     )
