@@ -61,7 +61,7 @@ def test_the_owner_is_the_task_that_begins(zk: KazooClient, zk_path: str, eventu
 
 
 def test_a_task_that_a_listener_begins(zk: KazooClient, zk_path: str) -> None:
-    """Fault 510: such a task waits as any other, and what it does is told; the listener itself may not wait."""
+    """Fault 494: such a task waits as any other, and what it does is told; the listener itself may not wait."""
     inner, plain = aio.Lock(zk, f"{zk_path}/inner"), zkconcurrent.Lock(zk, f"{zk_path}/plain")
     tasks: list[asyncio.Task[None]] = []
     told: list[type[LockEvent]] = []

@@ -69,7 +69,7 @@ def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_
 def test_an_action_that_waits_through_another_object(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 490: it gets the error for each object of its path, of its client or another; another path is free."""
+    """Fault 482: it gets the error for each object of its path, of its client or another; another path is free."""
     one, other = (Barrier(client, zk_path, 2) for client in (zk, connect()))
     elsewhere = Barrier(zk, f"{zk_path}-2", 1)
 

@@ -526,7 +526,7 @@ def test_an_interrupt_after_a_wait_could_not_acquire(
 
 
 def test_an_error_each_time_a_wait_acquires(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 492: an error that strikes at each try, and so is no interrupt, ends the wait; nothing is left."""
+    """Fault 484: an error that strikes at each try, and so is no interrupt, ends the wait; nothing is left."""
     condition, steps = Condition(zk, zk_path), LockCore.acquire_steps
 
     def struck(self: LockCore, *args: Any) -> Steps[bool]:

@@ -808,7 +808,7 @@ def test_a_fork(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_fork_amid_another_threads_write(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 500: a process forks while another thread is changing the copy: the child's writes are errors, too."""
+    """Fault 489: a process forks while another thread is changing the copy: the child's writes are errors, too."""
     d = text(zk, zk_path)
     d["a"] = "1"
     has_it, forked = threading.Event(), threading.Event()

@@ -270,7 +270,7 @@ def test_a_lost_request_or_answer_of_leave(
 def test_a_leave_on_a_stalled_link(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, timeout: float, most: float
 ) -> None:
-    """Fault 491: behind its timeout, a leave waits for its replies for a third of the session timeout, not for two."""
+    """Fault 483: behind its timeout, a leave waits for its replies for a third of the session timeout, not for two."""
     mine = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6.0), zk_path, 2)
     theirs = DoubleBarrier(zk, zk_path, 2)
     go = threading.Event()

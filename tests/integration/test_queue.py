@@ -583,7 +583,7 @@ def test_a_put_of_unknown_outcome(zk: KazooClient, connect: Connect, zk_path: st
 
 
 def test_a_put_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
-    """Fault 502: the reply to a put is lost, and the servers are restored from a backup that has an older receipt."""
+    """Fault 491: the reply to a put is lost, and the servers are restored from a backup that has an older receipt."""
     with (
         Server() as server,
         Proxy(server.hosts) as proxy,
@@ -1462,7 +1462,7 @@ def test_a_codec_that_needs_a_service(zk: KazooClient, zk_path: str, error: Exce
 
 
 def test_a_codec_that_asks_a_service_by_urllib(zk: KazooClient, zk_path: str) -> None:
-    """Fault 503: its errors are no ConnectionError; nor are those of the name service. Those of bz2 mean the bytes."""
+    """Fault 492: its errors are no ConnectionError; nor are those of the name service. Those of bz2 mean the bytes."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/"

@@ -439,7 +439,7 @@ def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: 
 def test_a_lock_that_a_signal_handler_keeps(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 496: a handler acquires a lock between two tries, and keeps it: the tries add no level to it."""
+    """Fault 488: a handler acquires a lock between two tries, and keeps it: the tries add no level to it."""
     one, other = (RLock(zk, f"{zk_path}/{name}") for name in "ab")
     lock, theirs = QuorumLock([one, other]), RLock(connect(), other.path)
     pauses: list[float] = []

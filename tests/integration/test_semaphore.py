@@ -660,7 +660,7 @@ def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -
 
 
 def test_many_permits_of_a_thread_with_a_long_name(zk: KazooClient, zk_path: str) -> None:
-    """Fault 504: its name is all escapes in JSON, and the path as long as that many permits allow."""
+    """Fault 493: its name is all escapes in JSON, and the path as long as that many permits allow."""
     path = f"{zk_path}/{'x' * (390 - len(zk_path))}"
     semaphore, most = Semaphore(zk, path, 10_000, label="l" * 60), most_together(path)
     thread = threading.current_thread()

@@ -118,7 +118,7 @@ def test_a_choice_that_is_none() -> None:
 
 
 def test_an_interrupt_while_a_call_hangs() -> None:
-    """Fault 495: Ctrl-C ends it within seconds, whatever the calls still wait for."""
+    """Fault 487: Ctrl-C ends it within seconds, whatever the calls still wait for."""
     go = threading.Event()
 
     def interrupted(_: Sequence[int]) -> int:

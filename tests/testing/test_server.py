@@ -142,13 +142,13 @@ def test_no_such_port(port: int) -> None:
     "name", ["port", "tick_time", "min_session_timeout", "max_session_timeout", "container_check_interval"]
 )
 def test_a_number_as_text(name: str, server: type[Server]) -> None:
-    """Fault 493: a text where a number belongs, as of the environment, is refused; the error names the argument."""
+    """Fault 485: a text where a number belongs, as of the environment, is refused; the error names the argument."""
     with pytest.raises(TypeError, match=f"^{name} must be .* not str$"):
         server(**{name: "2181"})
 
 
 def test_a_number_of_servers_as_text() -> None:
-    """Fault 493: so it is with the number of servers of an ensemble."""
+    """Fault 485: so it is with the number of servers of an ensemble."""
     with pytest.raises(TypeError, match=r"^n must be an int, not str$"):
         Ensemble("3")  # type: ignore[arg-type]
 
