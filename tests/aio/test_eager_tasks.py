@@ -11,7 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import PATIENCE, Eventually
+from tests.conftest import PATIENCE
+from tests.helpers.eventually import eventually
 from zkconcurrent import Acquired, LockEvent, Released, aio
 
 if sys.version_info < (3, 12):
@@ -28,7 +29,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(eager(), debug=True)
 
 
-def test_the_owner_is_the_task_that_begins(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+def test_the_owner_is_the_task_that_begins(zk: KazooClient, zk_path: str) -> None:
     """A task that begins within its creator's hold has none of it, and waits; its creator goes on with the hold."""
     lock = aio.RLock(zk, zk_path)
     counts: list[int] = []

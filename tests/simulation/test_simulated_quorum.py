@@ -37,7 +37,7 @@ MUTANTS = [
     ),
     bug(
         "a lost lock counts as held",
-        "_threads.quorum:_Quorum.alive",
+        "_threads.quorum_hold:QuorumHold.alive",
         "sum(hold.alive for _, hold in self.parts)",
         "len(self.parts)",
     ),
@@ -71,7 +71,7 @@ MUTANTS = [
     ),
     bug(
         "the loss of one lock is told as that of all",
-        "_threads.quorum:_QuorumLosses.tell",
+        "_threads.quorum_hold:QuorumLosses.tell",
         ">= self._least",
         ">= len(self._tickets)",
     ),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._engine.driver import Call
+from .._engine.session import Session
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Requeue
@@ -185,10 +186,8 @@ class Barrier(Primitive):
         The stack tells it, as an interrupt could leave any note behind.
         """
         acting = [frame.f_locals["self"] for frame in frames_from(sys._getframe(1)) if frame.f_code is _ACTION]
-        return any(each._location() == self._location() for each in acting)
-
-    def _location(self) -> tuple[object, ...]:
-        return self._session.link.location(self._path)
+        places = [Session.of(each.client).link.location(each.path) for each in (self, *acting)]
+        return places[0] in places[1:]
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):

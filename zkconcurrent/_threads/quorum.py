@@ -16,15 +16,12 @@ import operator
 import random
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from weakref import ref
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
-from .._engine.holds import Hold, lost_error
-from .._engine.loss import Loss, ReportsOnce, listen
-from .._engine.loss_cause import was_lost, why_lost
-from .._errors import ClientError, LockLostError, LossCause
-from .._protocol.ticket import State, Ticket
+from .._engine.loss import Loss, listen
+from .._errors import ClientError, LockLostError
+from .._protocol.ticket import State
 from .._runtime.identity import Task, ended, name, owns_nothing
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Steps, ends_by_itself
@@ -33,6 +30,7 @@ from .base.primitive import OnLost, OnSuspect
 from .base.side_by_side import Branch, together
 from .joint_lock import BegunRelease, CompositeLock, HoldDepths, first_error, give_up, levels, listed, restore
 from .lock import Lock
+from .quorum_hold import AllSessions, QuorumHold, QuorumLosses
 from .rlock import RLock
 
 # Once a quorum is acquired, an acquire waits at least this long for the other locks.
@@ -110,8 +108,8 @@ class QuorumLock(CompositeLock):
         if not least <= self._quorum <= most:
             raise ValueError(f"a quorum of {most} locks is {least} to {most} of them, not {quorum!r}")
         self._identity = self._caller or self._session.identity
-        self._all = _All(self._cores)
-        self._held: dict[int, tuple[_Quorum, ...]] = {}  # by owner, the newest last
+        self._all = AllSessions(self._cores)
+        self._held: dict[int, tuple[QuorumHold, ...]] = {}  # by owner, the newest last
         self._acquiring: set[int] = set()
         self._next = Loss(self._session.link.user_event)
 
@@ -177,7 +175,7 @@ class QuorumLock(CompositeLock):
         self._cores[0].note_wait_over(sleeper, acquired)
         return acquired
 
-    def _undo(self, owner: int, before: tuple[_Quorum, ...], there: HoldDepths, waits: bool) -> None:
+    def _undo(self, owner: int, before: tuple[QuorumHold, ...], there: HoldDepths, waits: bool) -> None:
         """Undo an abandoned acquire, except for what its calls undo themselves."""
         restore(there)
         if waits:
@@ -228,7 +226,7 @@ class QuorumLock(CompositeLock):
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
         # Anew, as a signal handler may have acquired some of them since the last try.
         there[:] = self._levels()
-        quorum = _Quorum(owner)
+        quorum = QuorumHold(owner)
         tries = [_Try(core, calls, quorum, forever) for core in self._cores]
         try:
             yield from together(tries, self._session.now, self._ending(tries, until))
@@ -278,31 +276,26 @@ class QuorumLock(CompositeLock):
         for call in mine:
             calls.calls.remove(call)
 
-    def _take(self, quorum: _Quorum) -> None:
+    def _take(self, quorum: QuorumHold) -> None:
         """Make the quorum a hold of its owner."""
         left = [each for those in list(self._held.values()) for each in those if ended(each.owner)]
         lost = [each for each in left if self._is_lost(each)]
         with self._all.lock:
             for each in lost:
                 self._forget(each)
-            quorum.losses = _QuorumLosses(self, quorum, self._next, self._all)
+            quorum.losses = QuorumLosses(self, self._quorum, quorum, self._next, self._all)
             self._next = Loss(self._session.link.user_event)
             self._held[quorum.owner] = (*self._all_mine(), quorum)
         # A loss that has come already counts, too.
         listen(quorum.losses, ((core.session, hold.loss) for core, hold in quorum.parts))
 
-    def _forget(self, quorum: _Quorum) -> None:
+    def _forget(self, quorum: QuorumHold) -> None:
         quorum.losses.over = True
         left = tuple(each for each in self._held.get(quorum.owner, ()) if each is not quorum)
         if left:
             self._held[quorum.owner] = left
         else:
             self._held.pop(quorum.owner, None)
-
-    def _replace(self, before: Hold, now: Hold) -> None:
-        for quorums in list(self._held.values()):
-            for quorum in quorums:
-                quorum.parts = [(core, now if hold is before else hold) for core, hold in quorum.parts]
 
     def _begin_release(self) -> BegunRelease:
         self._session.check_not_forked(self._locks[0].path)
@@ -374,25 +367,25 @@ class QuorumLock(CompositeLock):
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
-    def _mine(self) -> _Quorum | None:
+    def _mine(self) -> QuorumHold | None:
         """Return the caller's newest quorum."""
         return next(iter(self._all_mine()[::-1]), None)
 
-    def _all_mine(self) -> list[_Quorum]:
+    def _all_mine(self) -> list[QuorumHold]:
         # A quorum of which nothing is left was released; an interrupt kept that call from forgetting it.
         held = [] if self._session.forked else self._held.get(self._identity(), ())
         return [each for each in held if each.left != []]
 
-    def _newest(self) -> _Quorum | None:
+    def _newest(self) -> QuorumHold | None:
         """Return the quorum of any thread of this process; one that lives before one that is lost."""
         held = [each for those in list(self._held.values()) for each in those[-1:]]
         return max(held, key=lambda each: each.alive, default=None) if not self._session.forked else None
 
-    def _current(self) -> _Quorum | None:
+    def _current(self) -> QuorumHold | None:
         """Return the quorum of which a query tells: the caller's own or, if there is none, one of this process."""
         return (None if owns_nothing(self._identity) else self._mine()) or self._newest()
 
-    def _is_lost(self, quorum: _Quorum) -> bool:
+    def _is_lost(self, quorum: QuorumHold) -> bool:
         self._all.check_lease()
         return quorum.alive < self._quorum
 
@@ -423,7 +416,7 @@ class QuorumLock(CompositeLock):
         """
         return self._outlook(self._current())[1]
 
-    def _outlook(self, quorum: _Quorum | None = None) -> tuple[bool, float]:
+    def _outlook(self, quorum: QuorumHold | None = None) -> tuple[bool, float]:
         quorum, least = quorum or self._newest(), self._quorum
         if quorum is None or quorum.alive < least:
             return False, 0.0
@@ -443,23 +436,6 @@ class QuorumLock(CompositeLock):
         return newest is not None and newest.alive >= self._quorum
 
 
-class _All:
-    """Guards the losses of all quorums, as a session guards those of its own holds.
-
-    Attributes:
-        lock: may be taken while a session's lock is held, never the other way round.
-    """
-
-    def __init__(self, cores: Sequence[LockCore]) -> None:
-        self._sessions = {id(core.session): core.session for core in cores}
-        self.lock = cores[0].session.link.handler.rlock_object()
-
-    def check_lease(self) -> None:
-        """End the holds whose lease ran out by the local clock."""
-        for session in self._sessions.values():
-            session.check_lease()
-
-
 class _WaitedFor:
     """The locks that calls try to acquire, for the log of long waits.
 
@@ -477,92 +453,14 @@ class _WaitedFor:
             core.report_wait(owners, waited)
 
 
-class _Quorum:
-    """The holds of one acquire.
-
-    Attributes:
-        owner: the thread that acquired them.
-        parts: the cores of its locks, and the hold of each.
-        left: the holds that a release under way has yet to release; None before a release.
-        losses: what listens to the losses of its locks, once it is a hold.
-    """
-
-    losses: _QuorumLosses
-
-    def __init__(self, owner: int) -> None:
-        self.owner = owner
-        self.parts: list[tuple[LockCore, Hold]] = []
-        self.left: HoldDepths | None = None
-
-    @property
-    def alive(self) -> int:
-        """How many of its locks are held."""
-        return sum(hold.alive for _, hold in self.parts)
-
-    def error(self, owed: int) -> LockLostError:
-        """Return the error for the loss; `owed` is how many acquires its thread has yet to settle after it."""
-        lost = {
-            hold.path: why_lost(hold.ticket) if was_lost(hold.ticket) else "it was released by itself"
-            for _, hold in self.parts
-            if not hold.alive
-        }
-        first = next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1])
-        causes = "; ".join(f"{path}: {why}" for path, why in lost.items())
-        return lost_error(first, owed, LossCause.PARTS_LOST, f"no quorum of its locks is left: {causes}")
-
-
-class _QuorumLosses(ReportsOnce):
-    """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
-
-    Attributes:
-        whole: the loss of the quorum.
-        over: whether the quorum was released.
-        given_up: the tickets that its release gives up.
-        spare: how many of these may turn out to have been lost before.
-    """
-
-    def __init__(self, lock: QuorumLock, quorum: _Quorum, whole: Loss, parts: _All) -> None:
-        self.whole = whole
-        self.over = False
-        self.given_up: Sequence[Ticket] = ()
-        self.spare = 0
-        self._lock = ref(lock)
-        self._all = parts
-        self._least = lock.quorum
-        self._tickets = [hold.ticket for _, hold in quorum.parts]
-
-    def set(self) -> None:
-        """Do nothing: `tell` follows."""
-
-    def tell(self) -> None:
-        """If no quorum is left, set the loss and have `on_lost` called. If this was interrupted, it is called again."""
-        if self.over or self.given_up:
-            quorate = sum(map(was_lost, self.given_up)) <= self.spare
-        else:
-            quorate = sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least
-        if quorate:
-            return
-        with self._all.lock:
-            self.whole.tell()
-        if (lock := self._lock()) is not None:
-            self.report_soon(lock)
-
-    def follow(self, before: Hold, now: Hold) -> bool:
-        """Put a hold into the place of the one that a condition's wait has given up: a release must end that one."""
-        self._tickets = [now.ticket if each is before.ticket else each for each in self._tickets]
-        if (lock := self._lock()) is not None:
-            lock._replace(before, now)
-        return True
-
-
 class _Try(Branch[bool]):
     """One try for one lock; `forever`: others follow until there is a quorum, so the caller must not be in its way."""
 
-    def __init__(self, core: LockCore, calls: Calls, quorum: _Quorum, forever: bool) -> None:
+    def __init__(self, core: LockCore, calls: Calls, quorum: QuorumHold, forever: bool) -> None:
         self.call = calls.add(core.call())
         super().__init__(self._run(core, quorum, forever))
 
-    def _run(self, core: LockCore, quorum: _Quorum, forever: bool) -> Steps[bool]:
+    def _run(self, core: LockCore, quorum: QuorumHold, forever: bool) -> Steps[bool]:
         if not core.reenter_or_check():
             steps = core.acquire_steps(self.call, False, core.session.now(), core.identity(), 1, repeated=forever)
             if not (yield from steps):
