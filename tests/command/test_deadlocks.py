@@ -21,7 +21,7 @@ from tests.command.test_watch import interrupt
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent._protocol.ticket import unique
+from zkconcurrent._protocol.node_names import unique
 
 __all__ = ["look"]
 

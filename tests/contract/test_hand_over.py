@@ -26,7 +26,7 @@ from zkconcurrent._protocol.operations import (
 )
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import Ticket
-from zkconcurrent._protocol.way import Way
+from zkconcurrent._protocol.way_to_grant import Way
 
 Steps = Generator[Any, Any, Any]
 AHEAD = "_c_00000000-0000-0000-0000-000000000001-lock-"

@@ -21,9 +21,9 @@ from typing import Any
 
 from zkconcurrent._errors import DeadlockEdge
 from zkconcurrent._protocol.deadlocks import Place, Waiter, search
+from zkconcurrent._protocol.node_names import unique
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX, PERMIT, READ, WRITE, Rule, in_the_way
-from zkconcurrent._protocol.ticket import unique
 from zkconcurrent._protocol.told import Told
 
 

@@ -34,7 +34,7 @@ from zkconcurrent import (
     inspect,
 )
 from zkconcurrent._engine.holds import Hold
-from zkconcurrent._protocol.ticket import MARK
+from zkconcurrent._protocol.node_names import MARK
 from zkconcurrent._protocol.told import Told
 from zkconcurrent._runtime.identity import identity
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS, MOST_LOOKS, waiter_data

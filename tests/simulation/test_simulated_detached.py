@@ -30,7 +30,7 @@ MUTANTS = [
     # The waiter behind it.
     bug(
         "a node that is replaced is taken for gone, by a waiter that does not look",
-        "_protocol.way:is_detached",
+        "_protocol.node_names:is_detached",
         'return name[:3] == "_c_" and',
         "return False and",
     ),

@@ -22,13 +22,13 @@ MUTANTS = [
     # The waiter that does not look: see also `test_way.py`.
     bug(
         "a publication of the one ahead is taken for its end",
-        "_protocol.way:Way.change_ahead",
+        "_protocol.way_to_grant:Way.change_ahead",
         "Stage.BLOCKED and deleted and",
         "Stage.BLOCKED and",
     ),
     bug(
         "the end of the one ahead is enough, though others are ahead",
-        "_protocol.way:Way.of",
+        "_protocol.way_to_grant:Way.of",
         "if its == mine or ahead is not None:",
         "if its == mine:",
     ),

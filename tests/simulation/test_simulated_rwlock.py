@@ -11,7 +11,8 @@ from tests.simulation.checks.mutants import FURTHEST
 from tests.simulation.subjects.rwlock import RWRun, random_passes
 from tests.simulation.world.run import COMMON_FAULTS, runs
 from tests.simulation.world.world import Violation
-from zkconcurrent._protocol import rules, way
+from zkconcurrent._protocol import rules
+from zkconcurrent._protocol import way_to_grant as way
 from zkconcurrent._protocol.operations import CreateEphemeral, Multi
 from zkconcurrent._protocol.rules import READ, WRITE
 from zkconcurrent._recipes.lock import acquire, downgrade

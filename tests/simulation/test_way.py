@@ -48,42 +48,44 @@ def test_who_is_granted_without_a_look_is_first(simulated: list[str]) -> None:
 MUTANTS = [
     bug(
         "a node that a detached lock swaps is taken for gone",
-        "_protocol.way:is_detached",
+        "_protocol.node_names:is_detached",
         'return name[:3] == "_c_" and',
         "return False and",
     ),
-    bug("several are ahead", "_protocol.way:Way.of", "if its == mine or ahead is not None:", "if its == mine:"),
+    bug(
+        "several are ahead", "_protocol.way_to_grant:Way.of", "if its == mine or ahead is not None:", "if its == mine:"
+    ),
     bug(
         "a writer behind a writer, which may downgrade",
-        "_protocol.way:Way.of",
+        "_protocol.way_to_grant:Way.of",
         "(rule == WRITE and rule.alone in ahead) or ",
         "",
     ),
     bug(
         "any event of the node ahead is its end",
-        "_protocol.way:Way.change_ahead",
+        "_protocol.way_to_grant:Way.change_ahead",
         "Stage.BLOCKED and deleted and",
         "Stage.BLOCKED and",
     ),
     bug(
         "an event of an older watch counts",
-        "_protocol.way:Way.change_ahead",
+        "_protocol.way_to_grant:Way.change_ahead",
         "self.stage is Stage.BLOCKED and",
         "self.stage is not Stage.UNKNOWN and",
     ),
-    bug("the own node is not watched", "_protocol.way:Way.change_own", "self.stage = Stage.UNKNOWN", "pass"),
-    bug("the own node may be missing", "_protocol.way:Way.read_own", " and session == self._session", ""),
+    bug("the own node is not watched", "_protocol.way_to_grant:Way.change_own", "self.stage = Stage.UNKNOWN", "pass"),
+    bug("the own node may be missing", "_protocol.way_to_grant:Way.read_own", " and session == self._session", ""),
     bug(
         "reads of two connections count together",
-        "_protocol.way:Way.read_own",
+        "_protocol.way_to_grant:Way.read_own",
         " and connection is self._connection",
         "",
-        ("_protocol.way:Way.read_ahead", " or connection is not self._connection", ""),
-        ("_protocol.way:Way.change_ahead", " and connection is self._connection", ""),
+        ("_protocol.way_to_grant:Way.read_ahead", " or connection is not self._connection", ""),
+        ("_protocol.way_to_grant:Way.change_ahead", " and connection is self._connection", ""),
     ),
     bug(
         "an event of the next connection counts",
-        "_protocol.way:Way.change_ahead",
+        "_protocol.way_to_grant:Way.change_ahead",
         " and connection is self._connection",
         "",
     ),
@@ -91,15 +93,15 @@ MUTANTS = [
 # Takes the two replies in the other order.
 EITHER_ORDER = bug(
     "the own node is read behind the one ahead",
-    "_protocol.way:Way.read_own",
+    "_protocol.way_to_grant:Way.read_own",
     "exists = self.stage is Stage.BEGUN and",
     "exists = self.stage is not Stage.UNKNOWN and",
     (
-        "_protocol.way:Way.read_own",
+        "_protocol.way_to_grant:Way.read_own",
         "Stage.EXISTS if exists",
         "max(self.stage, Stage.EXISTS, key=[*Stage].index) if exists",
     ),
-    ("_protocol.way:Way.read_ahead", "self.stage is not Stage.EXISTS or", "self.stage is Stage.UNKNOWN or"),
+    ("_protocol.way_to_grant:Way.read_ahead", "self.stage is not Stage.EXISTS or", "self.stage is Stage.UNKNOWN or"),
 )
 
 

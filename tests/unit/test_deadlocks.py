@@ -13,9 +13,9 @@ import pytest
 from tests.helpers.deadlock_model import Options, Program
 from zkconcurrent._protocol import deadlocks
 from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Place, SearchResult, Waiter, search
+from zkconcurrent._protocol.node_names import is_marked, unique
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import Rule, behind, holders
-from zkconcurrent._protocol.ticket import is_marked, unique
 from zkconcurrent._protocol.told import Told
 
 PROGRAMS = int(os.environ.get("DEADLOCK_PROGRAMS", "600"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from zkconcurrent._protocol.node_names import as_detached, is_detached
 from zkconcurrent._protocol.rules import LATCH, MUTEX, READ, WRITE, Rule
-from zkconcurrent._protocol.ticket import as_detached
-from zkconcurrent._protocol.way import Way, is_detached
+from zkconcurrent._protocol.way_to_grant import Way
 
 
 def name(role: str, number: int, mark: str = "0", n: int = 1) -> str:

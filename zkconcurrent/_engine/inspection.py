@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from .._errors import LossCause
 from .._kazoo.addresses import shown
-from .._protocol.rules import PREFIX_LENGTH
+from .._protocol.node_names import PREFIX_LENGTH
 from .._protocol.ticket import State, Ticket
 from .._runtime.clock import ago, in_words
 from .._runtime.identity import Task, ended, ident, label, name, task_of

@@ -11,9 +11,9 @@ from collections.abc import Collection
 
 from .._errors import LossCause
 from .._protocol.lease import Lease
+from .._protocol.node_names import PREFIX_LENGTH, unique_prefix
 from .._protocol.operations import SessionExpired
-from .._protocol.rules import PREFIX_LENGTH
-from .._protocol.ticket import DETACHED, MARK, LossRecord, State, Ticket
+from .._protocol.ticket import LossRecord, State, Ticket
 
 MOST_LEFT = 100
 EXPIRED = LossRecord(LossCause.SESSION_EXPIRED)
@@ -91,8 +91,8 @@ class Registry:
         """Return a new ticket of the present session, and add it to the tickets of its call."""
         if self.session is None:
             raise SessionExpired
-        number = next(self._numbers) | marked * MARK | detached * DETACHED
-        ticket = Ticket(path, f"_c_{self.seed}-{number:012x}-", self.lease)
+        prefix = unique_prefix(self.seed, next(self._numbers), marked=marked, detached=detached)
+        ticket = Ticket(path, prefix, self.lease)
         # R1: a call that is interrupted after this can discard the ticket.
         begun.append(ticket)
         self.tickets[ticket.prefix] = ticket

@@ -32,10 +32,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from .._errors import DeadlockEdge, ForeignNodeError
+from .node_names import is_marked, unique
 from .operations import Node
 from .permits import count, number_in
 from .rules import LATCH, MUTEX, PERMIT, READ, Rule, behind, check_queue, holders, in_the_way, line_up, role_of
-from .ticket import is_marked, unique
 from .told import Told
 
 MOST_REQUESTS = 1000

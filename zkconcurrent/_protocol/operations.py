@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .ticket import Ticket
-from .way import Way
+from .way_to_grant import Way
 
 
 class Failure(Exception):
@@ -113,7 +113,7 @@ MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Rec
 class NewTicket(NamedTuple):
     """Wait for a connection; return a new `Ticket` of the current session.
 
-    `marked`: the data of its node tell of its owner's holds; see `ticket.MARK`. `detached`: see `ticket.DETACHED`.
+    `marked`: the data of its node tell of its owner's holds; see `node_names`. `detached`: a `DetachedLock` makes it.
     """
 
     path: str

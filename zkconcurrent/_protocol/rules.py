@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError, SequenceExhaustedError
+from .node_names import PREFIX_LENGTH
 
 LAST_SEQUENCE = 2_147_483_647
 LATE_SEQUENCE = 2_000_000_000
@@ -23,9 +24,6 @@ LATE_SEQUENCE = 2_000_000_000
 _KAZOO_NODE = re.compile(r"[0-9a-f]{32}__r?lock__-?\d+\Z")
 # The number that the server appends to a sequential node's name: `%010d` of an int, which may be negative.
 _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
-
-PREFIX_LENGTH = len("_c_") + 36 + len("-")
-"""How long the names of Curator's nodes are before their role: a UUID between marks."""
 
 KINDS = {
     "lock-": "a Lock, RLock, DetachedLock or Election",

@@ -20,28 +20,13 @@ from typing import Any, NamedTuple
 
 from .._errors import LossCause
 from .lease import Lease
-from .rules import PREFIX_LENGTH, Rule, check_sequence
-from .way import MARKED_AT, MARKED_DIGIT, Way
+from .rules import Rule, check_sequence
+from .way_to_grant import Way
 
 HOLDS = b'"holds": '
 """How the data of a node name the holds of its owner. In a text of JSON, such as a path, the quotes are escaped."""
 REVOKED = b"__REVOKE__"
 """The data that ask a holder to let go, in place of its own; Curator's `Revoker` writes them."""
-MARK = 8 << 44
-"""Marks a ticket's number if the data of its node tell of holds, so that a listing alone shows which to read."""
-
-DETACHED = 4 << 44
-"""Marks the number of a `DetachedLock`'s ticket: the end of its node may be the begin of another; see `way`."""
-
-
-def unique(name: str) -> str:
-    """Return the unique part of a node's name, as the data of other nodes name it: the 32 digits of its UUID."""
-    return name[3 : PREFIX_LENGTH - 1].replace("-", "")
-
-
-def is_marked(name: str) -> bool:
-    """Return whether a node's name says that its data tell of holds; a stranger's name may say it by chance."""
-    return name[MARKED_AT : MARKED_AT + 1] in {*"89abcdef"}
 
 
 class State(enum.Enum):
@@ -69,11 +54,6 @@ class LossRecord(NamedTuple):
     held_for: float | None = None
     unproved_for: float | None = None
     over: datetime | None = None
-
-
-def as_detached(unique: str) -> str:
-    """Return a UUID with the mark of a node that a `DetachedLock` made."""
-    return f"{unique[:MARKED_DIGIT]}4{unique[MARKED_DIGIT + 1 :]}"
 
 
 def _nothing() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .._arguments.limits import CHECK_BYTES
 from .._protocol import operations as op
-from .._protocol.rules import PREFIX_LENGTH
+from .._protocol.node_names import PREFIX_LENGTH
 from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .nodes import foreign_data

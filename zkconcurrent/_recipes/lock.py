@@ -11,7 +11,7 @@ in the way, and a releasing writer may have left a read lock in its place since 
 the same session lists at once, behind the delete, without waiting for the event.
 
 Between processes, a waiter lists after the event, unless its last listing had exactly one contender in its way: then it
-may hold at once, by the rule of `_protocol/way.py`.
+may hold at once, by the rule of `_protocol/way_to_grant.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import Ticket
-from .._protocol.way import Way
+from .._protocol.way_to_grant import Way
 from .nodes import FirstLook, Lacking, missing
 
 Look: TypeAlias = Callable[["Ticket | None", Sequence[str]], None]

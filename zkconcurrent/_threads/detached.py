@@ -15,8 +15,8 @@ from .._engine.session import Session
 from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
+from .._protocol.node_names import as_detached
 from .._protocol.rules import MUTEX
-from .._protocol.ticket import as_detached
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.identity import holds_of
 from .._runtime.interrupts import FRAMES, check_depth

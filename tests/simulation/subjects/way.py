@@ -1,4 +1,4 @@
-"""Random histories of one queue, as one waiter sees it from a server that lags: see `_protocol/way.py`.
+"""Random histories of one queue, as one waiter sees it from a server that lags: see `_protocol/way_to_grant.py`.
 
 Others join, leave in any order, and write their data; detached locks put nodes in the place of their own; writers
 downgrade; operators delete nodes; the empty queue is removed, and its numbers begin anew; the waiter's connection is
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.simulation.world.world import Violation
 from zkconcurrent._protocol.rules import LATCH, MUTEX, READ, WRITE, Rule, blocker
-from zkconcurrent._protocol.way import Way
+from zkconcurrent._protocol.way_to_grant import Way
 
 MINE = "_c_00000000-0000-0000-0000-000000000001-"
 SESSION = 7

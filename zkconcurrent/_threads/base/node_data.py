@@ -13,7 +13,8 @@ from functools import lru_cache
 from itertools import chain, islice
 
 from ..._engine.holds import PathState, told_of
-from ..._protocol.ticket import HOLDS, unique
+from ..._protocol.node_names import unique
+from ..._protocol.ticket import HOLDS
 from ..._runtime.identity import HOST, holds_of, name
 from ..._runtime.identity import label as owner_label
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 
 from ..._errors import DeadlockError
-from ..._protocol.rules import PREFIX_LENGTH
+from ..._protocol.node_names import PREFIX_LENGTH
 from ..._runtime.identity import holds_of, label, name
 
 log = logging.getLogger("zkconcurrent.deadlocks")

@@ -24,16 +24,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from .node_names import is_detached
 from .rules import LATE_SEQUENCE, MUTEX, WRITE, Rule
-
-MARKED_DIGIT = 24
-"""Where a UUID has the marks of a node: the first of its last twelve digits."""
-
-MARKED_AT = len("_c_") + MARKED_DIGIT
-"""Where a node's name has them."""
-
-# The values of that digit with the mark of a node that a `DetachedLock` made.
-_DETACHED = frozenset("4567cdef")
 
 
 class Stage(enum.Enum):
@@ -113,8 +105,3 @@ class Way:
         if self.stage is not Stage.CLEAR:
             first = self.stage is Stage.BLOCKED and deleted and connection is self._connection
             self.stage = Stage.CLEAR if first else Stage.UNKNOWN
-
-
-def is_detached(name: str) -> bool:
-    """Return whether a `DetachedLock` may have made a node: of those of other programs, half look like that."""
-    return name[:3] == "_c_" and name[MARKED_AT : MARKED_AT + 1] in _DETACHED
