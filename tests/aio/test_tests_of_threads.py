@@ -126,7 +126,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "test_cancel_waits": {
         "test_threadings_condition_keeps_its_lock": STANDARD,
         "test_synchronized": "is about the decorator of functions",
-        "test_a_lock_that_a_signal_handler_keeps": SIGNALS,
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
         "test_a_handler_that_raises_too": SIGNALS,
         "test_a_handler_that_raises_between_two_sleeps": SIGNALS,
@@ -173,6 +172,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_tries_gather_nothing": "counts the holds of the thread, where each call is a task of its own",
     },
     "test_quorum": {
+        "test_a_lock_that_a_signal_handler_keeps": SIGNALS,
         "test_what_it_is_made_of": IDENTITY,
         "test_after_a_wait_of_a_condition": WAITS,
         "test_no_trace": IDENTITY,
@@ -185,6 +185,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_forked_child": "forks where the loop's thread is not",
     },
     "test_semaphore": {
+        "test_many_permits_of_a_thread_with_a_long_name": "names the thread that calls; tasks run on another one",
         "test_a_listing_that_is_refused_alone": "has the requests of a thread stand still, and so its loop",
         "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper",
         "test_a_try_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",

@@ -43,9 +43,9 @@ def test_acquire(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> 
 
 
 @some
-def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 3."""
-    test_cancellation.test_true_means_held(make, zk, far, zk_path)
+    await test_cancellation.test_true_means_held(make, zk, far, zk_path)
 
 
 @some
@@ -66,16 +66,16 @@ def test_cancelled_while_cut(make: str, connect: Connect, far: KazooClient, zk_p
     test_cancellation.test_cancelled_while_out_of_reach(make, connect, far, zk_path, proxy)
 
 
-def test_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads wait and notify; clause 6."""
-    test_locks.test_a_condition(zk, far, f"{zk_path}/a")
-    test_cancellation.test_a_wait_takes_its_lock_back(zk, far, f"{zk_path}/b")
-    test_cancellation.test_a_notification_is_not_lost(zk, far, f"{zk_path}/c")
+    await test_locks.test_a_condition(zk, far, f"{zk_path}/a")
+    await test_cancellation.test_a_wait_takes_its_lock_back(zk, far, f"{zk_path}/b")
+    await test_cancellation.test_a_notification_is_not_lost(zk, far, f"{zk_path}/c")
 
 
-def test_event_and_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_event_and_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Tasks and threads wait for one flag and one count."""
-    test_locks.test_an_event_and_a_latch(zk, far, zk_path)
+    await test_locks.test_an_event_and_a_latch(zk, far, zk_path)
 
 
 def test_barrier(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
