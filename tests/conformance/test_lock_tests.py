@@ -27,6 +27,8 @@ from zkconcurrent._engine import patience
 from zkconcurrent._threads.base.primitive import Primitive
 from zkconcurrent.testing import Server
 
+# The name of a thread that logs, and what it is called before it has that.
+LOGS = r"^zkconcurrent log|\(_run_as\)$"
 _numbers = itertools.count()
 
 
@@ -62,16 +64,18 @@ class OnZooKeeper:
     def _count_new_threads(self) -> Iterator[None]:
         """Count only the threads that a test starts: one that an earlier test has left may end meanwhile.
 
-        Nor those of the library, of which one logs what an earlier test has dropped; tests/faults counts these.
+        A thread of the library that logs what an earlier test has dropped is waited for: it may come and go amid a
+        count, and is counted if it stays.
 
         Theirs then waits for a second, and collects garbage a hundred times.
         """
         before, running = set(threading.enumerate()), threading.enumerate
 
         def new() -> list[threading.Thread]:
-            return [
-                each for each in running() if each not in before and not re.search("^zkconcurrent|_run_as", each.name)
-            ]
+            until = time.monotonic() + 20
+            while any(re.search(LOGS, each.name) for each in running()) and time.monotonic() < until:
+                time.sleep(0.01)
+            return [each for each in running() if each not in before]
 
         def have_ended(*_: object) -> None:
             until = time.monotonic() + 20
