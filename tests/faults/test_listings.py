@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, InThread
+from tests.helpers.all_objects import held_by, of_all_objects
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from zkconcurrent import _recipes, aio
@@ -134,17 +135,16 @@ def test_every_recipe_that_waits_is_here() -> None:
     assert waiting_recipes() == {*SCENES, *NO_CROWD}
 
 
-def _kept(there: Iterable[object]) -> int:
+def _kept(there: list[object]) -> int:
     """Return how many names of contenders are in lists, tuples, dictionaries and sets, wherever these are kept."""
-    gc.collect()
     kinds = (list, tuple, dict, set, frozenset, deque)
     found = {id(each): each for each in there if isinstance(each, kinds)}
-    for each in list(there):  # a tuple of strings is known to nobody but its owner
+    for each in there:  # a tuple of strings is known to nobody but its owner
         for inner in gc.get_referents(each):
             if isinstance(inner, kinds):
                 found[id(inner)] = inner
     return sum(
-        sum(type(name) is str and NAME.search(name) is not None for name in list(each))
+        sum(type(name) is str and NAME.search(name) is not None for name in held_by(each))
         for each in found.values()
         if len(each) >= CROWD // 2
     )
@@ -158,13 +158,13 @@ def test_a_crowd_keeps_no_listing(
     """Fault 241: what n waiters keep of the names at their path does not grow by the square of n."""
     client = connect()
     folder, others, wait = SCENES[recipe](kinds, client, zk_path)
-    before = _kept(gc.get_objects())
+    before = of_all_objects(_kept)
     begun = [in_thread(_together, wait)] if kinds is aio else [in_thread(wait) for _ in range(CROWD)]
     try:
         if recipe not in ("nodes.watch_until", "queue.manage.wait_until_done"):
             eventually(queued(zk, folder, CROWD + others))
         eventually(lambda: _all_wait(client))
-        eventually(lambda: _kept(gc.get_objects()) - before < 6 * CROWD, f"{_kept(gc.get_objects())} names are kept")
+        eventually(lambda: of_all_objects(_kept) - before < 6 * CROWD, f"{of_all_objects(_kept)} names are kept")
     finally:
         client.stop()
         for each in begun:

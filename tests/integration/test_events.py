@@ -24,6 +24,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import FAST, Connect, InThread
+from tests.helpers.all_objects import of_all_objects
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.grammar import Grammar
@@ -413,7 +414,7 @@ def test_outages_again_and_again(zk: KazooClient, zk_path: str, listen: Listen) 
                 story.doubt(suspect=True)
                 story.doubt(suspect=False)
             story.flush()
-        parts = [each for each in gc.get_objects() if isinstance(each, telling.Part)]
+        parts = of_all_objects(lambda there: [each for each in there if isinstance(each, telling.Part)])
         assert sum(any(one.listener is told for one in part.listeners) for part in parts) <= 3
     assert told.kinds() == ["Acquired", *["Suspect", "Recovered"] * 50, "Released"]
 
@@ -901,8 +902,8 @@ def test_nothing_is_kept(in_thread: InThread) -> None:
         waiting.result(10)
 
     def kept() -> list[object]:
-        gc.collect()
-        return [each for each in gc.get_objects() if isinstance(each, telling.Story | telling.Part)]
+        kinds = telling.Story | telling.Part
+        return of_all_objects(lambda there: [each for each in there if isinstance(each, kinds)])
 
     with zkconcurrent.connect("memory:kept") as here, zkconcurrent.connect("memory:kept") as there:
         for n in range(50):
