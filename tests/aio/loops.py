@@ -29,6 +29,7 @@ from kazoo.exceptions import NoNodeError
 
 from tests.conftest import PATIENCE
 from zkconcurrent._engine.session import Session
+from zkconcurrent._runtime.stacks import read_stacks
 
 T = TypeVar("T")
 SLOW = 0.05  # seconds
@@ -98,7 +99,8 @@ class Watcher(logging.Handler):
                 busy = any(ready(each.native_id) for each in threading.enumerate() if each is not looking)
                 self._stood += (now - before) * (0.1 if busy else 1)
                 if self._stood > SLOW and not self._stack:
-                    self._stack = "".join(traceback.format_stack(frame))
+                    with read_stacks():
+                        self._stack = "".join(traceback.format_stack(frame))
             elif place != last and not self._stack:
                 self._stood = 0.0
             last, before = place, now
@@ -128,10 +130,11 @@ def ready(thread: int | None) -> bool:
 
 def starts_a_thread(frame: FrameType | None) -> bool:
     """Return whether it only waits until a new thread was given a processor."""
-    while frame is not None and frame.f_globals.get("__name__") == "threading":
-        if frame.f_code is threading.Thread.start.__code__:
-            return True
-        frame = frame.f_back
+    with read_stacks():
+        while frame is not None and frame.f_globals.get("__name__") == "threading":
+            if frame.f_code is threading.Thread.start.__code__:
+                return True
+            frame = frame.f_back
     return False
 
 
