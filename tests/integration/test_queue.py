@@ -51,6 +51,7 @@ from zkconcurrent import (
     PriorityQueue,
     Queue,
     RefusedError,
+    SharedValue,
     ShutDown,
     SimpleQueue,
     aio,
@@ -1490,6 +1491,22 @@ def test_a_codec_that_asks_a_service_by_urllib(zk: KazooClient, zk_path: str) ->
     assert queue.get() == b"one"
     with pytest.raises(ForeignNodeError, match="can't decode"):
         queue.get()
+    assert queue.dead() == [b"bad"]
+
+
+def test_a_codec_that_fails_as_the_caller_handles_an_error(zk: KazooClient, zk_path: str) -> None:
+    """Fault 500: the consumer's handler of an error of the system goes on; the codec's does not come of that."""
+    queue = Queue[bytes](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=bz2.decompress))
+    value = SharedValue(zk, f"{zk_path}-value", b"", codec=SimpleNamespace(encode=bytes, decode=bz2.decompress))
+    queue.put(b"bad")
+    value.set(b"bad")
+    try:
+        raise ConnectionResetError
+    except ConnectionResetError:
+        with pytest.raises(ForeignNodeError, match="can't decode"):
+            queue.get()
+        with pytest.raises(ForeignNodeError, match="can't decode"):
+            value.get()
     assert queue.dead() == [b"bad"]
 
 

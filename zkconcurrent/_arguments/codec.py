@@ -141,8 +141,8 @@ def encoded(codec: Codec[T], value: T, path: str) -> bytes:
     return bytes(data)
 
 
-def blame_data(codec: Codec[T], data: bytes, path: str) -> None:
-    """Refuse the data of a node, as decoding them has raised an error. Otherwise the caller raises that error itself.
+def blame_data(codec: Codec[T], data: bytes, path: str, first: Exception) -> None:
+    """Refuse the data of a node, as decoding them has raised a first error. Otherwise the caller raises that.
 
     Only a second error shows that the codec can't decode the data: a signal handler may have raised the first one.
 
@@ -152,7 +152,7 @@ def blame_data(codec: Codec[T], data: bytes, path: str) -> None:
     try:
         codec.decode(data)
     except Exception as error:
-        if tells_nothing(error):
+        if tells_nothing(error, first):
             return
         raise ForeignNodeError(
             path,
@@ -161,7 +161,7 @@ def blame_data(codec: Codec[T], data: bytes, path: str) -> None:
         ) from error
 
 
-def tells_nothing(error: Exception) -> bool:
+def tells_nothing(error: Exception, first: Exception) -> bool:
     """Return whether an error tells nothing of the data that were to be decoded: this process lacks something.
 
     That is a package, memory, room on its stack, or a service that the codec asks. A codec that runs out of room on a
@@ -176,12 +176,13 @@ def tells_nothing(error: Exception) -> bool:
     if not isinstance(error, OSError):
         return isinstance(error, (ImportError, MemoryError, ZkConcurrentError))
     # The system's own errors have a number; those of bz2 and gzip for bad bytes have none. Those of urllib and requests
-    # have none, either, but come of one that has.
+    # have none, either, but come of one that has. The caller handled the first error when the codec began, and perhaps
+    # another one when it called the library: none of them is a cause.
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, (ConnectionError, TimeoutError)) or getattr(cause, "errno", None) is not None:
             return True
-        cause = cause.__context__
+        cause = None if cause.__context__ is first else cause.__context__
     return False
 
 

@@ -120,8 +120,8 @@ class Dict(MapBase, MutableMapping[str, V]):
     def _decoded(self, key: str, data: bytes) -> V:
         try:
             return self._codec.decode(data)
-        except Exception:
-            blame_data(self._codec, data, self._layout.entry(key))
+        except Exception as error:
+            blame_data(self._codec, data, self._layout.entry(key), error)
             raise
 
     # -- writes ------------------------------------------------------------------------------------------------------

@@ -227,8 +227,8 @@ class SharedValue(BaseValue, Generic[T]):
     def _decoded(self, data: bytes) -> T:
         try:
             return self._codec.decode(data)
-        except Exception:
-            blame_data(self._codec, data, self._path)
+        except Exception as error:
+            blame_data(self._codec, data, self._path, error)
             raise
 
     def __repr__(self) -> str:

@@ -273,11 +273,11 @@ class ItemCall(PendingWrite):
         """
         try:
             return self.decode(payload), None
-        except Exception:
+        except Exception as first:
             try:
                 self.decode(payload)
             except Exception as error:
-                if not tells_nothing(error):
+                if not tells_nothing(error, first):
                     return None, error
             raise
 
