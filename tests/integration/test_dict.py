@@ -946,6 +946,39 @@ def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
             eventually(lambda: d == {"a": "2", "c": "59"})
 
 
+def test_a_write_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
+    """Fault 501: the reply to a write is lost, and the servers are restored from a backup that has the older writer."""
+    with (
+        Server() as server,
+        Proxy(server.hosts) as proxy,
+        server.client(hosts=proxy.hosts, timeout=4, **FAST) as client,
+        server.client(timeout=4, **FAST) as other,
+    ):
+        d = text(client, "/map")
+        d["a"] = "1"
+        server.kill()
+        assert server._guard is not None
+        data = server._guard.folder / "version-2"
+        shutil.copytree(data, tmp_path / "backup")
+        server.start()
+        d["b"] = "2"
+        proxy.refuse()
+        with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as lost:
+            writing = in_thread(d.__setitem__, "c", "3")
+            lost.wait()
+        server.kill()
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "backup", data)
+        server.start()
+        for n in range(60):  # until their zxids are those that the client has seen
+            text(other, "/other")["a"] = str(n)
+        proxy.resume()
+        with pytest.raises(OutcomeUnknownError, match="restored"):
+            writing.result(PATIENCE)
+        d["d"] = "4"
+        assert dict(d) == {"a": "1", "d": "4"}
+
+
 def test_a_finalizer_on_the_thread_of_the_copy(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, in_thread: InThread
 ) -> None:

@@ -244,7 +244,8 @@ def write(
             except op.NodeGone:
                 pass
             map_write.doubt = False
-            if found is None:
+            # An older version is that of a restored backup.
+            if found is None or found.version not in (receipt.version, op.next_version(receipt.version)):
                 yield from _drop_writer(receipt)
                 raise why
             if found.version != receipt.version:

@@ -338,8 +338,8 @@ class MapBase(Primitive):
             except OutcomeLost:
                 raise OutcomeUnknownError(
                     self._path,
-                    "the session ended, so it is unknown whether the write was applied; read the entry, and decide "
-                    "whether to repeat the write",
+                    "the session ended, or the servers were restored from a backup, so it is unknown whether the "
+                    "write was applied; read the entry, and decide whether to repeat the write",
                 ) from None
             finally:
                 ending.drop_tickets([])
