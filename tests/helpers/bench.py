@@ -113,6 +113,7 @@ class Real:
         self._open.callback(client.stop)
         client.start()
         session = Session.of(client)
+        wait(session, lambda: session.registry.session is not None)
         self._proxies[id(session)] = proxy
         return session
 

@@ -52,7 +52,7 @@ class Listener:
         self._in_use = in_use
         # The paths for which `_on_kazoo_node` has left a warning.
         self._shared_with_kazoo: set[str] = set()
-        # When this first found the client connected, with a session timeout that can't be read; None if it is not so.
+        # When this first found the client connected, with a session timeout that is not known; None if it is not so.
         self._unseen_since: float | None = None
         # When this first found that the client has never been connected; infinity once that was logged.
         self._tries_since: float | None = None
@@ -63,11 +63,13 @@ class Listener:
         # kazoo keeps its listeners in a set, so a second call adds none.
         client.link.client.add_listener(self._on_state)
         transport.on_close = self._on_close
+        transport.opening.on_old_timeout = self.adopt
         transport.on_raw_event = self._on_raw_event
         transport.on_data_watch = self._on_data_watch
         transport.on_kazoo_node = self._on_kazoo_node
         transport.quiet_listeners = {self._on_state}
         if client.registry.session is None:
+            transport.nudge()
             self.adopt()
 
     # -- called by kazoo's threads: never block ------------------------------------------------------------------------
@@ -136,7 +138,7 @@ class Listener:
                 zk_path=above,
             )
 
-    # -- called by the keeper: a connection that nothing has told of ---------------------------------------------------
+    # -- called by the keeper, or kazoo's thread: a connection that nothing has told of --------------------------------
 
     def adopt(self) -> None:
         """Take over a connection that is older than the library, once its timeout is known."""
@@ -173,8 +175,10 @@ class Listener:
         return max(ADOPT_INTERVAL, (client.now() - self._unseen_since) / UNSEEN)
 
     def is_blind(self) -> bool:
-        """Return whether the client has been connected for long, with a session timeout that can't be read."""
+        """Return whether the client has been connected for long, and its own thread or greenlet did not run."""
         client, since = self._client, self._unseen_since
         if since is None or client.registry.session is not None or not client.link.connected:
+            return False
+        if client.link.transport.opening.is_served:
             return False
         return client.now() - since > min(UNANSWERED, client.link.requested_timeout) / UNSEEN

@@ -202,18 +202,17 @@ class Session(ClientState):
             )
 
     def check_seen(self, path: str) -> None:
-        """Refuse to wait for a session timeout that the library can't learn.
+        """Refuse to wait for a session timeout that the library does not learn.
 
         Raises:
-            ClientError: the client is connected, and was started where the library did not see it.
+            ClientError: the client is connected, but its thread or greenlet does not run.
         """
         if self.listener.is_blind():
             raise ClientError(
                 path,
-                "the client is connected, but its session timeout can't be read, as the client was started before the "
-                "library first saw it, in an environment that the library does not know: open it by "
-                "zkconcurrent.connect(), or create a primitive before client.start(). Under gevent or eventlet, patch "
-                "everything before any other import, and give the client kazoo's handler for it "
+                "the client is connected, but its own thread or greenlet does not run: under gevent or eventlet, the "
+                "client may have been started in another thread, whose hub runs it; start a client in this thread. "
+                "Patch everything before any other import, and give the client kazoo's handler for it "
                 "(handler=SequentialGeventHandler())",
             )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .._protocol.lease import MARGIN, NEVER, Lease
 from .._runtime.clock import boot_clock
-from .old_connection import connected_since, negotiated
+from .old_connection import connected_since
 from .opening import Opening
 from .private_parts import PrivateParts
 from .replies import Reply
@@ -55,7 +55,7 @@ class Leases:
         """Return the session timeout of the present connection, in seconds; None if unknown."""
         if self._opening.handshake is not None:
             return self._opening.handshake.timeout
-        return negotiated(self._parts.routine)
+        return self._opening.old_timeout
 
     def as_write(self, reply: Reply) -> Reply:
         """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""

@@ -36,9 +36,10 @@ from .._runtime.identity import ident, identity
 from .._runtime.serving import serves_here
 from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
+from .opening import CONNECTED_STATES
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
-from .transport import CONNECTED_STATES, Transport
+from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
 
 EPHEMERAL = 1

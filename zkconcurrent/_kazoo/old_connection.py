@@ -1,15 +1,11 @@
-"""A connection older than the library: since when it surely is there, its session timeout, and if it may be replaced.
+"""A connection older than the library: since when it surely is there, and if it may be replaced.
 
-The connect request was sent after kazoo's connection thread had started. kazoo keeps the negotiated session timeout in
-local variables only: first in `_connect`, which calls the state listeners; later, as two thirds of the timeout, in
-`_connect_attempt`, at the bottom of that thread's stack.
+The connect request was sent after kazoo's connection thread had started.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,7 +14,6 @@ from kazoo.protocol.states import KeeperState
 
 from .._protocol.lease import NEVER
 from .._runtime.clock import boot_clock
-from .._runtime.stacks import frames_from, read_stacks
 from .private_parts import PrivateParts
 
 # A thread that was not alive at the import started after the import.
@@ -48,25 +43,6 @@ def _started(thread: threading.Thread) -> float:
     return started if 0 < started <= boot_clock() else NEVER
 
 
-def negotiated(routine: object) -> float | None:
-    """Return the session timeout in seconds; 0.0 while kazoo passes it from one function to the other, None if unknown.
-
-    Args:
-        routine: kazoo's connection thread, or greenlet.
-    """
-    number = getattr(routine, "ident", None) or 0
-    with read_stacks():
-        innermost = getattr(routine, "gr_frame", None) or sys._current_frames().get(number)
-        if innermost is None:
-            innermost = getattr(_greenlet(number), "gr_frame", None)
-        for frame in frames_from(innermost):
-            if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
-                return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
-            if frame.f_code.co_name == "_connect_attempt":
-                return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
-    return None
-
-
 def may_be_replaced(parts: PrivateParts, quiet_listeners: set[Callable[[str], object]]) -> bool:
     """Return whether a new connection of the session disturbs nobody, and surely is as good as this one.
 
@@ -83,18 +59,4 @@ def may_be_replaced(parts: PrivateParts, quiet_listeners: set[Callable[[str], ob
         and not any(parts.child_watchers.values())
         and retry.max_tries in (None, -1)
         and retry.deadline is None
-    )
-
-
-def _greenlet(number: int) -> object:
-    """Return the greenlet that a patched `threading` made in the place of a thread, and numbered by its address.
-
-    Neither gevent nor eventlet has a list of them. So this looks through all objects, once for a client that was
-    started before the library saw it.
-    """
-    greenlets = sys.modules.get("greenlet")
-    if greenlets is None:
-        return None
-    return next(
-        (each for each in gc.get_objects() if id(each) == number and isinstance(each, greenlets.greenlet)), None
     )

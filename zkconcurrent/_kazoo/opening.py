@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KeeperState
 
 from .._runtime.clock import boot_clock
 from .addresses import OF_TLS, SHARES, WHY_HUNG_UP, WHY_NO_TLS, Addresses
 from .private_parts import PrivateParts, Replaced
 from .sockets import FairHandler, is_open, receive
 
+CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # The replies of one handshake. Those of all mechanisms take fewer than ten.
 MOST_SASL_REPLIES = 100
 # In bytes: a reply of a handshake is far shorter. What is no ZooKeeper may send any number as the length.
@@ -42,6 +44,9 @@ class Opening:
     Attributes:
         clock: the clock of leases, and of the handshakes that begin them.
         handshake: the last handshake; None if it was over before this was made.
+        old_timeout: the session timeout, in seconds, of a connection that is older than this; None while unknown.
+        on_old_timeout: called on kazoo's thread once that is known.
+        is_served: whether kazoo's thread has run since this is there; amid a large reply, it has yet to do other work.
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
         sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
@@ -55,6 +60,9 @@ class Opening:
         self._proven = False
         self.clock: Callable[[], float] = boot_clock
         self.handshake: Handshake | None = None
+        self.old_timeout: float | None = None
+        self.on_old_timeout: Callable[[], None] = lambda: None
+        self.is_served = False
         self.addresses = Addresses(parts.client)
         self.refusal: Exception | None = None
         self.sasl_replies: int | None = None
@@ -72,6 +80,18 @@ class Opening:
             _connect_attempt=self._connect_attempt,
             _expand_client_hosts=self._expand_client_hosts,
         )
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether kazoo's thread has yet to tell the session timeout of a connection that is older than this."""
+        is_old = self.handshake is None and self.old_timeout is None
+        return is_old and self._parts.client.client_state in CONNECTED_STATES
+
+    def note_old_timeout(self, timeout: float) -> None:
+        """Take the session timeout of a connection older than this, on kazoo's thread, behind the handshake."""
+        if self.is_untold:
+            self.old_timeout = timeout
+            self.on_old_timeout()
 
     def _expand_client_hosts(self) -> object:
         """Return the addresses that kazoo goes through."""

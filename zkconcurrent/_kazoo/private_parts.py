@@ -29,7 +29,7 @@ _OF_HANDLER = (
     *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
     "spawn",
 )
-# The positional arguments of replaced or called methods; and the local variables that `old_connection` reads.
+# The positional arguments of replaced or called methods.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
     "_connect_attempt": ("self", "host", "hostip", "port", "retry"),
@@ -45,7 +45,6 @@ _ARGUMENTS = {
     "_send_request": ("self", "read_timeout", "connect_timeout"),
     "_write": ("self", "msg", "timeout"),
 }
-_VARIABLES = {"_connect": ("negotiated_session_timeout",), "_connect_attempt": ("last_send", "read_timeout")}
 
 
 def check_kazoo(client: KazooClient) -> None:
@@ -61,12 +60,10 @@ def check_kazoo(client: KazooClient) -> None:
         for name in names
         if not hasattr(owner, name)
     ]
-    for known_names in (_ARGUMENTS, _VARIABLES):
-        for name, names in known_names.items():
-            code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
-            found = () if code is None else code.co_varnames[: code.co_argcount if known_names is _ARGUMENTS else None]
-            if found != names if known_names is _ARGUMENTS else not {*names} <= {*found}:
-                missing.append(f"ConnectionHandler.{name} with {', '.join(names)}")
+    for name, names in _ARGUMENTS.items():
+        code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
+        if code is None or code.co_varnames[: code.co_argcount] != names:
+            missing.append(f"ConnectionHandler.{name} with {', '.join(names)}")
     if missing:
         raise RuntimeError(
             f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {'; '.join(missing)}: "

@@ -58,7 +58,7 @@ from kazoo.protocol.states import KeeperState
 
 from .large import LARGE, LargeMessages
 from .old_connection import may_be_replaced
-from .opening import Opening
+from .opening import CONNECTED_STATES, Opening
 from .private_parts import PrivateParts, Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
@@ -168,13 +168,13 @@ class Transport:
             self.send_by_kazoo(request, reply)
 
     def nudge(self) -> None:
-        """Wake kazoo's connection thread if requests wait.
+        """Wake kazoo's connection thread if requests wait, or to learn the timeout of a connection older than this.
 
         It sends one request for each byte in its pipe. With one byte too few, kept back by an interrupt, each last
         request would wait for the next one. One byte too many does no harm.
         """
         pipe, turn = self._wakeup_socket(), self._turn
-        if pipe is not None and (self.parts.queue or (turn is not None and turn.unsent)):
+        if pipe is not None and (self.parts.queue or (turn is not None and turn.unsent) or self.opening.is_untold):
             pipe.wake()
 
     @property
@@ -266,11 +266,13 @@ class Transport:
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         """Send the next request of the queue: the handshake is over.
 
+        kazoo keeps the negotiated session timeout in local variables only, but passes two thirds of it to this.
         kazoo numbers the requests of each connection from 1; the transport numbers those of all connections in one
         series. The server tells the changes of a session apart by their numbers, including changes of the last
         connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
         client, parts, turn = self._client, self.parts, self._turn
+        self.opening.note_old_timeout(read_timeout * 1.5)
         refuse_of_other_sessions(parts)
         request: Any = parts.queue[0][0] if parts.queue else None
         closes = request is CloseInstance
@@ -500,7 +502,7 @@ class Transport:
 
     def _select(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files; one with data already read ahead is ready, and the others are polled too."""
-        ahead = self._received_from
+        ahead, self.opening.is_served = self._received_from, True
         self.large.parts += self.large.length > 0
         if not self._received or ahead is None or ahead not in readers:
             return self._waiter.wait(readers, writers, others, timeout)
@@ -510,7 +512,7 @@ class Transport:
 
     def _select_by_handler(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files as greenlets do."""
-        found = decrypted(readers)
+        found, self.opening.is_served = decrypted(readers), True
         self.large.parts += self.large.length > 0
         return (found, [], []) if found else self._handler.select(readers, writers, others, timeout)
 
@@ -528,7 +530,6 @@ class Transport:
 
 # In the place of a turn, on a connection on which callers do not send.
 _NO_CALLERS = contextlib.nullcontext()
-CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # A client in one of these states refuses all requests.
 _REFUSALS = {
     KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,
