@@ -182,22 +182,17 @@ class Transport:
         """Whether the connection is older than this, and may be replaced."""
         return self.opening.handshake is None and may_be_replaced(self.parts, self.quiet_listeners)
 
-    def renew(self) -> bool:
+    def renew(self) -> None:
         """Have kazoo replace a connection that is older than the transport, once nothing waits for a reply on it.
 
         The library knows when the request that opens the next connection is sent. So the first hold of a client that
         was started long ago need not wait until other requests are old enough to prove its lease. No request of the
         program fails because of this: those that are made meanwhile are sent on the next connection.
-
-        Returns:
-            Whether kazoo will do so.
         """
-        if not isinstance(self._connection, ConnectionHandler) or not self.renewable:
-            return False
-        self._renews = True
-        if (pipe := self._wakeup_socket()) is not None:
-            pipe.wake()
-        return True
+        if isinstance(self._connection, ConnectionHandler) and self.renewable:
+            self._renews = True
+            if (pipe := self._wakeup_socket()) is not None:
+                pipe.wake()
 
     @property
     def awaited_xid(self) -> int | None:
@@ -409,6 +404,9 @@ class Transport:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request = pending[0][0]
         result = self._kazoo.read_response(header, buffer, offset)
+        if self._renews:
+            # The last look found that something waited for a reply.
+            self.renew()
         if request.type in OF_DATA and request.watcher is not None:
             self.on_data_watch(request.path)
         if header.err == SESSION_EXPIRED:
