@@ -27,7 +27,7 @@ def run(zookeeper: Server, zk_path: str, *how: str) -> str:
     ],
 )
 def test_greenlets_in_the_place_of_threads(patched: str, handler: str, zookeeper: Server, zk_path: str) -> None:
-    """Faults 244, 510: the session timeout is found, a free lock is acquired, and waits let the other greenlets run.
+    """Faults 244, 497: the session timeout is found, a free lock is acquired, and waits let the other greenlets run.
 
     Nothing lists the objects of the process: a real thread that is making a tuple then fails with a SystemError.
     """
@@ -36,7 +36,7 @@ def test_greenlets_in_the_place_of_threads(patched: str, handler: str, zookeeper
 
 @pytest.mark.parametrize(("patched", "handler"), [("gevent other hub", "threads"), ("other hub", "gevent")])
 def test_an_environment_that_is_not_known(patched: str, handler: str, zookeeper: Server, zk_path: str) -> None:
-    """Faults 244, 511: each call raises ClientError, which says what to do, within a third of the session timeout."""
+    """Faults 244, 498: each call raises ClientError, which says what to do, within a third of the session timeout."""
     said = run(zookeeper, zk_path, patched, handler)
     assert said.count("refused: ") == 2, said
     assert "start a client in this thread" in said

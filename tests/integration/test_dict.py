@@ -947,7 +947,7 @@ def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
 
 
 def test_a_write_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
-    """Fault 501: the reply to a write is lost, and the servers are restored from a backup that has the older writer."""
+    """Fault 496: the reply to a write is lost, and the servers are restored from a backup that has the older writer."""
     with (
         Server() as server,
         Proxy(server.hosts) as proxy,

@@ -1495,7 +1495,7 @@ def test_a_codec_that_asks_a_service_by_urllib(zk: KazooClient, zk_path: str) ->
 
 
 def test_a_codec_that_fails_as_the_caller_handles_an_error(zk: KazooClient, zk_path: str) -> None:
-    """Fault 500: the consumer's handler of an error of the system goes on; the codec's does not come of that."""
+    """Fault 495: the consumer's handler of an error of the system goes on; the codec's does not come of that."""
     queue = Queue[bytes](zk, zk_path, codec=SimpleNamespace(encode=bytes, decode=bz2.decompress))
     value = SharedValue(zk, f"{zk_path}-value", b"", codec=SimpleNamespace(encode=bytes, decode=bz2.decompress))
     queue.put(b"bad")
