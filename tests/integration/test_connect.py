@@ -443,7 +443,7 @@ def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch
 
     monkeypatch.setattr(socket if place == "getaddrinfo" else SequentialThreadingHandler, place, no_more)
     with pytest.raises(TimeoutError, match=r"Too many open files \(find what keeps files open .* ulimit -n\)$"):
-        zkconcurrent.connect(f"zk://{zookeeper.hosts}?start_timeout=0.5")
+        zkconcurrent.connect(f"zk://{zookeeper.hosts}?start_timeout=2")
 
 
 @clean
@@ -454,7 +454,7 @@ def test_a_server_that_hangs_up() -> None:
         zkconcurrent.connect(f"zk://{server.hosts}"),
         pytest.raises(TimeoutError) as caught,
     ):
-        zkconcurrent.connect(f"zk://{server.hosts}?start_timeout=0.5")
+        zkconcurrent.connect(f"zk://{server.hosts}?start_timeout=2")
     assert "maxClientCnxns" in str(caught.value)
     assert "zkconcurrent.testing" not in str(caught.value)
 
