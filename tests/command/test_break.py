@@ -53,27 +53,78 @@ def test_a_holder_that_releases_when_asked(look: Run, zk: KazooClient, connect: 
         (node,) = nodes(zk, zk_path)
         process = look("break", "-y", "--holder", zk.get(f"{zk_path}/{node}")[1].czxid, "--grace", 1000, zk_path)
         eventually(lambda: zk.get(f"{zk_path}/{node}")[0] == b"__REVOKE__")
-    code, out, _ = end_of(process)
-    assert (code, out.split(":")[0]) == (0, "released")
+    code, out, err = end_of(process)
+    assert (code, out.split(":")[0]) == (0, "gone")
+    assert " its holder has released it, " in err.splitlines()[-1]
 
 
-def test_a_break_that_is_given_up(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_a_break_that_is_given_up(
+    look: Run, zk: KazooClient, connect: Connect, zk_path: str, number: signal.Signals
+) -> None:
+    """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds. Fault 531: so it
+    is once the terminal was closed, or the command was asked to end.
+    """
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
         process = look("break", "-y", "--holder", stat.czxid, "--grace", 1000, zk_path)
         eventually(lambda: zk.get(f"{zk_path}/{node}")[0] == b"__REVOKE__")
         assert "\n    asked to release: " in end_of(look("show", zk_path))[1]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         code, _, err = end_of(process)
         assert (code, err.splitlines()[-1]) == (
-            -signal.SIGINT,
+            -number,
             "zkconcurrent: the hold goes on, and its holder is asked no longer",
         )
         assert zk.get(f"{zk_path}/{node}")[0] == data
         code, out, _ = end_of(look("show", zk_path))
         assert (code, f"of process {os.getpid()} on" in out, "asked" in out) == (0, True, False)
+
+
+def test_two_breaks_of_one_hold(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 530: a second break of a hold, or one that is given up, neither cuts short the time of the first, nor
+    hides who holds; and that which did not break it does not say that its holder has released it.
+    """
+    lock = zkconcurrent.Lock(connect(), zk_path)
+    lock.acquire()
+    (node,) = nodes(zk, zk_path)
+    data, stat = zk.get(f"{zk_path}/{node}")
+    command = ("break", zk_path, "-y", "--holder", stat.czxid, "--grace")
+    first = look(*command, 1000)
+    assert first.stderr.readline().startswith("zkconcurrent: asked thread ")
+    second = look(*command, 1000)
+    assert second.stderr.readline() == "zkconcurrent: its holder was asked to release before; waiting for 1000 s\n"
+    # As somebody else does who asks at the same time.
+    zk.set(f"{zk_path}/{node}", b"__REVOKE__", version=stat.version + 1)
+    zk.set(f"{zk_path}/{node}", data)
+    eventually(lambda: zk.get(f"{zk_path}/{node}")[1].version == stat.version + 3)
+    third = look(*command, 0.1)
+    assert end_of(third)[1].startswith("broken: ")
+    for process in (first, second):
+        code, out, err = end_of(process)
+        assert (code, out.split(":")[0]) == (0, "gone")
+        assert err.endswith(", its session has ended, or somebody else has broken it\n")
+    with pytest.raises(zkconcurrent.LockLostError):
+        lock.release()
+
+
+def test_two_breaks_that_are_given_up(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 530: once the first of two breaks is given up, the node tells who holds, and the second goes on."""
+    with zkconcurrent.Lock(connect(), zk_path) as _:
+        (node,) = nodes(zk, zk_path)
+        data, stat = zk.get(f"{zk_path}/{node}")
+        command = ("break", zk_path, "-y", "--holder", stat.czxid, "--grace", 1000)
+        first = look(*command)
+        first.stderr.readline()
+        second = look(*command)
+        second.stderr.readline()
+        first.send_signal(signal.SIGINT)
+        assert end_of(first)[0] == -signal.SIGINT
+        assert zk.get(f"{zk_path}/{node}")[0] == data
+        second.send_signal(signal.SIGINT)
+        assert end_of(second)[::2] == (-signal.SIGINT, "")
+        assert zk.get(f"{zk_path}/{node}")[0] == data
 
 
 def test_never_another(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

@@ -8,10 +8,13 @@ resources refuse the late writes: all tokens up to that of the broken hold; wher
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
+import time
 from argparse import Namespace
 from contextlib import suppress
+from typing import NoReturn
 
 from .._kazoo.link import KazooClient, Link
 from .._kazoo.replies import kazoo_errors
@@ -22,6 +25,7 @@ from .server import link_of
 _REVOKE = b"__REVOKE__"
 """What Curator's `Revoker` writes into the node of a holder, which listens if it was made revocable."""
 _WARNING = "its process goes on until its next heartbeat, and others hold meanwhile: end that process first, if you can"
+_GONE = "the hold was gone before: its holder has released it, its session has ended, or somebody else has broken it"
 
 
 def break_hold(found: Namespace) -> int:
@@ -35,13 +39,16 @@ def break_hold(found: Namespace) -> int:
         place = _holder(found, places, scan.kazoos(found.path))
         if not found.yes:
             _ask(place, places, link.client.chroot)
-        word = "broken" if _end(link, place, found.grace, scan.nodes[place.contender.node].data) else "released"
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _give_up)
+        broken = _end(link, place, found.grace, scan.nodes[place.contender.node].data)
     token = place.contender.token
     # Other readers, or holders of permits, may hold rightly with a lower one.
     late = f"with the token {token}" if place.mode in ("read", "permit") else f"whose token is below {token + 1}"
-    write(f"{word}: {escaped(place.contender.node)}; refuse writes {late}\n")
-    if word == "broken":
-        say(f"{place.contender.whole_name()} may still be at work: end it, too")
+    # First: standard output may be full.
+    say(f"{place.contender.whole_name()} may still be at work: end it, too" if broken else _GONE)
+    write(f"{'broken' if broken else 'gone'}: {escaped(place.contender.node)}; refuse writes {late}\n")
     return 0
 
 
@@ -86,8 +93,13 @@ def _ask(place: Standing, places: list[Standing], chroot: str) -> None:
         raise CommandError(Exit.NOT_ACQUIRED, "nothing was broken")
 
 
+def _give_up(number: int, _: object) -> NoReturn:
+    """Do as at Ctrl-C where the terminal is closed, or the command is asked to end."""
+    raise KeyboardInterrupt(number)
+
+
 def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
-    """End a hold, whose node has these data; return False if its holder has released it before."""
+    """End a hold, whose node has these data; return False if it has ended before."""
     client, contender = link.client, place.contender
     if not contender.session:
         # A detached hold: only what its owner, or an operator, calls ends it, and no process hears of it.
@@ -102,13 +114,22 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
     asked: int | None = None
     try:
         if place.kind != "Semaphore":
-            gone = threading.Event()
-            asked = client.set(contender.node, _REVOKE).version
-            if client.exists(contender.node, watch=lambda _: gone.set()) is None:
+            changed = threading.Event()
+            if contender.revoked:
+                # Who has asked before gives back what the node told, if that is given up.
+                say(f"its holder was asked to release before; waiting for {grace:g} s")
+            else:
+                asked = client.set(contender.node, _REVOKE).version
+                # From here on the node does not tell who holds, unless this is given up.
+                say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
+            until = time.monotonic() + grace
+            # A write, too, fires the watch, as of somebody else who asks.
+            while client.exists(contender.node, watch=lambda _: changed.set()) is not None:
+                if not changed.wait(max(0.0, until - time.monotonic())):
+                    break
+                changed.clear()
+            else:
                 return False
-            # From here on the node does not tell who holds, unless this is given up.
-            say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
-            gone.wait(grace)
         what = "delete it"
         client.delete(contender.node)
     except kazoo_errors.NoNodeError:

@@ -36,8 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         say(str(error))
         return error.code
-    except KeyboardInterrupt:
-        return die_of(signal.SIGINT)
+    except KeyboardInterrupt as error:
+        # Python's own has no argument; a command's may have another signal.
+        return die_of(*error.args or (signal.SIGINT,))
     except BrokenPipeError:
         # As other programs end that write to a `head`: quietly, and by this signal.
         return die_of(signal.SIGPIPE)
