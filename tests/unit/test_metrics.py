@@ -408,6 +408,37 @@ print("removed", *active())
     ]
 
 
+def test_several_services_in_the_multiprocess_mode(tmp_path: Path) -> None:
+    """Fault 532: locks of one path, and with one token, on several services count each by itself."""
+    program = """
+import prometheus_client
+from prometheus_client import multiprocess
+import zkconcurrent, zkconcurrent.prometheus
+from zkconcurrent.testing import MemoryServer
+
+zkconcurrent.prometheus.instrument()
+
+def active():
+    registry = prometheus_client.CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
+
+servers = [MemoryServer() for _ in range(3)]
+for server in servers:
+    server.start()
+locks = [zkconcurrent.Lock(zkconcurrent.connect(f"zk://{each.hosts}"), "/one") for each in servers]
+for lock in locks:
+    lock.acquire()
+print(len({lock.fencing_token for lock in locks}), *active())
+for lock in locks:
+    lock.release()
+    print(*active())
+"""
+    done = run_python("-c", program, env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)})
+    assert done.stdout.splitlines() == ["1 0 3", "0 2", "0 1", "0 0"], done.stderr
+
+
 def test_interrupts_and_forks_in_the_multiprocess_mode(tmp_path: Path) -> None:
     """The counts of what is active are right after an interrupt at any line, and in a child of one that holds."""
     program = """

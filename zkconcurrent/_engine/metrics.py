@@ -200,8 +200,9 @@ class Recorder:
         self._bind = bind
         self._live = live
         self._also = also
-        # The waits and holds that each live instrument counts, by the thread or task, the path and the token.
-        self._present: dict[tuple[Instrument, Values], set[tuple[str, str, int]]] = {}
+        # The waits and holds that each live instrument counts, by the client, the thread or task, the path and the
+        # token: locks of a quorum may have the same path on each ensemble, and the same token.
+        self._present: dict[tuple[Instrument, Values], set[tuple[object, ...]]] = {}
         self._process = os.getpid()
         self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}
         self._names: set[str] = set()
@@ -244,16 +245,18 @@ class Recorder:
         if self._process != os.getpid():
             # What the parent waits for and holds is not a forked child's.
             self._process, self._present = os.getpid(), {}
+        # The client's reference, and not the client, which may be gone.
+        wait = getattr(event, "_client", None), event.by, event.path
         if isinstance(event, events.Waiting):
-            self._keep((WAITING, lock), (event.by, event.path, 0), True, again)
+            self._keep((WAITING, lock), wait, True, again)
         elif isinstance(event, events.Released | events.Lost):
-            self._keep((HELD, lock), (event.by, event.path, event.token), False, again)
+            self._keep((HELD, lock), (*wait, event.token), False, again)
         elif isinstance(event, OUTCOMES):
-            self._keep((WAITING, lock), (event.by, event.path, 0), False, again)
+            self._keep((WAITING, lock), wait, False, again)
             if isinstance(event, events.Acquired):
-                self._keep((HELD, lock), (event.by, event.path, event.token), True, again)
+                self._keep((HELD, lock), (*wait, event.token), True, again)
 
-    def _keep(self, key: tuple[Instrument, Values], one: tuple[str, str, int], present: bool, again: bool) -> None:
+    def _keep(self, key: tuple[Instrument, Values], one: tuple[object, ...], present: bool, again: bool) -> None:
         # R4: each of these changes is made in one step.
         if (counted := self._present.get(key)) is None:
             counted = self._present.setdefault(key, set())
