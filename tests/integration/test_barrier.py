@@ -17,7 +17,7 @@ from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
+from zkconcurrent import Barrier, ClientError, ForeignNodeError, Lock, ZkConcurrentError
 from zkconcurrent._recipes.barrier_state import BarrierContent, View, most_parties
 from zkconcurrent.testing import Server
 
@@ -57,7 +57,7 @@ def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_
 
     def act() -> None:
         for timeout in (None, 0.1):
-            with pytest.raises(RuntimeError, match="would wait for its own end"):
+            with pytest.raises(ClientError, match="would wait for its own end"):
                 barrier.wait(timeout)
 
     barrier = Barrier(zk, zk_path, 2, act)
@@ -76,8 +76,24 @@ def test_an_action_that_waits_through_another_object(
     def act() -> None:
         assert elsewhere.wait(20) == 0
         for barrier in (one, other):
-            with pytest.raises(RuntimeError, match="would wait for its own end"):
+            with pytest.raises(ClientError, match="would wait for its own end"):
                 barrier.wait(0.1)
+
+    barrier = Barrier(zk, zk_path, 2, act)
+    told = [in_thread(barrier.wait, 20) for _ in range(2)]
+    assert sorted(each.result(30) for each in told) == [0, 1]
+
+
+def test_an_action_that_waits_by_another_name_of_the_server(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 520: it gets the error of fault 482 from a client that has the server by another name."""
+    by_name = connect(hosts=f"localhost:{zk.hosts[0][1]}")
+    other = Barrier(by_name, zk_path, 2)
+
+    def act() -> None:
+        with pytest.raises(ClientError, match="would wait for its own end"):
+            other.wait(20)
 
     barrier = Barrier(zk, zk_path, 2, act)
     told = [in_thread(barrier.wait, 20) for _ in range(2)]

@@ -35,6 +35,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._threads import quorum as quorums
+from zkconcurrent._threads.base.lock_base import core_of
 from zkconcurrent._threads.joint_lock import HoldDepths
 from zkconcurrent.testing import Server
 
@@ -465,6 +466,30 @@ def test_a_lock_that_a_signal_handler_keeps(
     assert (one.hold_count(), other.hold_count()) == (1, 0)
     one.release()
     eventually(queued(zk, one.path, 0))
+
+
+def test_a_lock_that_a_signal_handler_keeps_amid_a_try(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 521: a handler acquires a lock amid a try, just before that comes to it, and keeps its level."""
+    one, other = (RLock(zk, f"{zk_path}/{name}") for name in "ab")
+    lock, theirs, first = QuorumLock([one, other]), RLock(connect(), one.path), core_of(one)
+    reenter_or_check = first.reenter_or_check
+
+    def interrupted() -> bool:
+        signal.raise_signal(signal.SIGUSR1)
+        return reenter_or_check()
+
+    theirs.acquire()
+    before = signal.signal(signal.SIGUSR1, lambda *_: other.acquire(timeout=5))
+    monkeypatch.setattr(first, "reenter_or_check", interrupted)
+    try:
+        assert [(lock.acquire(blocking=False), other.hold_count()) for _ in range(2)] == [(False, 1), (False, 2)]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    for each in (other, other, theirs):
+        each.release()
+    eventually(queued(zk, other.path, 0))
 
 
 def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str) -> None:

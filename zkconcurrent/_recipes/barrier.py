@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from .._errors import RefusedError, ZkConcurrentError
+from .._errors import ClientError, RefusedError, ZkConcurrentError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .barrier_state import ROLE, BarrierContent, Party, View, line_of
@@ -55,18 +55,22 @@ from .lock import find
 from .nodes import make
 
 
-def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
+def wait(view: View, data: bytes, *, acts: bool, acting: Collection[str | None] = ()) -> Recipe[int | Party | None]:
     """Arrive, and wait until the barrier trips.
 
     Args:
         view: the barrier.
         data: the content of the party's node.
         acts: the party has an action to run if it arrives last.
+        acting: the nodes of parties, of any barriers, whose actions the caller is.
 
     Returns:
         The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
         run its action now and then `finish`, if its deadline has passed and it must `leave`, or if it was `struck` and
         must `leave` or `withdraw`.
+
+    Raises:
+        ClientError: the barrier waits for an action that the caller is.
     """
     party: Party | None = None
     while True:
@@ -82,7 +86,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             party.late = True
             return party
         try:
-            return (yield from _to_the_end(party, _enter(party, data)))
+            return (yield from _to_the_end(party, _enter(party, data, acting)))
         except op.Requeue:
             # This attempt has put the party into no generation. If the deadline passes before the next attempt, `leave`
             # must not count the party as one that may have arrived.
@@ -177,7 +181,7 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         return party
 
 
-def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
+def _enter(party: Party, data: bytes, acting: Collection[str | None]) -> Recipe[int | Party | None]:
     """Make the party's node if its generation is still the current one, and wait."""
     ticket, state = party.ticket, party.state
     try:
@@ -196,6 +200,13 @@ def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
         raise op.Requeue from None
     except op.ConnectionLost:
         names = yield from find(ticket)
+    if any(name in acting for name in names):
+        # The names tell it whichever client the action uses, and however that spells the servers.
+        raise ClientError(
+            party.view.path,
+            "this call comes from the barrier's action, and would wait for its own end: the barrier trips only when "
+            "the action has returned",
+        )
     party.note_line(names)
     del names  # as in `lock.acquire`
     if party.number == 0:

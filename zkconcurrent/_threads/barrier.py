@@ -11,10 +11,9 @@ from contextlib import suppress
 from functools import partial
 
 from .._engine.driver import Call
-from .._engine.session import Session
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
-from .._protocol.operations import OutOfReach, Requeue
+from .._protocol.operations import OutOfReach, Recipe, Requeue
 from .._recipes.barrier import abort, finish, leave, outlast, read_state, reset, wait, withdraw
 from .._recipes.barrier_state import BarrierContent, Party, View, most_parties
 from .._recipes.destroy import Users, destroy
@@ -116,24 +115,21 @@ class Barrier(Primitive):
                 whether it has: within a third of the session timeout or, while an action runs, within all of it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.
-            RuntimeError: the caller is the barrier's action, through this object or another one of its path.
             ForeignNodeError: the path has other nodes or data.
-            ClientError: the client can't be used here.
+            ClientError: the client can't be used here; or the caller is the action for which the barrier waits, through
+                this object or another one of its path.
         """
         if timeout is None:
             timeout = self._timeout
-        if self._acts():
-            raise RuntimeError(
-                f"the action of the barrier {self._path!r} would wait for its own end: the barrier trips only when it "
-                "has returned"
-            )
         call = Call(self._session, self._path)
-        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), self._identity()))
+        arrival = wait(self._view, node_data(self._identity()), acts=self._action is not None, acting=_acting())
+        return self._await(call, self._wait_steps(call, arrival, timeout, self._until(timeout)))
 
-    def _wait_steps(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
+    def _wait_steps(
+        self, call: Call, arrival: Recipe[int | Party | None], timeout: float | None, deadline: float | None
+    ) -> Steps[int]:
         party: Party | None = None
         try:
-            arrival = wait(self._view, node_data(owner), acts=self._action is not None)
             came = yield from call.run(arrival, deadline)
             while isinstance(came, Party):
                 party = came
@@ -168,7 +164,7 @@ class Barrier(Primitive):
         """Do a party's part after its wait: act, or learn or decide the outcome. Return as the party's wait does."""
         now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
-            self._act()
+            self._act(party)
             return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
             return (yield from call.run(outlast(party), now() + patience))
@@ -176,18 +172,10 @@ class Barrier(Primitive):
         # the same outcome as they do.
         return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
 
-    def _act(self) -> None:
+    def _act(self, party: Party) -> None:  # noqa: ARG002
+        # `_acting` finds the party on the stack.
         assert self._action is not None
         waiting.call_user(self._action)
-
-    def _acts(self) -> bool:
-        """Return whether the caller is the action of this barrier, through any object and client of this process.
-
-        The stack tells it, as an interrupt could leave any note behind.
-        """
-        acting = [frame.f_locals["self"] for frame in frames_from(sys._getframe(1)) if frame.f_code is _ACTION]
-        places = [Session.of(each.client).link.location(each.path) for each in (self, *acting)]
-        return places[0] in places[1:]
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):
@@ -267,6 +255,15 @@ class Barrier(Primitive):
     def __repr__(self) -> str:
         known = "broken" if self._view.state.broken else f"waiters={self._view.waiting}/{self._parties}"
         return f"<{kind_of(self)} at {id(self):#x}: {known}>"
+
+
+def _acting() -> set[str | None]:
+    """Return the nodes of the parties whose actions the caller is, through any barrier and client of this process.
+
+    The stack tells it, as an interrupt could leave any note behind.
+    """
+    frames = [frame for frame in frames_from(sys._getframe(1)) if frame.f_code is _ACTION]
+    return {frame.f_locals["party"].ticket.name for frame in frames}
 
 
 _ACTION = Barrier._act.__code__

@@ -224,10 +224,9 @@ class QuorumLock(CompositeLock):
 
     def _try_all(self, calls: Calls, owner: int, until: float, there: HoldDepths, forever: bool) -> Steps[bool]:
         """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
-        # Anew, as a signal handler may have acquired some of them since the last try.
-        there[:] = self._levels()
+        there.clear()
         quorum = QuorumHold(owner)
-        tries = [_Try(core, calls, quorum, forever) for core in self._cores]
+        tries = [_Try(core, calls, quorum, forever, there) for core in self._cores]
         try:
             yield from together(tries, self._session.now, self._ending(tries, until))
             for each in tries:
@@ -454,13 +453,23 @@ class _WaitedFor:
 
 
 class _Try(Branch[bool]):
-    """One try for one lock; `forever`: others follow until there is a quorum, so the caller must not be in its way."""
+    """One try for one lock.
 
-    def __init__(self, core: LockCore, calls: Calls, quorum: QuorumHold, forever: bool) -> None:
+    Args:
+        core: the lock.
+        calls: all calls of the acquire.
+        quorum: what the try adds its hold to.
+        forever: others follow until there is a quorum, so the caller must not be in its way.
+        there: what the try adds the hold to that its thread has already, with its depth.
+    """
+
+    def __init__(self, core: LockCore, calls: Calls, quorum: QuorumHold, forever: bool, there: HoldDepths) -> None:
         self.call = calls.add(core.call())
-        super().__init__(self._run(core, quorum, forever))
+        super().__init__(self._run(core, quorum, forever, there))
 
-    def _run(self, core: LockCore, quorum: QuorumHold, forever: bool) -> Steps[bool]:
+    def _run(self, core: LockCore, quorum: QuorumHold, forever: bool, there: HoldDepths) -> Steps[bool]:
+        # Only now, as a signal handler may have acquired it a moment ago, and keep it.
+        there += levels((core, hold) for hold in (core.mine(),) if hold is not None)
         if not core.reenter_or_check():
             steps = core.acquire_steps(self.call, False, core.session.now(), core.identity(), 1, repeated=forever)
             if not (yield from steps):
