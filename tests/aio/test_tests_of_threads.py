@@ -173,6 +173,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "test_quorum": {
         "test_a_lock_that_a_signal_handler_keeps": SIGNALS,
+        "test_a_lock_that_a_signal_handler_keeps_amid_a_try": SIGNALS,
         "test_what_it_is_made_of": IDENTITY,
         "test_after_a_wait_of_a_condition": WAITS,
         "test_no_trace": IDENTITY,
