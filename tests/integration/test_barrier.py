@@ -87,7 +87,7 @@ def test_an_action_that_waits_through_another_object(
 def test_an_action_that_waits_by_another_name_of_the_server(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 520: it gets the error of fault 482 from a client that has the server by another name."""
+    """Fault 500: it gets the error of fault 482 from a client that has the server by another name."""
     by_name = connect(hosts=f"localhost:{zk.hosts[0][1]}")
     other = Barrier(by_name, zk_path, 2)
 

@@ -471,7 +471,7 @@ def test_a_lock_that_a_signal_handler_keeps(
 def test_a_lock_that_a_signal_handler_keeps_amid_a_try(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 521: a handler acquires a lock amid a try, just before that comes to it, and keeps its level."""
+    """Fault 501: a handler acquires a lock amid a try, just before that comes to it, and keeps its level."""
     one, other = (RLock(zk, f"{zk_path}/{name}") for name in "ab")
     lock, theirs, first = QuorumLock([one, other]), RLock(connect(), one.path), core_of(one)
     reenter_or_check = first.reenter_or_check

@@ -409,7 +409,7 @@ print("removed", *active())
 
 
 def test_several_services_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """Fault 532: locks of one path, and with one token, on several services count each by itself."""
+    """Fault 504: locks of one path, and with one token, on several services count each by itself."""
     program = """
 import prometheus_client
 from prometheus_client import multiprocess
