@@ -62,8 +62,9 @@ def test_a_holder_that_releases_when_asked(look: Run, zk: KazooClient, connect: 
 def test_a_break_that_is_given_up(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, number: signal.Signals
 ) -> None:
-    """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds. Fault 503: so it
-    is once the terminal was closed, or the command was asked to end.
+    """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds.
+
+    Fault 503: so it is once the terminal was closed, or the command was asked to end.
     """
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)
@@ -83,8 +84,9 @@ def test_a_break_that_is_given_up(
 
 
 def test_two_breaks_of_one_hold(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 502: a second break of a hold, or one that is given up, neither cuts short the time of the first, nor
-    hides who holds; and that which did not break it does not say that its holder has released it.
+    """Fault 502: a second break of a hold, or one that is given up, neither cuts short the first nor hides who holds.
+
+    That which did not break it does not say that its holder has released it.
     """
     lock = zkconcurrent.Lock(connect(), zk_path)
     lock.acquire()

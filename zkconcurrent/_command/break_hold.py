@@ -116,7 +116,7 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
         if place.kind != "Semaphore":
             changed = threading.Event()
             if contender.revoked:
-                # Who has asked before gives back what the node told, if that is given up.
+                # The command that has asked gives back what the node told, if it is given up.
                 say(f"its holder was asked to release before; waiting for {grace:g} s")
             else:
                 asked = client.set(contender.node, _REVOKE).version
@@ -124,12 +124,9 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
                 say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
             until = time.monotonic() + grace
             # A write, too, fires the watch, as of somebody else who asks.
-            while client.exists(contender.node, watch=lambda _: changed.set()) is not None:
-                if not changed.wait(max(0.0, until - time.monotonic())):
-                    break
+            watch = lambda _: changed.set()  # noqa: E731
+            while client.exists(contender.node, watch=watch) and changed.wait(until - time.monotonic()):
                 changed.clear()
-            else:
-                return False
         what = "delete it"
         client.delete(contender.node)
     except kazoo_errors.NoNodeError:

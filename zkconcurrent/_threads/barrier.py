@@ -262,8 +262,8 @@ def _acting() -> set[str | None]:
 
     The stack tells it, as an interrupt could leave any note behind.
     """
-    frames = [frame for frame in frames_from(sys._getframe(1)) if frame.f_code is _ACTION]
-    return {frame.f_locals["party"].ticket.name for frame in frames}
+    callers = frames_from(sys._getframe(1))
+    return {frame.f_locals["party"].ticket.name for frame in callers if frame.f_code is _ACTION}
 
 
 _ACTION = Barrier._act.__code__
