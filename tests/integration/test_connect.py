@@ -740,3 +740,28 @@ def test_a_forked_child(zookeeper: Server, zk_path: str) -> None:
         said, _ = process.communicate(timeout=30)
     assert said == "leaving\nstatus 0 True True\n"
     assert process.returncode == 0
+
+
+STARTS = """
+import os, pickle, sys, zkconcurrent
+with zkconcurrent.connect(f"zk://{sys.argv[1]}{sys.argv[2]}") as zk:
+    unpickled = pickle.loads(pickle.dumps(zk))
+    if child := os.fork():
+        os.waitpid(child, 0)
+        print(zk.connected, unpickled.connected, flush=True)
+    else:
+        for client in (zk, unpickled):
+            for start in (client.start, client.restart):
+                try:
+                    start()
+                except zkconcurrent.ClientError as error:
+                    print("before fork()" in str(error), flush=True)
+        os._exit(0)
+"""
+
+
+def test_a_start_in_a_forked_child(zookeeper: Server, zk_path: str) -> None:
+    """Fault 510: a forked child starts the parent's client, or one that the parent has unpickled and not used."""
+    with python(STARTS, zookeeper.hosts, zk_path) as process:
+        said, _ = process.communicate(timeout=30)
+    assert said == "True\n" * 4 + "True False\n"

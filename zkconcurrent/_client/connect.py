@@ -20,8 +20,9 @@ from .._arguments.certificates import check_files
 from .._arguments.limits import check_positive, check_seconds
 from .._engine.long_waits import LONG
 from .._engine.session import Session
+from .._errors import ClientError
 from .._kazoo.addresses import shown
-from .._kazoo.link import KazooClient
+from .._kazoo.link import FORKED, KazooClient
 from .._kazoo.refused_recipes import refuse_recipes
 from .._kazoo.replies import failure, kazoo_errors
 from .._kazoo.requests import request_close
@@ -157,7 +158,14 @@ class Client(KazooClient):  # type: ignore[misc]
                 self._opens_at_use = False
 
     def start_async(self) -> Any:
-        """Start the client without waiting for a server; as `KazooClient.start_async`."""
+        """Start the client without waiting for a server; as `KazooClient.start_async`.
+
+        Raises:
+            ClientError: the process was forked; the client belongs to its parent.
+        """
+        if self._pid != os.getpid():
+            # kazoo's `start` would wait for the parent's thread, or open a session that `stop` does not close.
+            raise ClientError(self.chroot or "/", FORKED)
         try:
             return super().start_async()
         except BaseException:
