@@ -761,7 +761,7 @@ with zkconcurrent.connect(f"zk://{sys.argv[1]}{sys.argv[2]}") as zk:
 
 
 def test_a_start_in_a_forked_child(zookeeper: Server, zk_path: str) -> None:
-    """Fault 510: a forked child starts the parent's client, or one that the parent has unpickled and not used."""
+    """Fault 505: a forked child starts the parent's client, or one that the parent has unpickled and not used."""
     with python(STARTS, zookeeper.hosts, zk_path) as process:
         said, _ = process.communicate(timeout=30)
     assert said == "True\n" * 4 + "True False\n"
