@@ -202,11 +202,8 @@ def _enter(party: Party, data: bytes, acting: Collection[str | None]) -> Recipe[
         names = yield from find(ticket)
     if any(name in acting for name in names):
         # The names tell it whichever client the action uses, and however that spells the servers.
-        raise ClientError(
-            party.view.path,
-            "this call comes from the barrier's action, and would wait for its own end: the barrier trips only when "
-            "the action has returned",
-        )
+        why = "the barrier's action would wait for its own end: the barrier trips only when that has returned"
+        raise ClientError(party.view.path, why)
     party.note_line(names)
     del names  # as in `lock.acquire`
     if party.number == 0:
