@@ -90,7 +90,8 @@ class Watcher(logging.Handler):
         before, looking = time.monotonic(), threading.current_thread()
         while not self._over.wait(LOOK):
             now = time.monotonic()
-            frame = sys._current_frames().get(self._thread)
+            with read_stacks():
+                frame = sys._current_frames().get(self._thread)
             # No reference to a frame, or a task, is kept, so that a task's objects become garbage in time.
             place = (self._callbacks, id(frame), frame and frame.f_lasti)
             self._looks += self._runs
