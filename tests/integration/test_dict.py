@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_digest_acl
 
 from tests.conftest import FAST, PATIENCE, Connect, InThread
+from tests.helpers.backups import back_up, restore
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -926,18 +926,11 @@ def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
     with Server() as server, server.client(timeout=4, **FAST) as client:
         d = text(client, "/map")
         d["a"] = "1"
-        server.kill()
-        assert server._guard is not None
-        data = server._guard.folder / "version-2"
-        shutil.copytree(data, tmp_path / "backup")
-        server.start()
+        back_up(server, tmp_path / "backup")
         for n in range(20):
             d["b"] = str(n)
         d["a"] = "forgotten"
-        server.kill()
-        shutil.rmtree(data)
-        shutil.copytree(tmp_path / "backup", data)
-        server.start()
+        restore(server, tmp_path / "backup")
         with server.client() as another:
             theirs = text(another, "/map")
             theirs["a"] = "2"
@@ -956,20 +949,13 @@ def test_a_write_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
     ):
         d = text(client, "/map")
         d["a"] = "1"
-        server.kill()
-        assert server._guard is not None
-        data = server._guard.folder / "version-2"
-        shutil.copytree(data, tmp_path / "backup")
-        server.start()
+        back_up(server, tmp_path / "backup")
         d["b"] = "2"
         proxy.refuse()
         with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as lost:
             writing = in_thread(d.__setitem__, "c", "3")
             lost.wait()
-        server.kill()
-        shutil.rmtree(data)
-        shutil.copytree(tmp_path / "backup", data)
-        server.start()
+        restore(server, tmp_path / "backup")
         for n in range(60):  # until their zxids are those that the client has seen
             text(other, "/other")["a"] = str(n)
         proxy.resume()

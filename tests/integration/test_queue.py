@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import bz2
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -27,6 +26,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import FAST, PATIENCE, Connect, InThread
+from tests.helpers.backups import back_up, restore
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
@@ -593,20 +593,13 @@ def test_a_put_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
     ):
         queue = Queue[bytes](client, "/queue")
         queue.put(b"first")
-        server.kill()
-        assert server._guard is not None
-        data = server._guard.folder / "version-2"
-        shutil.copytree(data, tmp_path / "backup")
-        server.start()
+        back_up(server, tmp_path / "backup")
         queue.put(b"second")
         proxy.refuse()
         with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as lost:
             putting = in_thread(queue.put, b"third")
             lost.wait()
-        server.kill()
-        shutil.rmtree(data)
-        shutil.copytree(tmp_path / "backup", data)
-        server.start()
+        restore(server, tmp_path / "backup")
         for n in range(60):  # until their zxids are those that the client has seen
             Dict(other, "/map")["a"] = b"%d" % n
         proxy.resume()
