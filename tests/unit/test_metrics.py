@@ -409,9 +409,13 @@ print("removed", *active())
 
 
 def test_several_services_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """Fault 504: locks of one path, and with one token, on several services count each by itself."""
+    """Fault 504: locks of one path, and with one token, on several services count each by itself.
+
+    Also where a class of clients has no hash, as one that defines `__eq__`.
+    """
     program = """
 import prometheus_client
+from kazoo.client import KazooClient
 from prometheus_client import multiprocess
 import zkconcurrent, zkconcurrent.prometheus
 from zkconcurrent.testing import MemoryServer
@@ -424,10 +428,16 @@ def active():
     found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
     return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
 
+class Equal(KazooClient):
+    def __eq__(self, other):
+        return self is other
+
 servers = [MemoryServer() for _ in range(3)]
 for server in servers:
     server.start()
-locks = [zkconcurrent.Lock(zkconcurrent.connect(f"zk://{each.hosts}"), "/one") for each in servers]
+clients = [*(zkconcurrent.connect(f"zk://{each.hosts}") for each in servers[:2]), Equal(servers[2].hosts)]
+clients[2].start()
+locks = [zkconcurrent.Lock(client, "/one") for client in clients]
 for lock in locks:
     lock.acquire()
 print(len({lock.fencing_token for lock in locks}), *active())

@@ -245,8 +245,8 @@ class Recorder:
         if self._process != os.getpid():
             # What the parent waits for and holds is not a forked child's.
             self._process, self._present = os.getpid(), {}
-        # The client's reference, and not the client, which may be gone.
-        wait = getattr(event, "_client", None), event.by, event.path
+        # Not the client's hash: it may be gone, and a subclass may have none.
+        wait = id(getattr(event, "_client", None)), event.by, event.path
         if isinstance(event, events.Waiting):
             self._keep((WAITING, lock), wait, True, again)
         elif isinstance(event, events.Released | events.Lost):
