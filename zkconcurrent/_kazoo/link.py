@@ -102,6 +102,8 @@ class Link:
         self.is_directory: Callable[[str], bool] = lambda _: False
         self.seen_chroot = ""
         self._probes = 0
+        # `True: True` unless a probe is under way: taken, and put back, in one step.
+        self._may_probe = {True: True}
         # See `kinds_of_trees`. None until the servers were asked.
         self._trees: tuple[int, ...] | None = None
         # True once the servers have said that they cannot remove a watch.
@@ -403,14 +405,16 @@ class Link:
         """
 
         def on_reply(reply: HandledReply) -> None:
-            if isinstance(reply.error, kazoo_errors.UnimplementedError):
-                self.containers = False
-            elif reply.error is None or type(reply.error) not in NO_REPLY:
-                self.containers = True
+            if reply.error is None or type(reply.error) not in NO_REPLY:
+                self.containers = not isinstance(reply.error, kazoo_errors.UnimplementedError)
             elif self._probes > 1 and not isinstance(reply.error, kazoo_errors.ThrottledOpError):
                 # The server closes the connection each time.
                 self.containers = False
+            self._may_probe[True] = True
 
+        # Two threads may find the connection new. A second probe on it would count for one that was hung up on.
+        if not self._may_probe.pop(True, False):
+            return
         self._probes += 1
         self.transport.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), HandledReply(on_reply))
 
