@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx.errors import ExtensionError
 
 import zkconcurrent
 
@@ -82,9 +83,16 @@ def _let_names_break(app: Any, doctree: nodes.document, _page: str) -> None:
         literal.replace_self(nodes.raw("", f'<code class="{classes}">{spans}</code>', format="html"))
 
 
+def _check_signature(_app: Any, _what: str, name: str, _obj: object, _options: Any, text: str | None, _as: Any) -> None:
+    """Refuse a heading that does not show what the class or function takes."""
+    if text and "*args: object" in text:
+        raise ExtensionError(f"{name}{text} shows no arguments")
+
+
 def setup(app: Any) -> None:
     """Have docstrings read before napoleon reads them, and what is made from code before it is shown."""
     commands.write()
     diagrams.draw_all()
     app.connect("doctree-resolved", _let_names_break)
     app.connect("autodoc-process-docstring", _to_rst, priority=400)
+    app.connect("autodoc-process-signature", _check_signature)

@@ -7,6 +7,7 @@ import inspect
 import typing
 from collections.abc import Iterator
 from datetime import datetime
+from enum import Enum
 from types import ModuleType
 
 import pytest
@@ -59,7 +60,7 @@ def test_public_names_are_of_the_package(package: ModuleType) -> None:
 
 @packages
 def test_the_types_of_a_class_can_be_resolved(package: ModuleType) -> None:
-    """Fault 436: pydantic, FastAPI and others can read the annotations of every public class."""
+    """Pydantic, FastAPI and others can read the annotations of every public class."""
     kinds = {name: kind for name in package.__all__ if isinstance(kind := getattr(package, name), type)}
     hints = {name: typing.get_type_hints(kind) for name, kind in kinds.items()}
     if package is zkconcurrent:
@@ -85,7 +86,7 @@ def _functions(public: object) -> Iterator[tuple[str, object]]:
 
 @pytest.mark.parametrize("module", [zkconcurrent, aio, testing, otel, prometheus], ids=lambda module: module.__name__)
 def test_the_types_of_a_function_can_be_resolved(module: ModuleType) -> None:
-    """Fault 451: what injects arguments, or checks them, can read the annotations of each function and method."""
+    """What injects arguments, or checks them, can read the annotations of each function and method."""
     names = [name for name in module.__all__ if callable(getattr(module, name))]
     every = [each for name in names for each in _functions(getattr(module, name))]
     assert every
@@ -99,6 +100,19 @@ def test_the_types_of_a_function_can_be_resolved(module: ModuleType) -> None:
     if module is zkconcurrent:
         hints = typing.get_type_hints(zkconcurrent.add_listener)
         assert typing.get_args(hints["listener"])[0] == [zkconcurrent.LockEvent]
+
+
+@pytest.mark.parametrize("module", [zkconcurrent, aio, testing], ids=lambda module: module.__name__)
+def test_the_signature_of_a_class_is_its_constructors(module: ModuleType) -> None:
+    """Sphinx, which asks `__new__` first, and `inspect` show what a class takes: nothing hides its constructor."""
+    kinds = [kind for name in module.__all__ if isinstance(kind := getattr(module, name), type)]
+    kinds = [kind for kind in kinds if not getattr(kind, "_is_protocol", False)]
+    kinds = [kind for kind in kinds if not issubclass(kind, BaseException | Enum | tuple)]
+    ours = {base for kind in kinds for base in kind.__mro__ if base.__module__.startswith("zkconcurrent")}
+    assert ours
+    assert [kind for kind in ours if "__new__" in vars(kind)] == []
+    named = {kind: [*inspect.signature(kind).parameters] for kind in kinds}
+    assert [kind for kind, names in named.items() if names[:1] == ["args"]] == []
 
 
 def test_tasks_have_the_names_of_threads() -> None:

@@ -10,7 +10,6 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from zkconcurrent import aio
 
 pairs = pytest.mark.parametrize(
     ("theirs", "ours"),
@@ -79,24 +78,6 @@ def test_a_multilock_acquires_as_a_lock() -> None:
     """A MultiLock's `acquire` has the parameters and defaults of the standard library's."""
     parameters = inspect.signature(zkconcurrent.MultiLock.acquire).parameters
     assert [(p.name, p.default) for p in parameters.values()][1:] == [("blocking", True), ("timeout", -1)]
-
-
-@pytest.mark.parametrize("kind", [zkconcurrent.Event, zkconcurrent.Lock, aio.Lock])
-def test_the_constructors_of_a_programs_classes(kind: Any) -> None:
-    """Fault 385. As for any class, each constructor runs in the order of the classes: none is left out."""
-
-    class Plain(kind):  # type: ignore[misc]
-        pass
-
-    class Counts(kind):  # type: ignore[misc]
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.used = 0
-
-    class Both(Plain, Counts):
-        pass
-
-    assert Both(KazooClient(), "/path").used == 0
 
 
 def test_a_lock_of_a_programs_class_that_counts_as_false() -> None:

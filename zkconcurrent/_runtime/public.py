@@ -33,6 +33,14 @@ def public(made: T) -> T:
     return made
 
 
+class Named:
+    """A class that is known, with all classes that the library derives from it, by its public name."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        public(cls)
+
+
 def _read_in(home: str, annotation: object) -> object:
     """Return an annotation whose names are those of the file `home`.
 

@@ -14,12 +14,13 @@ from .._engine.holds import Hold
 from .._errors import LockLostError, ZkConcurrentError
 from .._protocol.ticket import State
 from .._runtime.interrupts import insist
+from .._runtime.public import Named
 from .._runtime.waiting import Steps
 from .base.callbacks import Callbacks
 from .base.cancel import cancel_waits
 from .base.lock_base import Acquirable, LockBase, core_of
 from .base.lock_core import LockCore
-from .base.primitive import Named, OnLost, OnSuspect, check_callbacks, kind_of
+from .base.primitive import OnLost, OnSuspect, check_callbacks, kind_of
 from .base.side_by_side import Branch, together
 from .lock import Lock
 from .rlock import RLock

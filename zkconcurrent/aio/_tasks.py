@@ -24,11 +24,10 @@ from .._engine.session import LeftTickets, Session
 from .._errors import ClientError, ZkConcurrentError
 from .._runtime.identity import ended, of_caller, of_task, release_at_end
 from .._runtime.process_exit import waits_for_library
-from .._runtime.public import public
+from .._runtime.public import Named, public
 from .._runtime.waiting import Resumable, Steps, call_soon, wait, wait_async
 from .._runtime.worker import Worker
 from .._threads.base.lock_core import LockCore
-from .._threads.base.primitive import Named
 from .._threads.base.settling import exits_out_of_reach
 
 T = TypeVar("T")

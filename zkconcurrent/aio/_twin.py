@@ -19,11 +19,11 @@ from .._engine.session import Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.interrupts import check_depth
-from .._runtime.public import ErrorKind, Traceback
+from .._runtime.public import ErrorKind, Named, Traceback
 from .._threads import joint_lock as _several
 from .._threads.base import lock_base
 from .._threads.base.lock_core import LockCore
-from .._threads.base.primitive import Named, not_held, reports_loss
+from .._threads.base.primitive import not_held, reports_loss
 from ._losses import DEPTH_OF_END, Holding, Lost
 from ._tasks import Completion, Pending, ReleaseCompletion, forsake, in_background, release_with_task
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from functools import update_wrapper
 from inspect import signature
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from ..._arguments.limits import check_seconds
 from ..._arguments.paths import check_path
@@ -24,7 +22,7 @@ from ..._recipes.destroy import Users, named
 from ..._recipes.nodes import FirstLook
 from ..._runtime.event_loop import check_may_block
 from ..._runtime.identity import Task
-from ..._runtime.public import public
+from ..._runtime.public import Named, public
 from ..._runtime.waiting import Steps, wait
 
 T = TypeVar("T")
@@ -72,46 +70,6 @@ class BlockingCalls:
         return ()
 
     _session: Session
-
-
-class Named:
-    """A class that is known by its public name.
-
-    Python's errors about the arguments of its constructor use that name, also if a base class defines the constructor.
-    """
-
-    def __init_subclass__(cls, **options: object) -> None:
-        super().__init_subclass__(**options)
-        public(cls)
-        # In a program's own class, a copy would come before the constructors of the classes that follow in its order.
-        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
-            return
-        inherited: Any = cls.__init__
-        if "__init__" not in vars(cls) and isinstance(inherited, FunctionType):
-            own = FunctionType(
-                inherited.__code__, inherited.__globals__, "__init__", inherited.__defaults__, inherited.__closure__
-            )
-            update_wrapper(own, inherited, updated=())
-            # `own` is a copy of the function, not a wrapper around it.
-            del own.__dict__["__wrapped__"]
-            own.__kwdefaults__ = inherited.__kwdefaults__
-            own.__qualname__ = f"{cls.__qualname__}.__init__"
-            made: Any = cls
-            made.__init__ = own
-
-    # Type checkers judge the arguments by `__init__`.
-    if not TYPE_CHECKING:
-
-        def __new__(cls, *args: object, **options: object) -> object:  # noqa: ARG004
-            """Refuse a path, or an address, in the place of the client: Python's error would name another argument."""
-            if args and isinstance(args[0], str):
-                code = getattr(cls.__init__, "__code__", None)
-                if code is not None and code.co_varnames[1:2] == ("client",):
-                    raise TypeError(
-                        f"client must be a kazoo.client.KazooClient, not the str {args[0][:50]!r}: {cls.__name__} "
-                        "takes the client first, such as that of zkconcurrent.connect(), then the path"
-                    )
-            return object.__new__(cls)
 
 
 class PickledByPath(Named):
