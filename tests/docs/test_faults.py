@@ -27,7 +27,7 @@ def documented(file: Path) -> dict[str, str]:
 
 
 def test_a_number_stands_for_one_fault() -> None:
-    """The numbers ascend in the order of the page (a retired one stays free), and no row of it is written in another form."""
+    """The numbers ascend in the order of the page; a retired one stays free. No row is written in another form."""
     numbers = [int(number) for number, *_ in ROWS]
     assert numbers == sorted(set(numbers))
     assert len(re.findall(r"^\| \d", (EXPLANATION / "faults.md").read_text(), re.MULTILINE)) == len(ROWS)
