@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ._arguments.locklike import LockLike as LockLike
     from ._client.connect import Client as Client
     from ._client.connect import connect as connect
-    from ._engine.contention import Contention as Contention
     from ._engine.inspection import ClientReport as ClientReport
     from ._engine.inspection import HoldReport as HoldReport
     from ._engine.inspection import Inspection as Inspection
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from ._engine.inspection import inspect as inspect
     from ._engine.lock_events import Acquired as Acquired
     from ._engine.lock_events import Cancelled as Cancelled
-    from ._engine.lock_events import Contended as Contended
     from ._engine.lock_events import DeadlockFound as DeadlockFound
     from ._engine.lock_events import DeadlockVictim as DeadlockVictim
     from ._engine.lock_events import Failed as Failed
@@ -102,9 +100,8 @@ else:
         "_arguments.codec": "BYTES Codec JSON MSGPACK TEXT",
         "_arguments.locklike": "LockLike",
         "_client.connect": "Client connect",
-        "_engine.contention": "Contention",
         "_engine.inspection": "ClientReport HoldReport Inspection OwnerReport WaitReport dump_on_signal inspect",
-        "_engine.lock_events": "Acquired Cancelled Contended DeadlockFound DeadlockVictim Failed HoldLimit LockEvent "
+        "_engine.lock_events": "Acquired Cancelled DeadlockFound DeadlockVictim Failed HoldLimit LockEvent "
         "Lost Recovered Released Suspect TimedOut Waiting WouldBlock",
         "_engine.queue_listener": "QueueListener",
         "_errors": "ClientError DeadlockEdge DeadlockError ForeignNodeError LockLostError LossCause "

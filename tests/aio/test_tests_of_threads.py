@@ -70,11 +70,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_an_exit_just_after_the_client_was_stopped": "is about the session",
         "test_a_standard_condition_whose_lock_is_lost": STANDARD,
     },
-    "test_contention": {
-        "test_a_fork": "forks where the loop's thread is not",
-        "test_interrupts": SIGNALS,
-        "test_a_hold_that_is_put_back": HALFWAY,
-    },
     "test_revocation": {
         "test_an_on_revoke_that_fails": "has the helper's thread call on_revoke",
         "test_a_holder_is_asked": BY_LOOP.replace("on_lost", "on_revoke"),
@@ -249,7 +244,6 @@ FILES = {
         "test_locks",
         "test_losses",
         "test_resize",
-        "test_contention",
         "test_revocation",
     ),
 }

@@ -19,7 +19,6 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, InThread
-from tests.helpers.contenders import queued
 from tests.helpers.contenders import waits as asleep
 from tests.helpers.count import Count, answered
 from tests.helpers.eventually import eventually
@@ -43,7 +42,6 @@ from zkconcurrent import (
     ReadWriteLock,
     RLock,
     Semaphore,
-    WaitCancelledError,
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
@@ -153,30 +151,6 @@ def test_a_lock_that_may_be_revoked(zk: KazooClient, counted: KazooClient, proxy
         assert asked.wait(20)
     assert sent(asking) == {"sync": 1, "getChildren": 1, "getData": 2, "setData": 1}
     lock.release()
-
-
-def test_contention(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """The first question lists; an arrival lists and reads; another one behind it costs nothing, nor does an answer."""
-    lock, other = Lock(counted, zk_path), Lock(zk, zk_path)
-    with lock:
-        with proxy.costs(getChildren=1):
-            assert not lock.contended.wait(0.1)
-            assert not lock.contended.is_set()
-        with proxy.costs(getChildren=1, getData=1) as arrival:
-            waits = [in_thread(other.acquire, timeout=20)]
-            assert lock.contended.wait(20)
-            eventually(queued(zk, zk_path, 2))
-            eventually(lambda: arrival.requests["getData"])
-            waits.append(in_thread(other.acquire, timeout=20))
-            eventually(queued(zk, zk_path, 3))
-        with proxy.counting() as left:
-            other.cancel_waits()
-            eventually(lambda: not lock.contended.is_set())
-        assert left.requests["getChildren"] <= 3
-        assert left.requests["getData"] <= 2
-    for each in waits:
-        with pytest.raises(WaitCancelledError):
-            each.result(20)
 
 
 @reentrant

@@ -115,7 +115,7 @@ class OnTasks:
         if name in READS:
             return call(getattr(made, READS[name]))
         value = call(lambda: getattr(made, ASKS.get(name, name)))
-        if isinstance(value, aio.Lost | aio.Contention):
+        if isinstance(value, aio.Lost):
             return EventOnTasks(value)
         if type(value) is tuple:
             return tuple(map(wrapped, value))
@@ -179,9 +179,9 @@ class HoldOnTasks:
 
 
 class EventOnTasks:
-    """The interface of a `threading.Event`, to a `Lost` or a `Contention`."""
+    """The interface of a `threading.Event`, to a `Lost`."""
 
-    def __init__(self, event: aio.Lost | aio.Contention) -> None:
+    def __init__(self, event: aio.Lost) -> None:
         self.is_set = event.is_set
         self._event = event
 

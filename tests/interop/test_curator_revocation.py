@@ -53,7 +53,7 @@ def test_java_asks_us(java: CuratorClient, client: KazooClient, zk_path: str, na
             assert client.get(asked)[0] == REVOKED
             eventually(lambda n=n: told == [lock] * n)
         waiting = java.call(f"{other}.acquire", zk_path)
-        assert lock.contended.wait(LONG)
+        eventually(lambda: lock.waiters())
         # Java's watch on our node fires, and it waits on.
         java.call(f"{name}.revoke", zk_path, thread="other").result(LONG)
         eventually(lambda: told == [lock] * 4)

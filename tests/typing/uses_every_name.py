@@ -78,8 +78,6 @@ def locks(zk: zkconcurrent.Client) -> None:
             assert nothing is None
         count: int = any_held.hold_count() + any_held.cancel_waits()
     for own in (lock, rlock, read, write):
-        contended: zkconcurrent.Contention = own.contended
-        waited_for: bool = contended.is_set() or contended.wait(2.5) or contended.over
         asked: int = own.revoke()
     for one in (lock, rlock, read, write, semaphore, bounded):
         token: int = one.fencing_token
@@ -384,7 +382,7 @@ def listens(zk: zkconcurrent.Client) -> None:
                 pass
             case zkconcurrent.HoldLimit(held=seconds):
                 pass
-            case zkconcurrent.Waiting() | zkconcurrent.Contended() | zkconcurrent.Recovered():
+            case zkconcurrent.Waiting() | zkconcurrent.Recovered():
                 pass
             case _:
                 pass

@@ -48,8 +48,6 @@ async def locks(zk: zkconcurrent.Client) -> None:
     last: float = lock.remaining() + several.remaining() + most.remaining()
     condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
     for own in (lock, rlock, read, write):
-        contended: aio.Contention = own.contended
-        waited_for: bool = contended.is_set() or await contended.wait() or contended.over
         asked: int = await own.revoke()
     for each in (lock, rlock, read, write, semaphore, bounded):
         acquired: bool = await each.acquire(timeout=2.5) and await each.acquire(blocking=False)

@@ -48,10 +48,9 @@ class Hold:
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
-        contention: whether others wait behind it; None until somebody asks.
     """
 
-    __slots__ = ("claimant", "contention", "depth", "location", "loss", "owned", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "depth", "location", "loss", "owned", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path: str = path
@@ -61,8 +60,6 @@ class Hold:
         self.depth: int = depth
         self.loss: Loss = loss
         self.claimant: int | None = None
-        # The layers above make this `Contention`.
-        self.contention: Any = None
         self.location: Location | None = None
         self.owned: bool = False
 
@@ -410,8 +407,6 @@ class PathState:
         """Forget a hold that was released or settled."""
         with self.session.lock:
             holds = self.holds[hold.role]
-            if (contention := hold.contention) is not None:
-                contention.end()
             if hold.location is not None:
                 holds_of(hold.owner).pop(hold.ticket.prefix, None)
             for key in (hold.owner, hold.ticket.prefix):
@@ -471,8 +466,6 @@ class PathState:
         with self.session.lock:
             # R3: an interrupt may have struck an earlier call of this in its middle.
             hold.loss.tell()
-            if (contention := hold.contention) is not None:
-                contention.end()
             if not hold.loss.reported:
                 if self.handoff is not None:
                     self.handoff.wake_next()

@@ -102,9 +102,6 @@ class LocalHandoff:
                 if call not in self._waiting:
                     check_not_interrupted(call)
                     self._waiting.add(call)
-                    for hold in list(self._holds.values()):
-                        if (contention := hold.contention) is not None:
-                            contention.note()
             left = until - session.now()
             if left <= 0:
                 return False
@@ -125,11 +122,6 @@ class LocalHandoff:
     def _is_asking(self) -> bool:
         call = None if self._asking is None else self._asking()
         return call is not None and not call.finished
-
-    @property
-    def awaited(self) -> bool:
-        """Whether a thread of this process waits for its turn, without a node."""
-        return self._next_waiter() is not None
 
     def _next_waiter(self) -> Call | None:
         for call in self._waiting:

@@ -170,11 +170,6 @@ class Failed(LockEvent):
 
 
 @dataclass(slots=True)
-class Contended(LockEvent):
-    """Somebody waits behind the hold. This is told once, and only of a hold whose `contended` was asked for."""
-
-
-@dataclass(slots=True)
 class Released(LockEvent):
     """The hold was given up: by a release, a condition's wait, the end of its task, or an interrupted acquire.
 

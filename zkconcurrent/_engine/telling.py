@@ -293,13 +293,6 @@ class Story:
         if self._acquired is not None:
             self._record("limit", "HoldLimit", held=held)
 
-    def contend(self) -> bool:
-        """Record that somebody waits behind the hold, once; return whether this is new."""
-        new = self._acquired is not None and not {"contended", "end"} & set(self._parts)
-        if new:
-            self._record("contended", "Contended")
-        return new
-
     def find(self, cycle: tuple[DeadlockEdge, ...], *, certain: bool) -> None:
         """Record that the acquire is a part of a deadlock, and have it told; on any thread."""
         self._record(object(), "DeadlockFound", cycle=cycle, certain=certain)

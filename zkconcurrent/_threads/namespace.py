@@ -247,13 +247,13 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
 
     The listener is called with each event. For one acquire these are `Waiting`, if it waits behind others;
     `DeadlockFound`, if it finds a deadlock; then exactly one of `Acquired`, `TimedOut`, `WouldBlock`, `Cancelled`,
-    `DeadlockVictim` and `Failed`. For one hold: `Acquired`, then `Suspect` and `Recovered` in turn, `Contended` and
-    `HoldLimit` once each, then exactly one of `Released` and `Lost`. A fork or the end of the process ends a hold
+    `DeadlockVictim` and `Failed`. For one hold: `Acquired`, then `Suspect` and `Recovered` in turn, `HoldLimit`
+    once, then exactly one of `Released` and `Lost`. A fork or the end of the process ends a hold
     without an event. Only the outermost level of a re-entrant lock tells anything. A `MultiLock` or `QuorumLock` tells
     what its locks do.
 
     One owner's events at one lock come in order. The acquiring and releasing thread or task tells them in its call; an
-    interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered`, `Contended`, `HoldLimit` and
+    interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered`, `HoldLimit` and
     `DeadlockFound`, and the end of a hold that no `release()` ends, come on a thread of the library, or on the owner's
     if it goes on before that. A release is told once ZooKeeper has replied: it is `Lost` if the node was gone.
 

@@ -11,7 +11,6 @@ from ._atomic import AtomicLong as AtomicLong
 from ._barrier import Barrier as Barrier
 from ._condition import Condition as Condition
 from ._connect import connect as connect
-from ._contention import Contention as Contention
 from ._detached import DetachedLock as DetachedLock
 from ._dict import Dict as Dict
 from ._dict import Set as Set

@@ -11,8 +11,8 @@ from .._kazoo.link import KazooClient
 from .._runtime.public import Self
 from .._threads import lock as _lock
 from .._threads.base.lock_base import LockBase
-from ._contention import RevocableLock
 from ._losses import on_loop
+from ._revocable import RevocableLock
 from ._tasks import AnyTask, of_tasks
 
 

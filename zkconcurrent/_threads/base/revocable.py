@@ -1,10 +1,9 @@
-"""`RevocableLock`: a lock whose holder sees that others wait, may be asked to let go, and need not wait to release."""
+"""`RevocableLock`: a lock whose holder may be asked to let go, and need not wait to release."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
-from ..._engine.contention import Contention, contention_of
 from ..._recipes.revoke import revoke
 from .lock_base import Holding, LockBase
 
@@ -36,23 +35,6 @@ class RevocableLock(LockBase):
     def _levels_held(self) -> int:
         hold = self._lock_core.holds.get(self._identity())
         return 0 if hold is None else hold.depth
-
-    @property
-    def contended(self) -> Contention:
-        """Whether somebody waits behind the current hold; it resembles a `threading.Event`. Each hold has its own.
-
-        The current hold is the caller's own or, if the caller holds nothing, this process's newest. The first use for a
-        hold sends one request, and then the library watches the queue while the hold lasts. Until the reply has come,
-        it is not set.
-
-        Raises:
-            LockLostError: the hold is lost.
-            RuntimeError: nothing is held.
-        """
-        core = self._lock_core
-        hold = core.current() or core.must_hold()
-        core.check(hold)
-        return contention_of(self._path_state, core.rule, hold)
 
     def revoke(self) -> int:
         """Ask the holders for whom an `acquire` of this lock would wait to let go; return how many were asked.
