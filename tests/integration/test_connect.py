@@ -443,7 +443,7 @@ def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch
 
     monkeypatch.setattr(socket if place == "getaddrinfo" else SequentialThreadingHandler, place, no_more)
     with pytest.raises(TimeoutError, match=r"Too many open files \(find what keeps files open .* ulimit -n\)$"):
-        zkconcurrent.connect(f"zk://{zookeeper.hosts}?start_timeout=2")
+        zkconcurrent.connect(f"zk://localhost:{zookeeper.port}?start_timeout=2")
 
 
 @clean

@@ -20,6 +20,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import TypeAlias
 
@@ -148,8 +149,9 @@ class Addresses:
         hosts = self._hosts()
         self.resolved_at = time.monotonic()
         for host in hosts:
-            if _is_address(host):
-                self._resolve_one(host)
+            if (family := _family_of(host[0])) is not None:
+                # An address needs no resolver, which may be out of reach, or forbidden.
+                self._found[host] = [(family, *host)]
             elif host not in self._resolving or self._resolving[host].is_set():
                 self._begin_to_resolve(host)
         while not self._parts.stopped.is_set():
@@ -185,8 +187,8 @@ class Addresses:
     def _resolve_one(self, host: _Host) -> None:
         try:
             found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
-        except (OSError, UnicodeError) as error:
-            # A UnicodeError means that the text can be no name at all.
+        except Exception as error:
+            # A text that can be no name raises a UnicodeError, and a test that forbids the network any error.
             self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
             self._failures[host] = getattr(error, "strerror", None) or str(error)
         else:
@@ -269,11 +271,10 @@ def shown(host: str, port: object) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _is_address(host: _Host) -> bool:
+def _family_of(host: str) -> int | None:
+    """Return the family of an address; None if it is a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host[0])
-        except OSError:
-            continue
-        return True
-    return False
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None

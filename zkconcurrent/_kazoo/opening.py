@@ -77,6 +77,7 @@ class Opening:
             connection,
             _invoke=self._invoke,
             _authenticate_with_sasl=self._authenticate_with_sasl,
+            _connect=self._connect,
             _connect_attempt=self._connect_attempt,
             _expand_client_hosts=self._expand_client_hosts,
         )
@@ -112,6 +113,15 @@ class Opening:
             if error.errno != errno.EBADF or not is_open(self._parts.read_sock):
                 raise
             return None
+
+    def _connect(self, host: str, hostip: str, port: int) -> object:
+        """Connect to a server; any error is a failed attempt. One that is unknown to kazoo would end its thread."""
+        try:
+            return self._kazoo.connect(host, hostip, port)
+        except (kazoo_errors.KazooException, self._parts.connection.handler.timeout_exception):
+            raise
+        except Exception as error:
+            raise kazoo_errors.ConnectionDropped(f"{type(error).__name__}: {error}") from error
 
     def _invoke(self, timeout: float, request: object, xid: int | None = None) -> object:
         """Send a request of the handshake and return its reply; note when the connection was requested.

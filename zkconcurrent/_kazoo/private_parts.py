@@ -19,8 +19,8 @@ _OF_CLIENT = (
     *("_session_id", "_session_timeout", "_stopped", "chroot", "client_state", "last_zxid"),
 )
 _OF_CONNECTION = (
-    *("_authenticate_with_sasl", "_connect_attempt", "_connect_loop", "_connection_routine", "_expand_client_hosts"),
-    *("_invoke", "_read", "_read_header", "_read_response", "_read_sock", "_read_socket"),
+    *("_authenticate_with_sasl", "_connect", "_connect_attempt", "_connect_loop", "_connection_routine"),
+    *("_expand_client_hosts", "_invoke", "_read", "_read_header", "_read_response", "_read_sock", "_read_socket"),
     *("_read_watch_event", "_ro_mode"),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_closed"),
     *("connection_stopped", "handler"),
@@ -32,6 +32,7 @@ _OF_HANDLER = (
 # The positional arguments of replaced or called methods.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
+    "_connect": ("self", "host", "hostip", "port"),
     "_connect_attempt": ("self", "host", "hostip", "port", "retry"),
     "_connect_loop": ("self", "retry"),
     "_expand_client_hosts": ("self",),
