@@ -64,4 +64,3 @@ def test_every_option_of_connect_is_in_the_table() -> None:
         "max_request": MAX_REQUEST,
     }
     assert {name: float(defaults[f"`{name}`"].replace(",", "")) for name in told} == told
-    assert defaults["`kazoo_recipes`"] == "False"

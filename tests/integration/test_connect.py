@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import gc
 import logging
 import os
@@ -36,7 +35,6 @@ from tests.helpers.trickle import trickling
 from zkconcurrent._client import connect as _connect
 from zkconcurrent._client.connect import _close_all
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.refused_recipes import _RECIPES
 from zkconcurrent.testing import MemoryServer, Server
 from zkconcurrent.testing._ports import ReservedPorts
 
@@ -499,49 +497,6 @@ def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -
         finally:
             client.stop()
             client.close()
-
-
-def test_recipes_of_kazoo(zookeeper: Server, zk_path: str) -> None:
-    """Fault 251: a client of `connect` refuses them, by an error that names ours, unless it is opened for them."""
-    with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
-        recipes = {name for name, made in vars(client).items() if isinstance(made, functools.partial)}
-        assert {"Lock", "Semaphore", "Counter", "SetPartitioner"} < recipes
-        for name in recipes - {"DataWatch", "ChildrenWatch"}:
-            with pytest.raises(RuntimeError, match=rf"{name} of kazoo .* zkconcurrent\.\w+.*kazoo_recipes=True"):
-                getattr(client, name)(zk_path)
-        assert all(hasattr(zkconcurrent, ours.split()[0]) for ours in _RECIPES.values())
-        seen = threading.Event()
-        client.ChildrenWatch("/", lambda _: seen.set())
-        assert seen.wait(10)
-    with (
-        zkconcurrent.connect(f"zk://{zookeeper.hosts}", kazoo_recipes=True) as client,
-        client.Lock(zk_path),
-        pytest.raises(zkconcurrent.ForeignNodeError),
-    ):
-        zkconcurrent.Lock(client, zk_path).acquire()
-    with pytest.raises(TypeError, match="kazoo_recipes must be True or False, not str"):
-        zkconcurrent.connect("zk://127.0.0.1", kazoo_recipes="yes")
-
-
-@pytest.mark.parametrize("recipe", ["Lock", "ReadLock", "WriteLock", "Semaphore", "Election"])
-def test_a_recipe_of_kazoo_at_a_path_of_ours(
-    recipe: str, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Fault 251: a plain client warns of it, once for each path."""
-    with caplog.at_level(logging.WARNING, "zkconcurrent"), zkconcurrent.Lock(zk, zk_path):
-        for _ in range(2):
-            # Its semaphore counts our node as a lease.
-            theirs = getattr(zk, recipe)(zk_path, **({"max_leases": 5} if recipe == "Semaphore" else {}))
-            if recipe == "Election":
-                theirs.run(lambda: None)
-            else:
-                theirs.acquire()
-                theirs.release()
-        with zk.Lock(f"{zk_path}-elsewhere"):
-            pass
-        told = lambda: [each.getMessage() for each in caplog.records if "recipes" in each.getMessage()]  # noqa: E731
-        eventually(told)
-        assert [each.split()[0] for each in told()] == [zk_path]
 
 
 @clean

@@ -23,7 +23,6 @@ from .._engine.session import Session
 from .._errors import ClientError
 from .._kazoo.addresses import shown
 from .._kazoo.link import FORKED, KazooClient
-from .._kazoo.refused_recipes import refuse_recipes
 from .._kazoo.replies import failure, kazoo_errors
 from .._kazoo.requests import request_close
 from .._kazoo.transport import MAX_REQUEST
@@ -86,7 +85,6 @@ class Client(KazooClient):  # type: ignore[misc]
         margin: float = MARGIN,
         max_request: int = MAX_REQUEST,
         log_waits_after: float | None = LONG,
-        kazoo_recipes: bool = False,
         **options: Any,
     ) -> None:
         options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
@@ -98,8 +96,6 @@ class Client(KazooClient):  # type: ignore[misc]
                 "password": secret("sasl_options", options["sasl_options"]["password"]),
             }
         super().__init__(**options)
-        if not kazoo_recipes:
-            refuse_recipes(self)
         self.dial: Callable[[], socket.socket] | None = None
         self.directory_acl = directory_acl
         self.tick: float | None = tick
@@ -257,11 +253,9 @@ def connect(
         **options: `tick`; `survive`; `margin`, how much slower than the servers' clocks the local clock may run, as a
             fraction of the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must
             be below the servers' `jute.maxbuffer`; `log_waits_after`, how many seconds a wait for a lock or permit
-            lasts before the log tells of it, and who holds (30; None for never); `kazoo_recipes`, True to allow kazoo's
-            own recipes, such as `zk.Lock`, which exclude nothing that this library's primitives hold (False;
-            `zk.DataWatch` and `zk.ChildrenWatch` are always allowed); and the arguments of `kazoo.client.KazooClient`,
-            such as `handler`, `default_acl`, `keyfile_password` or `sasl_options`. None may repeat an option of the
-            URL.
+            lasts before the log tells of it, and who holds (30; None for never); and the arguments of
+            `kazoo.client.KazooClient`, such as `handler`, `default_acl`, `keyfile_password` or `sasl_options`. None may
+            repeat an option of the URL.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
@@ -311,8 +305,6 @@ def prepare(
         retry["sleep_func"] = sleep
     settings = {"connection_retry": retry, "timeout": TIMEOUT, **found, **options}
     check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
-    if not isinstance(settings.get("kazoo_recipes", False), bool):
-        raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
     if "max_request" in settings:
         check_positive("max_request", settings["max_request"])
     if (after := settings.get("log_waits_after")) is not None:

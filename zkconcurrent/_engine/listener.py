@@ -7,7 +7,7 @@ work. A connection that is older than the library was never told to it: the keep
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,6 @@ class Listener:
         client: the session.
         began: called, with the session's lock held, with the lease of a session that has begun, or goes on.
         ended: called, with the session's lock held, with the lease of a session that is over.
-        in_use: the paths of the client's primitives.
 
     Attributes:
         own_changed: called, with the session's lock held, with a ticket whose node had an event, and whether that is
@@ -44,14 +43,10 @@ class Listener:
         client: ClientState,
         began: Callable[[Lease], None],
         ended: Callable[[Lease], None],
-        in_use: Container[str],
     ) -> None:
         self._client = client
         self._began = began
         self._ended = ended
-        self._in_use = in_use
-        # The paths for which `_on_kazoo_node` has left a warning.
-        self._shared_with_kazoo: set[str] = set()
         # When this first found the client connected, with a session timeout that is not known; None if it is not so.
         self._unseen_since: float | None = None
         # When this first found that the client has never been connected; infinity once that was logged.
@@ -66,7 +61,6 @@ class Listener:
         transport.opening.on_old_timeout = self.adopt
         transport.on_raw_event = self._on_raw_event
         transport.on_data_watch = self._on_data_watch
-        transport.on_kazoo_node = self._on_kazoo_node
         transport.quiet_listeners = {self._on_state}
         if client.registry.session is None:
             transport.nudge()
@@ -125,18 +119,6 @@ class Listener:
         if client.registry.trees:
             tree = client.link.client.unchroot(path)
             client.post(partial(client.registry.note_change_in, tree, tree))
-
-    def _on_kazoo_node(self, path: str) -> None:
-        """Warn, once for each path, that a lock or semaphore of kazoo's is used at the path of one of ours."""
-        above = self._client.link.client.unchroot(path).rpartition("/")[0]
-        if above in self._in_use and above not in self._shared_with_kazoo:
-            self._shared_with_kazoo.add(above)
-            self._client.warn_later(
-                "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other; use another "
-                "path for one of them, or zkconcurrent's class in place of the recipe in every process",
-                above,
-                zk_path=above,
-            )
 
     # -- called by the keeper, or kazoo's thread: a connection that nothing has told of --------------------------------
 

@@ -117,7 +117,7 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
-        self.listener = Listener(self, self._begin, self._ended, self.directory)
+        self.listener = Listener(self, self._begin, self._ended)
         self.deletes = Deletes(self)
         self.watches = Watches(self, self.listener.on_event)
         self.heartbeat = Heartbeat(self, self.listener.on_event, self.directory.tell_asked)

@@ -40,7 +40,6 @@ import contextlib
 import functools
 import itertools
 import logging
-import re
 import socket
 import ssl
 import struct
@@ -53,7 +52,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
-from kazoo.protocol.serialization import CloseInstance, Create, Watch
+from kazoo.protocol.serialization import CloseInstance, Watch
 from kazoo.protocol.states import KeeperState
 
 from .large import LARGE, LargeMessages
@@ -79,8 +78,6 @@ log = logging.getLogger("zkconcurrent")
 
 F = TypeVar("F", bound=Callable[..., Any])
 READ_SIZE = 65536
-# The node of a lock, of an election or of a semaphore's lease that kazoo's own recipes make.
-KAZOO_NODE = re.compile(r"/[0-9a-f]{32}(__r?lock__)?$")
 # The length of the rest, the request's number, and its type.
 REQUEST_HEADER = struct.Struct("!iii")
 XIDS = 2**31 - 1
@@ -121,7 +118,6 @@ class Transport:
         on_close: called on kazoo's thread before the thread asks for the end of the session.
         on_raw_event: called on kazoo's thread with the path of each watch event, and whether that is the node's end.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
-        on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
         quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
         large: the large requests and replies.
         max_request: how many bytes a request may have.
@@ -152,7 +148,6 @@ class Transport:
         self.on_close: Callable[[], None] = lambda: None
         self.on_raw_event: Callable[[str, bool], None] = lambda *_: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
-        self.on_kazoo_node: Callable[[str], None] = lambda _: None
         self.quiet_listeners: set[Callable[[str], object]] = set()
         self._renews = self._is_renewing = False
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
@@ -279,10 +274,7 @@ class Transport:
         client, parts, turn = self._client, self.parts, self._turn
         self.opening.note_old_timeout(read_timeout * 1.5)
         refuse_of_other_sessions(parts)
-        request: Any = parts.queue[0][0] if parts.queue else None
-        closes = request is CloseInstance
-        if type(request) is Create and KAZOO_NODE.search(request.path):
-            self.on_kazoo_node(request.path)
+        closes = bool(parts.queue) and parts.queue[0][0] is CloseInstance
         if closes:
             # Other clients may acquire before the reply is here.
             self.on_close()
