@@ -26,7 +26,7 @@ Ready: TypeAlias = "tuple[list[HasFileno], list[HasFileno], list[HasFileno]]"
 """The files that are ready: those to read from, those to write to, and others."""
 
 # Bound at import: a plugin that forbids sockets to a test replaces the class while connections of this one serve on.
-PlainSocket = socket.socket
+Socket = socket.socket
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 # In milliseconds: `poll` takes an int of C.
 _LONGEST_POLL = 2**31 - 1
@@ -214,7 +214,7 @@ class Poller:
         # A socket that was closed has another number.
         numbers = list(map(_FILENO, readers))
         if readers != self._files or numbers != self._numbers:
-            plain = readers and all(type(file) is PlainSocket for file in readers)
+            plain = readers and all(type(file) is Socket for file in readers)
             self._files, self._numbers = list(readers), numbers
             self._poll = _poll_of(numbers) if plain else None
         if self._poll is None or writers or timeout is None:

@@ -61,17 +61,7 @@ from .opening import CONNECTED_STATES, Opening
 from .private_parts import PrivateParts, Replaced, check_kazoo
 from .requests import refuse_of_other_sessions
 from .send_lock import SendLock
-from .sockets import (
-    Files,
-    PlainSocket,
-    Poller,
-    Ready,
-    WakeupSocket,
-    decrypted,
-    raise_interrupt,
-    receive,
-    wait_for_files,
-)
+from .sockets import Files, Poller, Ready, Socket, WakeupSocket, decrypted, raise_interrupt, receive, wait_for_files
 from .watches import OF_DATA, withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -295,7 +285,7 @@ class Transport:
         if self._turn is None and self._direct and client.client_state in CONNECTED_STATES:
             sock = parts.socket
             # TLS has one state for both directions, so callers send only on plain sockets.
-            if type(sock) is PlainSocket:
+            if type(sock) is Socket:
                 self._turn = SendLock(sock, parts.session_id)
 
     @_drop_on_error
@@ -378,7 +368,7 @@ class Transport:
             return self.opening.read(sock, length)
         if length > LARGE:
             self.large.begin(length, is_reply=True)
-        if self._direct and type(sock) is PlainSocket:
+        if self._direct and type(sock) is Socket:
             reply = self._read_ahead(sock, length, timeout)
         else:
             reply = self._kazoo.read(length, timeout)
