@@ -119,8 +119,8 @@ class ClientError(ZkConcurrentError, RuntimeError):
 
     The client was never started, is stopped, or has given up connecting, as a client with a finite `connection_retry`
     does; the process inherited it through `fork()`; the interpreter is exiting; one of kazoo's own threads made the
-    call; or a signal handler or finalizer would wait for the call that it has interrupted. Or other processes have
-    agreed on another list of ensembles for the namespace.
+    call; or a signal handler or finalizer would wait for the call that it has interrupted. Or other processes use
+    other ensembles for the namespace.
     """
 
 

@@ -265,7 +265,7 @@ def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
     """Pick one by configuration."""
     shared: zkconcurrent.Namespace = zkconcurrent.namespace(zk, "/app")
     local: zkconcurrent.Namespace = zkconcurrent.namespace("local")
-    several: zkconcurrent.Namespace = zkconcurrent.namespace([zk], "/app", joining=(zk,))
+    several: zkconcurrent.Namespace = zkconcurrent.namespace({"one": zk}, "/app")
     assert several.clients == (zk,)
     token: int = local.RLock("cart", on_lost=told).fencing_token
     return shared if config["locks"] == "zookeeper" else local

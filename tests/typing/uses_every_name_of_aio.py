@@ -232,7 +232,7 @@ def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
     """Pick one by configuration."""
     shared: aio.Namespace = aio.namespace(zk, "/app")
     local: aio.Namespace = aio.namespace("local")
-    several: aio.Namespace = aio.namespace([zk], "/app", joining=(zk,))
+    several: aio.Namespace = aio.namespace({"one": zk}, "/app")
     assert several.clients == (zk,)
     token: int = local.RLock("cart", on_lost=told).fencing_token
     read: aio.ReadLock = local.ReadWriteLock("pair").read_lock

@@ -59,7 +59,6 @@ class ClientState:
             kept from being abandoned does not stay here.
         calls_on_top: those of `calls` that a signal handler or a finalizer makes on top of a frame that has the lock.
         unlogged: what is left to log.
-        admissions: the memberships in lists of ensembles, of the namespaces that have this client in one.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
@@ -75,8 +74,6 @@ class ClientState:
         self.calls: LiveSet[Any] = LiveSet()
         self.calls_on_top: LiveSet[Any] = LiveSet()
         self.unlogged: deque[Callable[[], None]] = deque()
-        # The layers above make these `Admission`s.
-        self.admissions: list[Any] = []
         # The posted work under way, by the stack frame that does it.
         self._running: dict[FrameType, Callable[[], None]] = {}
         # The posted work that failed last on a thread of the program: `_run` has it done once more.

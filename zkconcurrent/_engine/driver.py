@@ -33,7 +33,6 @@ from .._runtime.identity import of_caller
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
 from .deadlocks import WaitCheck
-from .ensembles import attended
 from .keeper import STUCK_AFTER
 from .long_waits import LongWait
 from .operations import POLICIES
@@ -168,8 +167,6 @@ class Call:
         try:
             if session.registry.deletes:
                 yield from self._delete_first()
-            if session.admissions and any(each.session != session.registry.session for each in session.admissions):
-                recipe = attended(self.path, recipe)
             step = next(recipe)
             while True:
                 try:

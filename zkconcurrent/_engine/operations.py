@@ -19,7 +19,6 @@ from .._protocol.lease import NEVER
 from .._protocol.ticket import Ticket
 from .._runtime.waiting import Steps, WakeUp
 from . import requests
-from .ensembles import admit
 from .patience import POLL_INTERVAL
 from .requests import RunningCall
 from .session import Session
@@ -168,10 +167,7 @@ def _new_ticket(call: RunningCall, step: op.NewTicket) -> Steps[Ticket]:
     while True:
         yield from call.await_session(None)
         try:
-            ticket = call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
-            if call.session.admissions:
-                yield from admit(call.session, ticket, partial(_request, call))
-            return ticket
+            return call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
         except op.SessionExpired:
             # It ended just now: the call waits for the next one.
             continue

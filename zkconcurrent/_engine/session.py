@@ -434,7 +434,7 @@ class Session(ClientState):
         if now - self._stopped_since < (0 if self.link.was_connected else IDLE_BEAT / 2):
             return False
         left = self.registry.tickets or self.registry.deletes or self.registry.lost or self.dropped or self.posted
-        begun = self.keeper.to_start or self.unlogged or self.teller.untold or self.admissions
+        begun = self.keeper.to_start or self.unlogged or self.teller.untold
         return not (left or begun or self.calls or self.directory.states())
 
     # -- objects that come and go -------------------------------------------------------------------------------------

@@ -76,7 +76,6 @@ class Ticket:
         session: that session.
         name: the node's name, once known.
         token: the node's creation zxid, once known; the fencing token.
-        fence: the fencing token, if that is not the node's creation zxid: the path moves to another ensemble.
         sent: a request that creates its node was sent, and may have been applied.
         lasting: no session ends its node, so its delete outlives the session.
         awaits: the watched paths, while it waits.
@@ -107,7 +106,6 @@ class Ticket:
 
     name: str | None = None
     token: int = 0
-    fence: int | None = None
     sent = False
     lasting = False
     awaits: tuple[str, ...] = ()

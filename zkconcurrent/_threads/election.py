@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
-from .._engine.ensembles import token_of
 from .._engine.holds import Hold
 from .._engine.telling import is_async
 from .._errors import LockLostError
@@ -74,7 +73,7 @@ class BaseTerm:
             RuntimeError: the term has ended.
             ClientError: the process was forked; the term belongs to its parent.
         """
-        return token_of(self._core.session, self._core.check_term(self._hold).ticket)
+        return self._core.check_term(self._hold).ticket.token
 
     def remaining(self) -> float:
         """Return for how many seconds the term surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""

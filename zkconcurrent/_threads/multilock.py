@@ -16,12 +16,10 @@ from functools import partial
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
-from .._engine.ensembles import admission, arrival, has_name
 from .._engine.holds import Hold
 from .._engine.loss import JointLoss
 from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
-from .._recipes.ensembles import mark, marked
 from .._runtime.identity import Task
 from .._runtime.stacks import in_generator
 from .._runtime.waiting import Steps, ends_by_itself
@@ -133,9 +131,6 @@ class MultiLock(CompositeLock):
                 if not (yield from core.acquire_steps(call, wait, deadline, core.identity(), 1)):
                     yield from _give_back(calls, before)
                     return False
-            if not (yield from self._learn_tokens(calls, deadline)):
-                yield from _give_back(calls, before)
-                return False
             self._check_all(before)
         except GeneratorExit:
             raise
@@ -143,39 +138,6 @@ class MultiLock(CompositeLock):
             ends_by_itself(calls)
             yield from _give_back(calls, before)
             raise
-        return True
-
-    def _learn_tokens(self, calls: Calls, deadline: float | None) -> Steps[bool]:
-        """Learn the tokens of paths that move from one ensemble to another; return whether the deadline left time.
-
-        Until the old ensemble's move, processes of the old list may follow, whose tokens are its zxids; after that,
-        processes of the new list. Now that both places are held, the mark tells which: no holder of the other list can
-        have come in between.
-        """
-        for core in self._cores:
-            hold = core.mine()
-            by = arrival(core.session, core.path)
-            if by is None or hold is None or hold.ticket.fence is not None:
-                continue
-            old, _ = by.spread.places(core.path)
-            there = next(
-                (
-                    each
-                    for each in self._cores
-                    if (each.path, each.rule) == (core.path, core.rule) and has_name(each.session, by.spread.at, old)
-                ),
-                None,
-            )
-            held = None if there is None else there.mine()
-            if there is None or held is None:
-                continue
-            number = len(by.spread.lists)
-            call = calls.add(Call(there.session, there.path))
-            moved = yield from call.run(marked(mark(by.spread.at, number)), deadline)
-            if moved is None:
-                return False
-            token = moved + hold.ticket.token if moved else held.ticket.token
-            hold.ticket.fence = held.ticket.fence = by.spread.floor(core.path) + token
         return True
 
     def _check_all(self, before: HoldDepths) -> None:
@@ -210,17 +172,13 @@ class MultiLock(CompositeLock):
 
     def locked(self) -> bool:
         """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
-        return self._locked(decides=False)
-
-    def _locked(self, *, decides: bool) -> bool:
-        """Ask whether each lock is held, one after the other; the first answer that `decides` is that of all."""
         calls = Calls(self._session)
 
         def ask() -> Steps[bool]:
             for core in self._cores:
-                if (yield from calls.add(Call(core.session, core.path)).run(core.is_held())) is decides:
-                    return decides
-            return not decides
+                if not (yield from calls.add(Call(core.session, core.path)).run(core.is_held())):
+                    return False
+            return True
 
         return self._await(calls, ask())
 
@@ -288,9 +246,6 @@ class MultiLock(CompositeLock):
 def _order(lock: LockBase) -> tuple[object, ...]:
     core = core_of(lock)
     path, servers = core.session.link.location(core.path)
-    if core.session.admissions and (by := admission(core.session, core.path)) is not None:
-        # Processes may spell the servers of one ensemble differently.
-        servers = ((by.name, 0),)
     return path, servers, core.rule is READ, core.rule.role
 
 

@@ -7,7 +7,7 @@ process lie in a service of its own, in memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
@@ -15,10 +15,10 @@ from .._arguments.limits import check_label
 from .._arguments.paths import check_name, check_path
 from .._engine import telling
 from .._engine.deadlocks import OnDeadlock, check_on_deadlock
+from .._engine.driver import Call
 from .._engine.session import Session
-from .._errors import ClientError
 from .._kazoo.link import KazooClient
-from .._protocol.ensembles import RECORD, first_part
+from .._recipes.ensembles import RECORD, first_part, has_record, place, record, write_record
 from .._runtime.public import public
 from . import (
     atomic,
@@ -30,7 +30,6 @@ from . import (
     group,
     latch,
     lock,
-    moving_lock,
     multilock,
     queue,
     rlock,
@@ -41,11 +40,9 @@ from . import (
 from . import dict as _dict
 from . import set as _set
 from .base.primitive import OnLost, OnSuspect, PickledByPath
-from .ensembles import spread_over
 
 if TYPE_CHECKING:
     from .._client.connect import LocalRoot
-    from .._engine.ensembles import Spread
 
 Listener: TypeAlias = telling.Listener
 P = ParamSpec("P")
@@ -57,8 +54,6 @@ class BasePath(PickledByPath):
     """A path of one client, below which all names lie."""
 
     _package = "zkconcurrent"
-    # The lock of a path that moves, made of one on each of its ensembles.
-    _moving: Callable[..., Any] = moving_lock.MovingLock
 
     def __init__(
         self, client: KazooClient, path: str, on_deadlock: OnDeadlock = "warn", label: str | None = None
@@ -72,21 +67,20 @@ class BasePath(PickledByPath):
         self._on_deadlock: OnDeadlock = on_deadlock
         self._label = label
         self._local: LocalRoot | None = None
-        self._spread: Spread | None = None
+        # The client of each ensemble by its name; none if there is a single client.
+        self._ensembles: dict[str, KazooClient] = {}
 
     @property
     def client(self) -> KazooClient:
         """The kazoo client; a ValueError if there are several."""
-        if self._spread is not None:
+        if self._ensembles:
             raise ValueError(f"{self!r} has several clients: see its `clients`")
         return self._client if self._local is None else self._local.open()
 
     @property
     def clients(self) -> tuple[KazooClient, ...]:
-        """The kazoo clients: one of each ensemble, those of `joining` last."""
-        if self._spread is None:
-            return (self.client,)
-        return tuple(session.link.client for session in self._spread.sessions.values())
+        """The kazoo clients, one of each ensemble, in the order of their names."""
+        return tuple(self._ensembles.values()) or (self.client,)
 
     @property
     def path(self) -> str:
@@ -106,27 +100,12 @@ class BasePath(PickledByPath):
     def _at(self, name: str) -> str:
         return check_name(self._path, name)
 
-    def _place(self, make: Callable[..., Any], kind: str, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Make an object on the ensemble that has its path; of a path that moves, a lock on both."""
-        assert self._spread is not None
-        path = self._at(name)
-        if first_part(self._path, path) == RECORD:
-            raise ValueError(f"bad name {name!r}: {RECORD} is the record of the ensembles")
-        clients = [self._spread.sessions[each].link.client for each in self._spread.places(path)]
-        if len(clients) == 1:
-            return make(clients[0], path, *args, **kwargs)
-        if kind not in ("Lock", "RLock", "ReadWriteLock") or kwargs.get("on_revoke") is not None:
-            raise ClientError(
-                path,
-                f"this path moves from {' to '.join(self._spread.places(path))}, and a {kind} "
-                f"{'with on_revoke ' if 'Lock' in kind else ''}can't be on both meanwhile: stop all processes that use "
-                "the list, and start them with the new one, without joining=",
-            )
-        options = {each: kwargs.pop(each, None) for each in ("on_lost", "on_suspect")}
-        pair = [make(client, path, *args, **kwargs) for client in clients]
-        if kind == "ReadWriteLock":
-            return moving_lock.MovingReadWriteLock(self._moving, pair, options)
-        return self._moving(pair, **options)
+    def _client_of(self, path: str) -> KazooClient:
+        if not self._ensembles:
+            return self.client
+        if (part := first_part(self._path, path)) == RECORD:
+            raise ValueError(f"bad name: {RECORD!r} is the record of the ensembles")
+        return self._ensembles[place(self._ensembles, part)]
 
     def __repr__(self) -> str:
         return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
@@ -139,9 +118,8 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
     def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
         for option in options:
             kwargs.setdefault(option, getattr(self, f"_{option}"))
-        if self._spread is not None:
-            return self._place(make, kind.__name__, name, args, kwargs)  # type: ignore[no-any-return]
-        return make(self.client, self._at(name), *args, **kwargs)
+        path = self._at(name)
+        return make(self._client_of(path), path, *args, **kwargs)
 
     call.__module__, call.__name__ = kind.__module__, kind.__name__
     call.__qualname__ = f"Namespace.{kind.__name__}"
@@ -192,10 +170,9 @@ class Namespace(BasePath):
 
 @public
 def namespace(
-    client: KazooClient | Sequence[KazooClient] | Literal["local"],
+    client: KazooClient | Mapping[str, KazooClient] | Literal["local"],
     path: str = "/",
     *,
-    joining: Sequence[KazooClient] = (),
     on_deadlock: OnDeadlock = "warn",
     label: str | None = None,
 ) -> Namespace:
@@ -214,31 +191,31 @@ def namespace(
     it. A forked child has a service of its own: there the namespace begins anew, and objects made before the fork
     raise `ClientError`.
 
-    `threads = namespace([one, two], "/app")` has its paths on several ensembles. The first part of a name decides which
-    has it, so `7/cart` and `7/stock` are on one. The call reads and writes their records, and so waits for all of them.
-    All processes must give the same ensembles, in any order; others get an error. The list grows by `joining`: see
-    *Scaling* in the documentation.
+    `threads = namespace({"one": zk1, "two": zk2}, "/app")` has its paths on several ensembles, which all processes give
+    the same names. Together with the first part of a name these decide which ensemble has it: `7/cart` and `7/stock`
+    are on one. The hosts do not matter, so servers may come and go. The call reads a record on each ensemble, and
+    writes it if there is none, so it waits for all of them; a process with other ensembles, or with other names of
+    them, gets an error. See *Scaling* in the documentation.
 
     Args:
-        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a list of
-            clients that are started, one of each ensemble.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
+            of the names of ensembles, which are up to the program, to clients that are started.
         path: the base path of all names. No name can leave it.
-        joining: clients of the ensembles by which the list is about to grow. A lock at a path that moves is taken on
-            both ensembles; other objects at such a path are an error.
         on_deadlock: that of its locks, unless given to one: see `Lock`.
         label: the same.
 
     Raises:
-        TypeError: the client is neither, or `joining` is no list.
-        ValueError: the path or an option is invalid; the list is empty, or has an ensemble twice. The namespace's
-            methods raise it if a name is invalid, or belongs to another kind of object.
-        ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
+        TypeError: the client is none of these, or an ensemble's name is no string.
+        ValueError: the path or an option is invalid; there is no ensemble, one client is given for two, or a name is
+            empty or not printable. The namespace's methods raise it if a name is invalid, or belongs to another kind
+            of object.
+        ClientError: other processes use other ensembles, or other names of them; the error shows both.
         RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `threading`.
     """
-    return opened(Namespace, client, path, joining, on_deadlock, label)
+    return opened(Namespace, client, path, on_deadlock, label)
 
 
 @public
@@ -275,29 +252,24 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
 
 def opened(
     kind: Callable[[KazooClient, str, OnDeadlock, str | None], NamespaceT],
-    client: KazooClient | Sequence[KazooClient] | Literal["local"],
+    client: KazooClient | Mapping[str, KazooClient] | Literal["local"],
     path: str,
-    joining: Sequence[KazooClient],
     on_deadlock: OnDeadlock,
     label: str | None,
 ) -> NamespaceT:
     """Return a namespace of a client, of several ensembles, or of this process's own.
 
     Raises:
-        TypeError: `joining` is no list.
         ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
-            Or there is no client, or one is `joining` no list.
     """
-    if not isinstance(joining, list | tuple):
-        raise TypeError(f"joining must be a list of clients, not {type(joining).__name__}")
     if isinstance(client, list | tuple):
-        if not client:
-            raise ValueError("a namespace needs at least one client")
-        made = kind(client[0], path, on_deadlock, label)
-        made._spread = spread_over(client, joining, made.path)
+        raise TypeError('give several clients by the names of their ensembles, such as {"one": client}')
+    if isinstance(client, Mapping):
+        ensembles = _checked(client)
+        made = kind(next(iter(ensembles.values())), path, on_deadlock, label)
+        _agree(ensembles, made.path)
+        made._ensembles = ensembles
         return made
-    if joining:
-        raise ValueError("ensembles join a list: give the present ones as a list, too, such as [client]")
     if not isinstance(client, str):
         return kind(client, path, on_deadlock, label)
     if client != "local":
@@ -310,6 +282,32 @@ def opened(
     made = kind(root.open(), root.path if path == "/" else root.path + path, on_deadlock, label)
     made._local = root
     return made
+
+
+def _checked(clients: Mapping[str, KazooClient]) -> dict[str, KazooClient]:
+    """Return the clients in the order of their ensembles' names; errors as those of `namespace`."""
+    for name in clients:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of an ensemble must be a string, not {type(name).__name__}")
+        if not name or not name.isprintable():
+            raise ValueError(f"bad name of an ensemble: {name!r} is empty or not printable")
+    if not clients:
+        raise ValueError("a namespace needs at least one client")
+    if len({Session.of(client) for client in clients.values()}) < len(clients):
+        raise ValueError(f"a client is given for two ensembles: {sorted(clients)}")
+    return dict(sorted(clients.items()))
+
+
+def _agree(ensembles: dict[str, KazooClient], base: str) -> None:
+    """Make sure that all users of the ensembles use the same ones; see `_recipes/ensembles`.
+
+    All records are read before one is written, so a process that is refused mostly leaves nothing behind.
+    """
+    path = f"{base.rstrip('/')}/{RECORD}"
+    for step in (has_record, write_record):
+        for name, client in ensembles.items():
+            call = Call(Session.of(client), path)
+            call.wait(call.run(step(path, record(name, ensembles))))
 
 
 def sessions_of(scope: KazooClient | BasePath | None) -> tuple[list[Session | None], str | None]:

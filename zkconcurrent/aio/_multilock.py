@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from .._threads import moving_lock as _moving_lock
 from .._threads import multilock as _multilock
 from .._threads.base.primitive import OnLost, OnSuspect, kind_of
 from .._threads.joint_lock import listed
@@ -14,7 +13,6 @@ from ._tasks import of_tasks
 from ._twin import CompositeLock, LockBase, awaited, wrapped
 
 _Core = of_tasks(_multilock.MultiLock)
-_MovingCore = of_tasks(_moving_lock.MovingLock)
 
 
 class MultiLock(CompositeLock):
@@ -28,8 +26,6 @@ class MultiLock(CompositeLock):
             becomes True; may be async.
     """
 
-    _core_type: type[_multilock.MultiLock] = _Core
-
     def __init__(
         self,
         locks: Iterable[LockBase | MultiLock],
@@ -42,7 +38,7 @@ class MultiLock(CompositeLock):
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
-        super().__init__(self._core_type(list(map(wrapped, given)), **on_loop(self, on_lost, on_suspect)))
+        super().__init__(_Core(list(map(wrapped, given)), **on_loop(self, on_lost, on_suspect)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
@@ -63,23 +59,3 @@ class MultiLock(CompositeLock):
         return Lost([(core.session, core.loss) for core in self._lock_cores()])
 
     owner: Final = awaited(_multilock.MultiLock.owner)
-
-
-class MovingLock(MultiLock):
-    """A lock at a path that moves from one ensemble to another; see `namespace`."""
-
-    _core_type = _MovingCore
-
-    @property
-    def path(self) -> str:
-        """The path; the same on both ensembles."""
-        return str(self._core.path)
-
-    @property
-    def fencing_token(self) -> int:
-        """A number that never decreases from holder to holder, before, during and after the move; see `Lock`."""
-        return int(self._core.fencing_token)
-
-    def locked(self) -> bool:
-        """Return whether the lock is held at either place, as last seen; see `Lock.locked`."""
-        return any(lock.locked() for lock in self.locks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from .._engine.deadlocks import OnDeadlock
@@ -35,7 +35,6 @@ class Namespace(BasePath):
     """The names of `asyncio`, for all processes that open the same base path, or for one: see `namespace`."""
 
     _package = "zkconcurrent.aio"
-    _moving = _multilock.MovingLock
 
     Lock: Final = named(_lock.Lock)
     RLock: Final = named(_rlock.RLock)
@@ -70,10 +69,9 @@ class Namespace(BasePath):
 
 @public
 def namespace(
-    client: KazooClient | Sequence[KazooClient] | Literal["local"],
+    client: KazooClient | Mapping[str, KazooClient] | Literal["local"],
     path: str = "/",
     *,
-    joining: Sequence[KazooClient] = (),
     on_deadlock: OnDeadlock = "warn",
     label: str | None = None,
 ) -> Namespace:
@@ -85,25 +83,25 @@ def namespace(
     `tasks = aio.namespace("local")` has the same objects for the tasks of this process alone, in any loop. The first
     such call of a process begins its service, which takes some milliseconds: a program calls it before its loop runs.
 
-    `aio.namespace([one, two], "/app")` has its paths on several ensembles; see `zkconcurrent.namespace`. It waits for
-    them, so a program calls it before its loop runs, or as `await asyncio.to_thread(aio.namespace, clients, "/app")`.
+    `aio.namespace({"one": zk1, "two": zk2}, "/app")` has its paths on several ensembles; see `zkconcurrent.namespace`.
+    It waits for them, so a program calls it before its loop runs, or as
+    `await asyncio.to_thread(aio.namespace, clients, "/app")`.
 
     Args:
-        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a list of
-            clients that are started, one of each ensemble.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
+            of the names of ensembles to clients that are started.
         path: the base path of all names. No name can leave it.
-        joining: clients of the ensembles by which the list is about to grow; see `zkconcurrent.namespace`.
         on_deadlock: that of its locks, unless given to one: see `Lock`.
         label: the same.
 
     Raises:
-        TypeError: the client is neither.
-        ValueError: the path or an option is invalid; the list is empty, or has an ensemble twice. The namespace's
-            methods raise it if a name is invalid, or belongs to another kind of object.
-        ClientError: other processes have agreed on another list of ensembles, or still use the shorter one.
+        TypeError: the client is none of these, or an ensemble's name is no string.
+        ValueError: the path or an option is invalid, or the ensembles are, as with `zkconcurrent.namespace`. The
+            namespace's methods raise it if a name is invalid, or belongs to another kind of object.
+        ClientError: other processes use other ensembles, or other names of them.
         RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
 
     Source:
         The module `asyncio`.
     """
-    return opened(Namespace, client, path, joining, on_deadlock, label)
+    return opened(Namespace, client, path, on_deadlock, label)

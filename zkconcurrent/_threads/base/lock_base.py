@@ -10,7 +10,6 @@ from typing import Protocol, TypeVar
 
 from ..._arguments.limits import check_label
 from ..._engine.deadlocks import OnDeadlock, check_on_deadlock
-from ..._engine.ensembles import token_of
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
@@ -267,7 +266,7 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
             LockLostError: the hold is lost.
             RuntimeError: the caller has no hold that it may release.
         """
-        return token_of(self._session, self._lock_core.must_hold().ticket)
+        return self._lock_core.must_hold().ticket.token
 
     @property
     def lost(self) -> threading.Event:

@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from ..._arguments.limits import check_seconds
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
-from ..._engine.ensembles import admission
 from ..._engine.holds import PathState
 from ..._engine.session import Session
 from ..._engine.telling import is_async
@@ -96,8 +95,6 @@ class PickledByPath(Named):
                 arguments[each] = getattr(found, each, _UNKNOWN)
             if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
                 raise self._not_pickled(f"its argument {each!r} is not kept as self.{each}; ")
-        if (by := admission(Session.of(found.client), found.path)) is not None:
-            raise self._not_pickled(f"it is of a namespace of {len(by.spread.sessions)} ensembles; ")
         for callback in ("on_lost", "on_suspect", "on_revoke"):
             if arguments.get(callback) is not None:
                 raise self._not_pickled(f"it has {callback}, which is called in this process; ")

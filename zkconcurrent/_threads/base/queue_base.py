@@ -13,7 +13,6 @@ from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_positive, check_seconds
 from ..._arguments.paths import check_path
 from ..._engine.driver import Call
-from ..._engine.ensembles import raised
 from ..._engine.holds import Possession
 from ..._engine.session import Session
 from ..._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
@@ -421,12 +420,11 @@ class BaseClaim(Generic[T]):
         return self._queue._taking("claim", self._block, self._timeout, self._entered)
 
     def _entered(self, taken: ClaimedItem) -> Self:
-        token = raised(self._session, self._state.path, taken.token)
         with self._session.lock:
             # Another block of this claim may have begun while this one waited. The error ends the call before the item
             # is the caller's, so the item is given back.
             self._check_free()
-            self.item, self.attempts, self.token = taken.item, taken.attempts, token
+            self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
             self._owner, self._since = self._queue._identity(), self._session.now()
             self._taken = taken
         return self
