@@ -31,7 +31,7 @@ complete -p zkconcurrent >&2
         ("s", ["show"]),
         ("x", [""]),
         ("ls --re", ["--recursive"]),
-        ("top --", ["--help", "--url", "--url-file", "--json", "--count", "--interval"]),
+        ("doctor --", ["--help", "--url", "--url-file", "--scratch", "--json"]),
         ("run --on", ["--on-lost", "--once-per"]),
         # Refused, so not shown: -F.
         ("run --no", ["--nonblock"]),

@@ -6,7 +6,6 @@ import json
 import sys
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,7 @@ from kazoo.security import make_acl
 
 import zkconcurrent
 from tests.command.conftest import Run, end_of, nodes
-from tests.command.test_export import page_of, scrape
 from tests.command.test_look import READS, look
-from tests.command.test_watch import interrupt
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
@@ -293,16 +290,6 @@ def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -
         assert (code, "kazoo's own recipes use it" in out, err) == (0, True, "")
         code, _, err = end_of(look("break", zk_path, "-y", "--holder", 1))
         assert (code, "kazoo's own recipes use" in err) == (78, True)
-
-
-def test_a_lock_of_kazoo_is_not_drawn_as_free(look: Run, zk: KazooClient, zk_path: str, tmp_path: Path) -> None:
-    """Fault 361: nor does `timeline` draw that nobody holds, or `export` tell so."""
-    with zk.Lock(zk_path):
-        code, out, err = end_of(look("timeline", zk_path, "--seconds", 9, "-o", tmp_path / "it.svg"))
-        assert (code, out, "kazoo's own recipes use" in err) == (78, "", True)
-        process = look("export", zk_path, "--listen", "127.0.0.1:0")
-        assert scrape(page_of(process)) == {("up", zk_path): 0}
-        interrupt(process)
 
 
 def test_waits_in_threads(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

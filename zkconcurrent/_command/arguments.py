@@ -26,8 +26,6 @@ has another number of permits, 64 for a wrong use, 126 and 127 if the command ca
 
 _LS = f"List who holds and who waits, at a path and below it. {_SERVER}"
 _SHOW = f"Show who holds a path, who waits for it and behind whom, and what they hold meanwhile. {_SERVER}"
-_TOP = f"Show the busiest paths, how many wait there, and who holds. {_SERVER}"
-_EXPORT = f"Serve a page for Prometheus: who waits at some paths, who holds, and since when. {_SERVER}"
 
 _DEADLOCKS = f"""\
 Report deadlocks: rings of waits that lead through a path or what is below it. {_SERVER}
@@ -39,7 +37,6 @@ Look for what would make locks fail, or slow: servers, session timeout, access r
 
 The exit code is 0 if all is fine, 1 if something would fail, 69 if ZooKeeper is out of reach."""
 
-_TIMELINE = f"Watch who holds and who waits, and draw it as SVG. {_SERVER}"
 _BREAK = f"End one hold: ask its holder to release, wait, then delete its node. {_SERVER}"
 
 _COMPLETION = """\
@@ -51,7 +48,6 @@ in ~/.bashrc reads it; for zsh, the same with zsh in ~/.zshrc."""
 _MOST_SECONDS = 1e9
 # In seconds; `poll` takes no time that is much longer.
 _SHORTEST_INTERVAL, _LONGEST_INTERVAL = 0.1, 1e6
-_MOST_PATHS = 200
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,10 +74,6 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--scratch", metavar="PATH", help="try writes below this path, and remove what they made")
     for looks in (deadlocks, doctor):
         looks.add_argument("--json", action="store_true", help="as one document of JSON")
-    timeline = add("timeline", help="draw who held and who waited", description=_TIMELINE)
-    timeline.add_argument("paths", nargs="+", metavar="PATH")
-    timeline.add_argument("--seconds", type=_seconds, default=10.0, metavar="N", help="how long to watch: 10")
-    timeline.add_argument("-o", "--output", required=True, metavar="FILE.svg", help="where to write the picture")
     ends = add("break", help="end a hold that will not end", description=_BREAK)
     ends.add_argument("path", metavar="PATH")
     ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, as `show` tells it")
@@ -104,32 +96,20 @@ def _add_looks(add: Callable[..., argparse.ArgumentParser]) -> None:
     ls = add("ls", help="list who holds and who waits", description=_LS)
     ls.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
     ls.add_argument("-r", "--recursive", action="store_true", help="all paths below, not only the next")
+    ls.add_argument(
+        "--sort",
+        choices=("path", "waiters"),
+        default="path",
+        help="waiters: the paths for which most wait come first; a line for each path, with its first contender",
+    )
     show = add("show", help="show one lock, with its queue", description=_SHOW)
     show.add_argument("path", metavar="PATH")
     for looks in (ls, show):
         looks.add_argument("--json", action="store_true", help="as one document of JSON; with --watch a line each time")
         looks.add_argument("--watch", action="store_true", help="look again and again, until Ctrl-C")
-        _add_interval(looks)
-    top = add("top", help="show the busiest paths", description=_TOP)
-    top.add_argument("path", nargs="?", default="/", metavar="PATH", help="this path and all below: / unless given")
-    top.add_argument("--json", action="store_true", help="a line of JSON each time")
-    top.add_argument("-n", "--count", type=_count, metavar="N", help="end after so many times; else at Ctrl-C")
-    _add_interval(top)
-    export = add("export", help="serve a page for Prometheus", description=_EXPORT)
-    export.add_argument("paths", nargs="+", metavar="PATH", help=f"at most {_MOST_PATHS}")
-    export.add_argument(
-        "--listen",
-        type=_address,
-        default=("127.0.0.1", 9141),
-        metavar="HOST:PORT",
-        help="where: 127.0.0.1:9141 unless given; whoever reaches that may read the page",
-    )
-
-
-def _add_interval(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--interval", type=_interval, default=2.0, metavar="SEC", help="from one look to the next: 2, at least 0.1"
-    )
+        looks.add_argument(
+            "--interval", type=_interval, default=2.0, metavar="SEC", help="from one look to the next: 2, at least 0.1"
+        )
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
@@ -181,12 +161,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if found.do == "run":
         found.command = command
         _check_run(found)
-    elif "paths" in found:
-        _check_paths(found.paths)
     elif getattr(found, "path", "/") != "/":
         _check_path(found.path)
-    if found.do == "export" and len(found.paths) > _MOST_PATHS:
-        _refuse(f"{len(found.paths)} paths are too many: at most {_MOST_PATHS}")
     if found.do == "doctor" and found.scratch is not None:
         _check_path(found.scratch)
     return found
@@ -291,13 +267,6 @@ def _count(text: str) -> int:
     return value
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not 0 <= int(port) < 1 << 16:
-        raise ValueError
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def _code(text: str) -> int:
     value = int(text)
     if not 0 <= value <= 255:
@@ -307,4 +276,4 @@ def _code(text: str) -> int:
 
 # What argparse calls them in its errors.
 _seconds.__name__ = _interval.__name__ = "number of seconds"
-_count.__name__, _code.__name__, _address.__name__ = "number", "exit code", "address"
+_count.__name__, _code.__name__ = "number", "exit code"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .._kazoo.link import Link
@@ -34,11 +35,9 @@ _CLAIMS = "claims"
 _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
 # What belongs to the node above, whose listing tells its kind.
 _PARTS = {_LEASES, _QUEUE, _CLAIMS, *_LINES}
-RESERVED = "/zookeeper"
+_RESERVED = "/zookeeper"
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
-_HEADS = ("PATH", "TYPE", "STATE", "HOST", "PID", "THREAD", "LABEL", "AGE", "TOKEN", "SESSION", "BEHIND")
-_LABEL = _HEADS.index("LABEL")
 
 
 class Standing(NamedTuple):
@@ -99,19 +98,23 @@ class Standing(NamedTuple):
         """Return for how many seconds its node has been there; this machine's clock may differ from the server's."""
         return round(max(0.0, now - self.contender.since.timestamp()), 3)
 
-    def row(self, now: float) -> tuple[str, ...]:
-        """Return what a line of `ls` tells of it."""
+    def row(self, now: float) -> dict[str, str]:
+        """Return the cells of its line in `ls`, by their columns."""
         each = self.contender
-        state = "held" if self.holds else f"waits, {each.position}"
-        kind = " ".join(filter(None, (self.kind, self.mode)))
-        rest = (f"{self.age(now):.1f}s", str(each.token), _session(each), self.blocker or "-")
-        return tuple(map(escaped, (self.path, kind, state, *self.whose(), _short(each.label or "-"), *rest)))
-
-    def whose(self) -> tuple[str, str, str]:
-        """Return what a line tells of its thread: the host, the process and the thread, or an owner."""
-        each = self.contender
-        pid = "-" if each.pid is None else str(each.pid)
-        return _short(each.host or "?"), _short(pid), _short(each.thread or each.owner or "-")
+        cells = {
+            "PATH": self.path,
+            "TYPE": " ".join(filter(None, (self.kind, self.mode))),
+            "STATE": "held" if self.holds else f"waits, {each.position}",
+            "HOST": _short(each.host or "?"),
+            "PID": "-" if each.pid is None else _short(str(each.pid)),
+            "THREAD": _short(each.thread or each.owner or "-"),
+            "LABEL": _short(each.label or "-"),
+            "AGE": f"{self.age(now):.1f}s",
+            "TOKEN": str(each.token),
+            "SESSION": _session(each),
+            "BEHIND": self.blocker or "-",
+        }
+        return {column: escaped(text) for column, text in cells.items()}
 
 
 def _short(text: str, most: int = _WIDEST) -> str:
@@ -186,7 +189,7 @@ class Scan:
         Raises:
             KazooException: the path is not there, or may not be read.
         """
-        queues = self.queues([path], depth)
+        queues = self._list(path, depth)
         if path in self._errors:
             raise self._errors[path]
         return self._read(queues)
@@ -207,10 +210,15 @@ class Scan:
         """Return how many nodes of kazoo's own locks and semaphores are at a path that was listed."""
         return sum(map(is_of_kazoo, self.listings.get(path, ())))
 
-    def queues(self, level: Sequence[str], depth: int | None) -> list[QueueListing]:
-        """Return the queues at paths, and at so many levels below them, as far as these are there."""
+    def _list(self, path: str, depth: int | None) -> list[QueueListing]:
+        """Return the queues at a path, and at so many levels below it, as far as these are there."""
         queues: list[QueueListing] = []
-        self.look_above(level)
+        if path.rpartition("/")[2] in _PARTS:
+            # What is in a part does not tell of which kind the node above is.
+            (names,) = ask_all(self._link.children, [_above(path)])
+            if not isinstance(names, Exception):
+                self._note_kind(_above(path), names)
+        level = [path]
         while level:
             below: list[str] = []
             for node, names in zip(level, ask_all(self._link.children, level), strict=True):
@@ -218,7 +226,7 @@ class Scan:
                     self._errors[node] = names
                     continue
                 self.listings[node] = names
-                found, others = self.sort(node, names)
+                found, others = self._sort(node, names)
                 queues += found
                 # The parts of a semaphore, or of a `Queue`, belong to it: they are no level of their own.
                 parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
@@ -228,16 +236,8 @@ class Scan:
                 self.goes_on = self.goes_on or len(deeper) < len(others)
                 below += [f"{'' if node == '/' else node}/{name}" for name in sorted(deeper)]
             depth = None if depth is None else max(depth - 1, 0)
-            # What `export` was given below a semaphore was listed before.
-            level = [each for each in below if each != RESERVED and each not in self.listings]
+            level = [each for each in below if each != _RESERVED]
         return queues
-
-    def look_above(self, paths: Sequence[str]) -> None:
-        """Find out of which kind the nodes above parts are: what is in a part does not tell."""
-        above = sorted({_above(path) for path in paths if path.rpartition("/")[2] in _PARTS})
-        for node, names in zip(above, ask_all(self._link.children, above), strict=True):
-            if not isinstance(names, Exception):
-                self._note_kind(node, names)
 
     def _note_kind(self, node: str, names: Sequence[str]) -> None:
         if {_LEASES, "permits"} & set(names):
@@ -247,7 +247,7 @@ class Scan:
         if {_CLAIMS, "items"} <= set(names):
             self._with_items.add(node)
 
-    def sort(self, node: str, names: Sequence[str]) -> tuple[list[QueueListing], list[str]]:
+    def _sort(self, node: str, names: Sequence[str]) -> tuple[list[QueueListing], list[str]]:
         """Return the queues of a node's contenders, and the other children. What is above it must come first.
 
         Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two
@@ -335,14 +335,27 @@ def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
 
     def tell(seen: _Seen, now: float, _: str) -> list[str]:
-        if not seen[0]:
-            return []
-        rows = [_HEADS, *(place.row(now) for place in seen[0])]
-        if all(place.contender.label is None for place in seen[0]):
-            rows = [row[:_LABEL] + row[_LABEL + 1 :] for row in rows]
-        return table(rows)
+        places = seen[0]
+        rows = [place.row(now) for place in places]
+        if found.sort == "waiters":
+            waiting, firsts = _waiters(places), dict[tuple[str, str], Standing]()
+            for place in places:
+                firsts.setdefault(_queue(place), place)
+            rows = [{"WAITERS": str(waiting[queue]), **place.row(now)} for queue, place in firsts.items()]
+        if all(place.contender.label is None for place in places):
+            rows = [{column: text for column, text in row.items() if column != "LABEL"} for row in rows]
+        return _table(rows)
 
     return _look(found, None if found.recursive else 1, tell)
+
+
+def _queue(place: Standing) -> tuple[str, str]:
+    return place.path, place.kind
+
+
+def _waiters(places: Iterable[Standing]) -> Counter[tuple[str, str]]:
+    """Return how many wait in each queue."""
+    return Counter(_queue(place) for place in places if not place.holds)
 
 
 def show(found: Namespace) -> int:
@@ -375,6 +388,9 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str
         for path in scan.unreadable:
             if before is None or path not in before[1]:
                 say(f"{path} may not be read by this client")
+        if found.do == "ls" and found.sort == "waiters":
+            waiting = _waiters(places)
+            places = sorted(places, key=lambda place: (-waiting[_queue(place)], _queue(place)))
         kazoos = {path: count for path in scan.listings if (count := scan.kazoos(path))}
         return places, scan.unreadable, kazoos, scan.goes_on
 
@@ -433,8 +449,9 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
             yield f"    holds meanwhile {more} more"
 
 
-def table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table."""
+def _table(rows: Sequence[dict[str, str]]) -> list[str]:
+    """Return the lines of a table, by the cells of each row; all rows have the same columns."""
+    lines = [[*rows[0]], *([*row.values()] for row in rows)] if rows else []
     # A name may have a million characters, and would be that wide in each line.
-    widths = [min(max(map(len, column)), _LONGEST) for column in zip(*rows, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    widths = [min(max(map(len, column)), _LONGEST) for column in zip(*lines, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]

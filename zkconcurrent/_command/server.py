@@ -41,9 +41,8 @@ def link_of(found: Namespace) -> Iterator[Link]:
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
     patience = settings.get("start_timeout", PATIENCE)
-    outlives = found.do in ("top", "export") or getattr(found, "watch", False)
     # A request of kazoo's has no timeout: without a connection it waits until the client gives up.
-    retry = RETRY if outlives else {**RETRY, "deadline": max(_PATIENCE, patience)}
+    retry = RETRY if getattr(found, "watch", False) else {**RETRY, "deadline": max(_PATIENCE, patience)}
     client, _ = prepare(url, connection_retry=retry)
     client.chroot = settings["chroot"]
     # Not a session's, which would ask the server for a container.

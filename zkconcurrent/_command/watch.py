@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from .._kazoo.link import Link
 from .outcome import CommandError, Exit, escaped, say, write
@@ -27,13 +27,8 @@ _BOLD, _NORMAL = "\x1b[1m", "\x1b[m"
 
 
 def again(
-    link: Link,
-    look: Callable[[T | None], T],
-    tell: Callable[[T], Sequence[str]],
-    seconds: float,
-    title: str | None,
-    times: int | None = None,
-) -> None:
+    link: Link, look: Callable[[T | None], T], tell: Callable[[T], Sequence[str]], seconds: float, title: str | None
+) -> NoReturn:
     """Look every few seconds, also after an outage, until the command is interrupted or nobody reads on.
 
     Args:
@@ -42,11 +37,10 @@ def again(
         tell: returns the lines that tell what was seen.
         seconds: from the beginning of one look to that of the next.
         title: the first line on a terminal; None: write there, too, what differs, one after the other.
-        times: how many looks to tell; None: there is no end.
     """
     seen: T | None = None
     reached = True
-    while times != 0:
+    while True:
         began = time.monotonic()
         try:
             with told(link):
@@ -60,22 +54,20 @@ def again(
             reached = False
         else:
             reached = True
-            if title is not None and has_screen():
-                show_screen(title, tell(found))
+            if title is not None and _has_screen():
+                _show_screen(title, tell(found))
             elif found != seen:
                 write("".join(f"{line}\n" for line in tell(found)))
             seen = found
-            times = None if times is None else times - 1
-        if times != 0:
-            pause(began + seconds - time.monotonic())
+        _pause(began + seconds - time.monotonic())
 
 
-def has_screen() -> bool:
+def _has_screen() -> bool:
     """Return whether standard output is a terminal that can be written over."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def show_screen(title: str, lines: Sequence[str]) -> None:
+def _show_screen(title: str, lines: Sequence[str]) -> None:
     """Write lines over those that a terminal shows, as many as fit."""
     # The last line is the cursor's.
     height = _height()
@@ -100,7 +92,7 @@ def _height() -> int:
     return lines or shutil.get_terminal_size().lines
 
 
-def pause(seconds: float) -> None:
+def _pause(seconds: float) -> None:
     """Wait.
 
     Raises:
