@@ -24,7 +24,6 @@ from tests.helpers.class_archive import use_archive
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._engine.session import Session
-from zkconcurrent._threads import quorum as _quorum
 from zkconcurrent.testing import Server
 
 # A run in the background of a shell inherits that both are ignored, and so would what the tests start and interrupt.
@@ -189,12 +188,6 @@ def counted(connect: Connect, proxy: Proxy) -> KazooClient:
     link = Session.of(client).link
     eventually(lambda: link.containers)
     return client
-
-
-@pytest.fixture
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a `QuorumLock` wait longer for the locks beyond its quorum: a busy machine's servers may be slow."""
-    monkeypatch.setattr(_quorum, "GRACE", 3.0)
 
 
 @pytest.fixture

@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from ._threads.queue import PriorityQueue as PriorityQueue
     from ._threads.queue import Queue as Queue
     from ._threads.queue import SimpleQueue as SimpleQueue
-    from ._threads.quorum import QuorumLock as QuorumLock
     from ._threads.rlock import RLock as RLock
     from ._threads.rwlock import ReadLock as ReadLock
     from ._threads.rwlock import ReadWriteLock as ReadWriteLock
@@ -122,7 +121,6 @@ else:
         "_threads.multilock": "MultiLock",
         "_threads.namespace": "Namespace add_listener namespace",
         "_threads.queue": "DelayQueue LifoQueue PriorityQueue Queue SimpleQueue",
-        "_threads.quorum": "QuorumLock",
         "_threads.rlock": "RLock",
         "_threads.rwlock": "ReadLock ReadWriteLock WriteLock",
         "_threads.semaphore": "BoundedSemaphore Semaphore",

@@ -38,7 +38,6 @@ class LossCause(str, enum.Enum):
         NODE_DELETED: the hold's node was deleted: by an operator, or by a client of the same credentials.
         NOT_REACQUIRED: a condition's wait was interrupted while ZooKeeper was out of reach, and ended without the lock.
         FORCED: another call has ended the hold of a `DetachedLock`.
-        PARTS_LOST: a `QuorumLock` has lost so many of its locks that no quorum is left.
         LIMIT: the hold has lasted longer than its `hold_limit`, and `on_hold_limit` is "lose".
     """
 
@@ -51,7 +50,6 @@ class LossCause(str, enum.Enum):
     NODE_DELETED = "node_deleted"
     NOT_REACQUIRED = "not_reacquired"
     FORCED = "forced"
-    PARTS_LOST = "parts_lost"
     LIMIT = "limit"
 
 

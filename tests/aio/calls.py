@@ -54,11 +54,6 @@ def second_of_several(client: KazooClient, path: str) -> aio.RLock:
     return aio.RLock(client, f"{path}/b")
 
 
-def quorum(client: KazooClient, path: str) -> aio.QuorumLock:
-    """Make a QuorumLock of three locks."""
-    return aio.QuorumLock([aio.RLock(client, f"{path}/{name}") for name in "abc"])
-
-
 LOCKS: dict[str, Make] = {
     "Lock": aio.Lock,
     "RLock": aio.RLock,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS, quorum
+from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import cancelled, idle, left, nodes, owning, run, soon, until
 from tests.conftest import FAST, Connect
 from tests.helpers.proxy import Proxy
@@ -16,10 +16,10 @@ from zkconcurrent import LockLostError, aio
 every = pytest.mark.parametrize("make", LOCKS)
 
 
-@pytest.mark.parametrize("make", [*LOCKS, "QuorumLock"])
+@every
 async def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Clause 3: acquire returns True, a cancel that comes after it changes nothing, and the lock is held."""
-    kind = LOCKS.get(make, quorum)
+    kind = LOCKS[make]
     lock, other = kind(zk, zk_path), AGAINST.get(make, kind)(far, zk_path)
 
     async def own() -> bool:

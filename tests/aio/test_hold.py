@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS, quorum
+from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, nodes, soon, until
 from tests.conftest import PATIENCE
 from zkconcurrent import ClientError, LockLostError, aio
@@ -61,7 +61,6 @@ BLOCKS = {
     "Condition": aio.Condition,
     "DetachedLock": lambda client, path: aio.DetachedLock(client, path, "owner"),
     "DoubleBarrier": lambda client, path: aio.DoubleBarrier(client, path, 1),
-    "QuorumLock": quorum,
     "synchronized": aio.synchronized,
 }
 
@@ -284,13 +283,12 @@ async def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far
     await until(lambda: not nodes(far, zk_path))
 
 
-@pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
-async def test_several_after_a_wait_of_a_condition(kind: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+async def test_several_after_a_wait_of_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 478: the loss of what a condition's wait has put in place of a hold is one of the whole."""
     locks = [aio.RLock(zk, f"{zk_path}/{n}") for n in range(2)]
     condition = aio.Condition(zk, f"{zk_path}/condition", locks[0])
     told: list[object] = []
-    lock = kind(locks, on_lost=told.append)
+    lock = aio.MultiLock(locks, on_lost=told.append)
     async with lock.hold():
         assert not await condition.wait(0.01)
         assert lock.hold_count() == 1

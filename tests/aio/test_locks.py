@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.aio.calls import AGAINST, LOCKS, Permits, quorum
+from tests.aio.calls import AGAINST, LOCKS, Permits
 from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import FAST, Connect
 from tests.helpers.eventually import eventually
@@ -277,10 +277,10 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
     run(main())
 
 
-@pytest.mark.parametrize("make", ["Lock", "Semaphore", "QuorumLock", *OWNED])
+@pytest.mark.parametrize("make", ["Lock", "Semaphore", *OWNED])
 async def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Fault 355: a plain thread, or a callback of the loop, is told of this process's newest hold."""
-    lock: Any = quorum(zk, zk_path) if make == "QuorumLock" else LOCKS[make](zk, zk_path)
+    lock: Any = LOCKS[make](zk, zk_path)
 
     def ask() -> tuple[bool, bool, bool]:
         return lock.lost.is_set(), lock.suspect, lock.remaining() > 0
@@ -359,11 +359,10 @@ async def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_pa
     await until(lambda: len(told) == 2)
 
 
-@pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
-def test_a_loss_that_a_release_of_several_finds(kind: Any, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_a_loss_that_a_release_of_several_finds(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Fault 186: an awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
     told: list[object] = []
-    lock = kind([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
+    lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
     theirs = connect()
 
     async def main() -> None:
@@ -380,13 +379,12 @@ def test_a_loss_that_a_release_of_several_finds(kind: Any, zk: KazooClient, conn
     run(main())
 
 
-@pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
 def test_a_loss_that_is_found_at_once(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 208: the replies to the deletes of a release come before it returns, and nobody awaits it."""
     told: list[object] = []
-    lock = kind([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
+    lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
     theirs, core = connect(), lock._core
     begin = core._begin_release
 

@@ -28,7 +28,6 @@ KINDS = {
     zkconcurrent.Semaphore: on_tasks.Semaphore,
     zkconcurrent.BoundedSemaphore: on_tasks.BoundedSemaphore,
     zkconcurrent.MultiLock: on_tasks.MultiLock,
-    zkconcurrent.QuorumLock: on_tasks.QuorumLock,
 }
 ADDRESS = "has the address of the object in its repr"
 NUMBERS = "is about threads that have each other's number; a task is known by itself"
@@ -154,6 +153,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_what_is_told_is_not_kept": IDENTITY,
         "test_all_or_none_with_errors": HALFWAY,
         "test_an_alarm_strikes_a_release": SIGNALS,
+        "test_in_a_handler_on_top_of_another_acquire": SIGNALS,
         "test_what_was_handed_on_is_the_next_threads": HALFWAY,
         "test_a_loss_that_a_release_finds": LATE,
         "test_a_loss_after_a_wait_of_a_condition": WAITS,
@@ -165,20 +165,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_an_interrupted_release": "interrupts the thread that waits for its task, not the task",
         "test_what_it_refuses": IDENTITY,
         "test_tries_gather_nothing": "counts the holds of the thread, where each call is a task of its own",
-    },
-    "test_quorum": {
-        "test_a_lock_that_a_signal_handler_keeps": SIGNALS,
-        "test_a_lock_that_a_signal_handler_keeps_amid_a_try": SIGNALS,
-        "test_what_it_is_made_of": IDENTITY,
-        "test_after_a_wait_of_a_condition": WAITS,
-        "test_no_trace": IDENTITY,
-        "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
-        "test_in_a_handler_on_top_of_another_acquire": "so does this",
-        "test_a_thread_that_ended_while_it_held": "a task that ends is made to release",
-        "test_losses_that_a_release_finds": LATE,
-        "test_a_loss_that_is_told_within_a_release": LATE,
-        "test_its_leases_have_run_out": "has the thread of the test keep the sessions' locks, which the loop's needs",
-        "test_a_forked_child": "forks where the loop's thread is not",
     },
     "test_semaphore": {
         "test_many_permits_of_a_thread_with_a_long_name": "names the thread that calls; tasks run on another one",

@@ -191,11 +191,6 @@ def several(kind: Callable[..., Any], client: KazooClient, path: str) -> zkconcu
     return zkconcurrent.MultiLock([kind(client, f"{path}-{name}") for name in "ab"])
 
 
-def quorum(kind: Callable[..., Any], client: KazooClient, path: str) -> zkconcurrent.QuorumLock:
-    """Make a QuorumLock of three locks."""
-    return zkconcurrent.QuorumLock([kind(client, f"{path}-{name}") for name in "abc"])
-
-
 @pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestMultiLock(OnZooKeeper, lock_tests.LockTests):
     """Several Locks as one are a Lock, but for what `threading` itself does to it in a forked child."""
@@ -216,28 +211,6 @@ class TestMultiRLock(OnZooKeeper, lock_tests.RLockTests):
     def locktype(self) -> zkconcurrent.MultiLock:
         """Make a lock."""
         return self.make(functools.partial(several, zkconcurrent.RLock))  # type: ignore[no-any-return]
-
-
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
-class TestQuorumLock(OnZooKeeper, lock_tests.LockTests):
-    """A quorum of Locks is a Lock, but for what `threading` itself does to it in a forked child, and for its owner."""
-
-    test_at_fork_reinit = test_different_thread = test_reacquire = None
-
-    def locktype(self) -> zkconcurrent.QuorumLock:
-        """Make a lock."""
-        return self.make(functools.partial(quorum, zkconcurrent.Lock))  # type: ignore[no-any-return]
-
-
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
-class TestQuorumRLock(OnZooKeeper, lock_tests.RLockTests):
-    """A quorum of RLocks is an RLock, but for what only `threading.Condition` asks."""
-
-    test__is_owned = test_recursion_count = test_release_save_unacquired = None
-
-    def locktype(self) -> zkconcurrent.QuorumLock:
-        """Make a lock."""
-        return self.make(functools.partial(quorum, zkconcurrent.RLock))  # type: ignore[no-any-return]
 
 
 class Threading:

@@ -38,7 +38,6 @@ from zkconcurrent import (
     LockLostError,
     MultiLock,
     Queue,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -401,19 +400,6 @@ def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) 
         lock.acquire()
         lock.release()
     with lock, proxy.costs(sync=1, getChildren=1):
-        assert not lock.acquire(blocking=False)
-
-
-def test_a_quorum_of_locks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """All are tried at once, in two round trips, and released in one; a try that meets held locks only reads."""
-    lock = QuorumLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
-    lock.acquire()
-    lock.release()
-    with proxy.costs(sync=3, getChildren=6, create2=3, delete=3) as count:
-        lock.acquire()
-        lock.release()
-    assert count.flights <= 3  # the first lock is created while the listings of the others arrive
-    with lock, proxy.costs(sync=3, getChildren=3, flights=1):
         assert not lock.acquire(blocking=False)
 
 

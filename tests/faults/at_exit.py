@@ -27,7 +27,6 @@ LOCKS: dict[str, Callable[[str], Any]] = {
     "bounded": lambda path: zkconcurrent.BoundedSemaphore(client, path, 2),
     "condition": lambda path: zkconcurrent.Condition(client, path),
     "several": lambda path: zkconcurrent.MultiLock([Lock(client, f"{path}/a"), RLock(client, f"{path}/b")]),
-    "quorum": lambda path: zkconcurrent.QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"]),
 }
 BLOCKS: dict[str, Callable[[str], Any]] = {
     **LOCKS,

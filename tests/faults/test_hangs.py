@@ -38,7 +38,7 @@ from zkconcurrent import (
     Event,
     Group,
     Lock,
-    QuorumLock,
+    MultiLock,
     RLock,
     Semaphore,
     SharedValue,
@@ -454,7 +454,7 @@ def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_
     """Fault 178: that thread gets the session's lock, which the frame has that the handler has interrupted."""
     paths = [f"{zk_path}/{n}" for n in range(2 if several else 1)]
     clients = [connect() for _ in paths]
-    lock = QuorumLock([Lock(client, path) for client, path in zip(clients, paths, strict=True)])
+    lock = MultiLock([Lock(client, path) for client, path in zip(clients, paths, strict=True)])
     acquired, over = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -36,7 +36,6 @@ from zkconcurrent import (
     Lock,
     LockLostError,
     MultiLock,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -276,12 +275,7 @@ def all_locks(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
     return MultiLock(locks, on_lost=on_lost)
 
 
-def most_locks(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
-    """Return a lock of a majority of locks."""
-    return QuorumLock(locks, on_lost=on_lost)
-
-
-makes = pytest.mark.parametrize("make", [one_lock, all_locks, most_locks])
+makes = pytest.mark.parametrize("make", [one_lock, all_locks])
 
 
 @makes
@@ -536,7 +530,7 @@ def test_a_double_barrier_interrupted_at_every_line(zk: KazooClient, connect: Co
     assert zk.get_children(zk_path) == []
 
 
-def left(zk: KazooClient, lock: MultiLock | QuorumLock) -> int:
+def left(zk: KazooClient, lock: MultiLock) -> int:
     """Return how many nodes there are in all its queues; those idle for long may have been reaped."""
     nodes = 0
     for each in lock.locks:
@@ -982,34 +976,22 @@ def multilock(client: KazooClient, path: str) -> MultiLock:
         return lock
 
 
-def quorum(client: KazooClient, path: str) -> QuorumLock:
-    """Make a QuorumLock, and use it once."""
-    lock = QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])
-    with lock:
-        return lock
-
-
-QUORUM = ("_threads/quorum.py", "_threads/joint_lock.py", "_threads/base/side_by_side.py")
-
-
 @pytest.mark.parametrize(
-    ("several", "taken", "files", "least"),
+    ("taken", "files", "least"),
     [
-        pytest.param(multilock, "", (), 200, id="MultiLock"),
+        pytest.param("", (), 200, id="all are free"),
         # At its own lines only: to wait for a lock is told above.
-        pytest.param(multilock, "b", ("_threads/multilock.py", "_threads/joint_lock.py"), 15, id="its last is held"),
-        pytest.param(quorum, "", QUORUM, 80, id="QuorumLock"),
-        pytest.param(quorum, "ab", QUORUM, 80, id="most are held"),
+        pytest.param("b", ("_threads/multilock.py",), 15, id="its last is held"),
     ],
 )
 def test_several_locks_interrupted_at_every_line(
-    several: Any, taken: str, files: tuple[str, ...], least: int, zk: KazooClient, connect: Connect, zk_path: str
+    taken: str, files: tuple[str, ...], least: int, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """All of them, or a quorum, or none: an interrupted acquire leaves no lock held, also where others hold some."""
+    """All of them, or none: an interrupted acquire leaves no lock held, also where others hold some."""
     client, others = connect(timeout=SESSION), dict[Any, list[Lock]]()
 
     def make(path: str) -> Any:
-        lock = several(client, path)
+        lock = multilock(client, path)
         others[lock] = [Lock(zk, f"{path}/{name}") for name in taken]
         for each in others[lock]:
             each.acquire()
@@ -1023,7 +1005,6 @@ def test_several_locks_interrupted_at_every_line(
                 assert lock.acquire(timeout=0.03 if taken else 5.0) is not bool(taken)
         except KeyboardInterrupt:
             assert not any("<locked" in repr(each) for each in (lock, *lock.locks)), hook.where
-            assert not getattr(lock, "_acquiring", None)  # of a QuorumLock
         else:
             if not taken:
                 lock.release()
@@ -1036,14 +1017,11 @@ def test_several_locks_interrupted_at_every_line(
             pass
 
 
-@pytest.mark.parametrize(("several", "files"), [(multilock, ()), (quorum, QUORUM)], ids=["MultiLock", "QuorumLock"])
-def test_a_release_of_several_locks_interrupted_at_every_line(
-    several: Any, files: tuple[str, ...], zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
+def test_a_release_of_several_locks_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Either it is held still, as a whole, and can be released again, or all is free."""
     client = connect(timeout=SESSION)
-    places = Places(zk_path, lambda path: several(client, path), lambda lock: left(zk, lock) == 0)
-    assert interrupt_releases(places, *files) > 40
+    places = Places(zk_path, lambda path: multilock(client, path), lambda lock: left(zk, lock) == 0)
+    assert interrupt_releases(places) > 40
 
 
 def _signalled_as_granted(primitive: Any, number: int) -> None:
@@ -1072,7 +1050,6 @@ GRANTS: dict[str, Callable[[KazooClient, str], tuple[Any, Any]]] = {  # a block,
     "Semaphore": lambda client, path: (semaphore := Semaphore(client, path, 1), semaphore),
     "Condition": lambda client, path: (Condition(client, f"{path}-condition", lock := Lock(client, path)), lock),
     "MultiLock": lambda client, path: (lock := MultiLock([Lock(client, path)]), lock),
-    "QuorumLock": lambda client, path: (lock := QuorumLock([Lock(client, path)]), lock),
     "DetachedLock": lambda client, path: (lock := DetachedLock(client, path, str(client.client_id)), lock),
     "hold": lambda client, path: ((lock := Lock(client, path)).hold(), lock),
     "hold in time": lambda client, path: ((lock := Lock(client, path)).hold(SESSION), lock),
@@ -1128,9 +1105,7 @@ def test_a_block_left_at_every_line(what: str, levels: int, connect: Connect, zk
     places = Places(zk_path, make, lambda used: not used[1]._session.registry.tickets)
     for hook in at_every_line(
         *OWN,
-        "_threads/joint_lock.py",
         "_threads/multilock.py",
-        "_threads/quorum.py",
         "_threads/semaphore.py",
         "_threads/detached.py",
     ):
@@ -1248,7 +1223,6 @@ CALLS: dict[str, Callable[[KazooClient, str], object]] = {
     "write lock": lambda client, path: within(ReadWriteLock(client, path).write_lock),
     "permits": lambda client, path: (each := Semaphore(client, path, 3)).acquire(permits=3) and each.release(3),
     "MultiLock": lambda client, path: within(MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])),
-    "QuorumLock": lambda client, path: within(QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])),
     "Condition": lambda client, path: waited(Condition(client, path)),
     "Event": lambda client, path: zkconcurrent.Event(client, path).wait(0.01),
     "CountDownLatch": lambda client, path: zkconcurrent.CountDownLatch(client, path, 2).wait(0.01),

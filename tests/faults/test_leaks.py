@@ -34,7 +34,6 @@ from zkconcurrent import (
     Lock,
     MultiLock,
     Queue,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Set,
@@ -143,7 +142,6 @@ USES: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[Any], object]
     "set": (Set, add_and_remove),
     "double barrier": (lambda client, path: DoubleBarrier(client, path, 1), enter),
     "group": (Group, join),
-    "quorum lock": (lambda client, path: QuorumLock([Lock(client, path)]), enter),
     "detached lock": (lambda client, path: DetachedLock(client, path, "owner"), enter),
 }
 
@@ -268,7 +266,6 @@ ONCE: dict[str, Callable[[KazooClient, Other, str], object]] = {
     **{kind: partial(wait_in_vain, kind) for kind in KINDS},
     "WriteLock": wait_for_reader,
     "MultiLock": wait_behind(lambda client, path: MultiLock([Lock(client, f"{path}/a")])),
-    "QuorumLock": wait_behind(lambda client, path: QuorumLock([Lock(client, path)])),
     "full queue": lambda zk, _, path: put_into_full(Queue(zk, path, maxsize=1)),
     "aio": aio_waits,
 }

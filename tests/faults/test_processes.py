@@ -194,7 +194,7 @@ def test_daemon_threads_at_exit(how: str, zookeeper: Server, zk_path: str) -> No
 
 def test_misuse_at_exit(zookeeper: Server, zk_path: str) -> None:
     """Fault 247: the release of a lock that was never held is an error then, too."""
-    for name in ("lock", "rlock", "bounded", "several", "quorum"):
+    for name in ("lock", "rlock", "bounded", "several"):
         assert "Error" in at_exit(zookeeper, zk_path, name).stderr, name
 
 

@@ -31,7 +31,6 @@ from zkconcurrent import (
     Lock,
     MultiLock,
     Queue,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -44,7 +43,6 @@ LIMITS = range(100, 106)  # frames above the test; the innermost block needs som
 KINDS: dict[str, Callable[[KazooClient, str], Any]] = {
     "Condition": Condition,
     "MultiLock": lambda zk, path: MultiLock([RLock(zk, f"{path}/{name}") for name in "ab"]),
-    "QuorumLock": lambda zk, path: QuorumLock([RLock(zk, f"{path}/{name}") for name in "abc"]),
     "RLock": RLock,
     "ReadLock": lambda zk, path: ReadWriteLock(zk, path).read_lock,
     "Semaphore": lambda zk, path: Semaphore(zk, path, 1000),
@@ -108,7 +106,7 @@ def test_a_recursion_of_coroutines_without_an_end(block: str, zk: KazooClient, z
     eventually(lambda: nodes(zk, zk_path) == 0)
 
 
-@pytest.mark.parametrize("kind", ["Lock", "MultiLock", "QuorumLock", "Semaphore"])
+@pytest.mark.parametrize("kind", ["Lock", "MultiLock", "Semaphore"])
 def test_a_release_at_every_depth(kind: str, zk: KazooClient, zk_path: str) -> None:
     """The release releases all, or nothing."""
     lock = {"Lock": Lock, **KINDS}[kind](zk, zk_path)

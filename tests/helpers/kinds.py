@@ -65,7 +65,7 @@ def make(of: Any, name: str, client: Any, path: str) -> Any:
     if name in ("ReadLock", "WriteLock"):
         pair = of.ReadWriteLock(client, path)
         return pair.read_lock if name == "ReadLock" else pair.write_lock
-    if name in ("MultiLock", "QuorumLock"):
+    if name == "MultiLock":
         return getattr(of, name)([of.Lock(client, path)])
     if name == "DetachedLock":  # each client is an owner
         return of.DetachedLock(client, path, str(client.client_id))
@@ -80,7 +80,7 @@ def named(namespace: type) -> list[str]:
 def make_named(namespace: Any, kind: str, name: str) -> Any:
     """Make a primitive of a namespace."""
     made = getattr(namespace, kind)
-    return made([name]) if kind in ("MultiLock", "QuorumLock") else made(name, *ARGUMENTS.get(kind, ()))
+    return made([name]) if kind == "MultiLock" else made(name, *ARGUMENTS.get(kind, ()))
 
 
 def _lock(name: str) -> Callable[[Any, KazooClient, str], Callable[[], object] | None]:

@@ -294,7 +294,7 @@ APART = {
 
 globals().update(
     (name, type(name, (OnTasks,), {"__doc__": f"`aio.{name}`.", "_twin": getattr(aio, name)}))
-    for name in [*primitives(aio), "MultiLock", "QuorumLock"]
+    for name in [*primitives(aio), "MultiLock"]
     if name not in globals() and name not in APART
 )
 

@@ -25,7 +25,6 @@ from zkconcurrent import (
     Condition,
     Lock,
     MultiLock,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -367,12 +366,12 @@ def test_during_the_clean_up_of_an_interrupt(
         eventually(queued(zk, zk_path, 1))
 
 
-@pytest.mark.parametrize("which", ["Lock", "MultiLock", "Semaphore", "QuorumLock"])
+@pytest.mark.parametrize("which", ["Lock", "MultiLock", "Semaphore"])
 def test_a_handler_that_raises_between_two_sleeps(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any
 ) -> None:
     """So it is where the handler has interrupted no sleep, but a step whose clean-up sleeps."""
-    make: Any = {**MAKE, "QuorumLock": lambda client, path: QuorumLock([Lock(client, path)])}[which]
+    make: Any = MAKE[which]
     mine = make(connect(), zk_path)
     counts: list[int] = []
 
@@ -385,7 +384,7 @@ def test_a_handler_that_raises_between_two_sleeps(
 
     with held_elsewhere(make(zk, zk_path)):
         held = len(ephemerals(zk, zk_path))
-        request = {"Semaphore": "children", "QuorumLock": "sync"}.get(which, "get")
+        request = "children" if which == "Semaphore" else "get"
         send = getattr(mine._session.link, request)
         monkeypatch.setattr(mine._session.link, request, strike)
         with pytest.raises(KeyboardInterrupt):

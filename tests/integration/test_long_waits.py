@@ -21,7 +21,6 @@ from zkconcurrent import (
     Election,
     Lock,
     MultiLock,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -58,7 +57,6 @@ KINDS = {
     "Semaphore": Semaphore,
     "DetachedLock": lambda client, path: DetachedLock(client, path, owner=str(uuid.uuid4())),
     "MultiLock": lambda client, path: MultiLock([Lock(client, path)]),
-    "QuorumLock": lambda client, path: QuorumLock([Lock(client, path)]),
 }
 
 
@@ -80,8 +78,8 @@ def test_a_long_wait(
     assert zk_path in text
     if kind != "DetachedLock":
         assert f"held by thread {threading.current_thread().name!r} of process {os.getpid()}" in text
-    if kind not in ("DetachedLock", "QuorumLock"):
-        # Threads of one process queue behind one node of an unfair lock; a quorum's nodes come and go.
+    if kind != "DetachedLock":
+        # Threads of one process queue behind one node of an unfair lock.
         assert text.endswith("; 1 node waits there" if kind == "Lock(fair=False)" else "; 2 nodes wait there")
     assert first.levelno == logging.WARNING
     assert vars(first)["zk_path"] == zk_path

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect
 from tests.helpers.contenders import NODE
 from tests.helpers.eventually import eventually
-from zkconcurrent import Condition, Election, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore
+from zkconcurrent import Condition, Election, Lock, LockLostError, MultiLock, RLock, Semaphore
 
 IN_BLOCK = "leave its `with` block or, if it has none, call release(); then acquire again"
 SETTLED = "nothing is left to release: acquire again"
@@ -33,7 +33,6 @@ MAKES: dict[str, Callable[[KazooClient, str], Any]] = {
     "RLock": lambda client, path: RLock(client, path),
     "Semaphore": lambda client, path: Semaphore(client, path),
     "MultiLock": lambda client, path: MultiLock([RLock(client, f"{path}/1"), RLock(client, f"{path}/2")]),
-    "QuorumLock": lambda client, path: QuorumLock([Lock(client, f"{path}/{n}") for n in range(3)]),
 }
 
 

@@ -28,7 +28,6 @@ from zkconcurrent import (
     LossCause,
     MultiLock,
     Queue,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -288,22 +287,6 @@ def test_a_detached_lock(zk: KazooClient, zk_path: str) -> None:
     assert DetachedLock(zk, zk_path, "operator").force_release(token)
     error = lost(lock)
     assert (error.cause, error.token) == (LossCause.FORCED, token)
-
-
-def test_a_quorum(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """No quorum is left: the error names the lost locks, and why each was lost."""
-    client = connect(timeout=SESSION)
-    lock = QuorumLock([Lock(client, f"{zk_path}/{name}") for name in "abc"])
-    lock.acquire()
-    event = lock.lost
-    for name in "ab":
-        delete(zk, f"{zk_path}/{name}")
-    assert event.wait(20)
-    error = lost(lock)
-    assert error.cause is LossCause.PARTS_LOST
-    assert "no quorum of its locks is left: " in str(error)
-    for name in "ab":
-        assert f"{zk_path}/{name}: its node was deleted; held for " in str(error)
 
 
 @pytest.mark.parametrize("how", ["expires", "deleted", "stopped", "gives up"])

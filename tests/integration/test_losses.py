@@ -22,7 +22,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out, ways
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore, aio
+from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, RLock, Semaphore, aio
 from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._engine.session import Session
 from zkconcurrent._runtime.identity import ident, identity
@@ -100,17 +100,12 @@ def joint_lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -
     return MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=on_lost)
 
 
-def quorum_lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -> Any:
-    """Return a lock of two paths, held with both."""
-    return QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], quorum=2, on_lost=on_lost)
-
-
 def starts_on_lost(_: object, name: str, *__: object) -> bool:
     """Return whether the arguments of the start of a thread are those for `on_lost`; others log, for example."""
     return name.startswith("zkconcurrent on_lost ")
 
 
-some = pytest.mark.parametrize("make", [lock_of, joint_lock_of, quorum_lock_of])
+some = pytest.mark.parametrize("make", [lock_of, joint_lock_of])
 
 
 @some

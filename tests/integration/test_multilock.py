@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 import time
 import weakref
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.contenders import at_the_handoff, held_elsewhere, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import strike
 from tests.helpers.losses import expire, ways
@@ -31,7 +32,6 @@ from zkconcurrent import (
     Lock,
     LockLostError,
     MultiLock,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -43,7 +43,7 @@ from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._runtime.waiting import Steps
 from zkconcurrent._threads.base.lock_core import LockCore, ReentrantCore
-from zkconcurrent._threads.joint_lock import first_error
+from zkconcurrent._threads.multilock import first_error
 from zkconcurrent.testing import Server
 
 
@@ -355,10 +355,9 @@ def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
     assert joint() is None  # by the count of its references
 
 
-@pytest.mark.parametrize("kind", [MultiLock, QuorumLock])
-def test_one_that_is_dropped(kind: Any, zk: KazooClient, zk_path: str) -> None:
-    """The last object of a held MultiLock or QuorumLock warns for its locks when it goes; their nodes are removed."""
-    lock = kind([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")], on_lost=print)
+def test_one_that_is_dropped(zk: KazooClient, zk_path: str) -> None:
+    """The last object of a held MultiLock warns for its locks when it goes; their nodes are removed."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")], on_lost=print)
     lock.acquire()
     assert not lock.lost.is_set()
     with pytest.warns(ResourceWarning, match="garbage collected while held"):
@@ -572,11 +571,11 @@ def test_it_cannot_be_pickled(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_the_notes_of_an_error() -> None:
-    """All other errors become notes of the first, or of an interrupt, on every Python."""
-    errors: list[BaseException] = [ValueError("a"), KeyboardInterrupt(), KeyError("b")]
+    """All other errors become notes of the first, on every Python."""
+    errors = [ValueError("a"), RuntimeError("b"), KeyError("c")]
     error = first_error(errors)
-    assert error is errors[1]
-    assert error.__notes__ == ["also: ValueError: a", "also: KeyError: 'b'"]
+    assert error is errors[0]
+    assert error.__notes__ == ["also: RuntimeError: b", "also: KeyError: 'c'"]
 
 
 def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> None:
@@ -645,12 +644,11 @@ def test_what_was_handed_on_is_the_next_threads(
 
 
 @pytest.mark.parametrize("times", [2, 9])
-@pytest.mark.parametrize("kind", ["MultiLock", "QuorumLock"])
 def test_interrupts_as_its_calls_are_abandoned(
-    kind: str, times: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+    times: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 205: an interrupt of an acquire, and others of its clean-up, leave none of the locks held."""
-    lock = {"MultiLock": MultiLock, "QuorumLock": QuorumLock}[kind]([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
     strikes = strike(monkeypatch, lock._session, Calls, times)
     with pytest.raises(KeyboardInterrupt):
         lock.acquire()
@@ -662,12 +660,9 @@ def test_interrupts_as_its_calls_are_abandoned(
         assert lock.hold_count() == 1
 
 
-@pytest.mark.parametrize("kind", [MultiLock, QuorumLock])
-def test_interrupts_in_a_row_within_a_release(
-    kind: type[MultiLock | QuorumLock], zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupts_in_a_row_within_a_release(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 212: however many strike, none of the locks stays held, which nobody could release as part of the whole."""
-    lock = kind([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
     begin, strikes = LockCore.begin_release, 6
 
     def struck(self: LockCore, hold: Hold) -> Call | None:
@@ -703,3 +698,35 @@ def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: 
     assert lock.hold_count() == 1
     lock.release()
     assert lock.hold_count() == 0
+
+
+@pytest.mark.parametrize("on_top", [lambda locks: locks[1], lambda locks: MultiLock(locks[1:])], ids=["one", "several"])
+def test_in_a_handler_on_top_of_another_acquire(
+    on_top: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 123: a handler that would wait for the acquire below it gets an error."""
+    locks = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
+    results: list[str] = []
+
+    def handle(*_: object) -> None:
+        with pytest.raises(ClientError, match="signal handler") as error, on_top(locks):
+            pass
+        results.append(str(error.value))
+        raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        eventually(queued(zk, locks[1].path, 2))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with held_elsewhere(Lock(connect(), locks[1].path)):
+            interrupting = in_thread(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                MultiLock(locks).acquire()
+            interrupting.result(20)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(results) == 1
+    for each in locks:
+        eventually(queued(zk, each.path, 0))

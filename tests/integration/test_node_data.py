@@ -26,7 +26,6 @@ from zkconcurrent import (
     ForeignNodeError,
     Lock,
     MultiLock,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -461,24 +460,3 @@ def test_waits_for_itself_behind_another_thread(
         with pytest.raises(DeadlockError, match="would wait for itself"):
             wanted.acquire()
     waiting.result(10)
-
-
-def test_a_quorum_of_which_too_much_is_held(
-    zk: KazooClient, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A thread that holds so many locks through another client that the others are no quorum learns of it at once."""
-    other = connect()
-    a, b, _ = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
-    quorum = QuorumLock([RLock(other, f"{zk_path}/{name}") for name in "abc"])
-    with a:
-        with quorum:
-            assert quorum.hold_count() == 1
-        with b:
-            with pytest.raises(DeadlockError, match="would wait for itself"):
-                quorum.acquire()
-            assert quorum.acquire(timeout=0.3) is False
-            assert quorum.acquire(blocking=False) is False
-            eventually(lambda: not zk.get_children(f"{zk_path}/c"))
-    with quorum:
-        pass
-    assert not [record for record in caplog.records if record.name == "zkconcurrent.deadlocks"]

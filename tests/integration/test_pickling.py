@@ -42,7 +42,6 @@ from zkconcurrent import (
     MultiLock,
     PriorityQueue,
     Queue,
-    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -193,21 +192,16 @@ def test_a_latch_out_of_reach(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_several_as_one(opened: Client) -> None:
-    """A MultiLock and a QuorumLock are pickled with their locks; one with `on_lost` is refused."""
+    """A MultiLock is pickled with its locks; one with `on_lost` is refused."""
     both = again(MultiLock([Lock(opened, "/a"), RLock(opened, "/b")]))
     assert [type(lock) for lock in both.locks] == [Lock, RLock]
     with both:
         assert not Lock(opened, "/a").acquire(blocking=False)
-    quorum = again(QuorumLock([Lock(opened, "/c"), Lock(opened, "/d"), Lock(opened, "/e")], quorum=3))
-    assert quorum.quorum == 3
-    with quorum:
-        assert not Lock(opened, "/c").acquire(blocking=False)
-    for several in (MultiLock, QuorumLock):
-        lock: Any = several([Lock(opened, "/a")], on_lost=print)
-        with pytest.raises(TypeError, match=r"cannot pickle .*/a.* on_lost"):
-            pickle.dumps(lock)
-        with pytest.raises(TypeError, match="cannot copy"):
-            copy.copy(lock)
+    lock = MultiLock([Lock(opened, "/a")], on_lost=print)
+    with pytest.raises(TypeError, match=r"cannot pickle .*/a.* on_lost"):
+        pickle.dumps(lock)
+    with pytest.raises(TypeError, match="cannot copy"):
+        copy.copy(lock)
 
 
 def test_the_lock_of_a_condition(opened: Client) -> None:

@@ -17,18 +17,13 @@ from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, unfair_lock, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import BoundedSemaphore, Election, Lock, MultiLock, QuorumLock, RLock, Semaphore, aio, namespace
+from zkconcurrent import BoundedSemaphore, Election, Lock, MultiLock, RLock, Semaphore, aio, namespace
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 TIMEOUT = 6.0
 # A callback is called with so many seconds at most: a hold survives an outage of 0.4 of the timeout, if just proved.
 MOST = TIMEOUT
-
-
-def quorum_of(kind: Any, package: Any, client: KazooClient, path: str, **options: Any) -> Any:
-    """Make a quorum lock of three locks of one client."""
-    return package([kind(client, f"{path}/{name}") for name in "abc"], **options)
 
 
 KINDS: dict[str, Callable[..., Any]] = {
@@ -40,7 +35,6 @@ KINDS: dict[str, Callable[..., Any]] = {
     "Semaphore": Semaphore,
     "BoundedSemaphore": BoundedSemaphore,
     "MultiLock": lambda client, path, **options: namespace(client, path).MultiLock(["a", "b"], **options),
-    "QuorumLock": lambda client, path, **options: quorum_of(Lock, QuorumLock, client, path, **options),
 }
 TWINS: dict[str, Callable[..., Any]] = {
     "Lock": aio.Lock,
@@ -49,7 +43,6 @@ TWINS: dict[str, Callable[..., Any]] = {
     "write lock": lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock,
     "Semaphore": aio.Semaphore,
     "MultiLock": lambda client, path, **options: aio.namespace(client, path).MultiLock(["a", "b"], **options),
-    "QuorumLock": lambda client, path, **options: quorum_of(aio.Lock, aio.QuorumLock, client, path, **options),
 }
 
 
@@ -172,37 +165,31 @@ def test_a_callback_that_fails(zk_path: str, connect: Connect, proxy: Proxy, cap
 
 @pytest.mark.parametrize("first", [True, False])
 def test_which_client_is_cut_off(first: bool, zk_path: str, zk: KazooClient, connect: Connect, proxy: Proxy) -> None:
-    """A MultiLock is suspect with any of its clients; a QuorumLock is not, while the others are a quorum."""
+    """A MultiLock is suspect with any of its clients, and lasts no longer than the lock of that client."""
     told: list[str] = []
     cut = connect(hosts=proxy.hosts)
     clients = [cut, zk, connect()] if first else [zk, cut, connect()]
     locks = [Lock(client, f"{zk_path}/{number}") for number, client in enumerate(clients)]
     every = MultiLock(locks, on_suspect=lambda *_: told.append("MultiLock"))
-    most = QuorumLock(locks, on_suspect=lambda *_: told.append("QuorumLock"))
     part = locks[clients.index(cut)]
     with every:
         proxy.stall()
         eventually(lambda: told == ["MultiLock"])
+        assert part.suspect
+        assert every.suspect
+        left = part.remaining()
+        assert every.remaining() <= left
         proxy.resume()
         eventually(lambda: not every.suspect)
-    with most:
-        told.clear()
-        proxy.stall()
-        eventually(lambda: "MultiLock" in told, "all its locks are held")
-        assert part.suspect
-        assert not most.suspect
-        assert part.remaining() < most.remaining()
-        proxy.resume()
-        eventually(lambda: not part.suspect)
     assert told == ["MultiLock"]
 
 
 def test_the_remaining_time_of_several(zk_path: str, connect: Connect) -> None:
-    """Of a MultiLock the least, of a QuorumLock that of the locks that make a quorum; 0 without it."""
+    """It is the least of its locks'; 0 without them."""
     clients = [connect(timeout=20.0) for _ in range(3)]
     locks = [Lock(client, f"{zk_path}/{number}") for number, client in enumerate(clients)]
-    every, most = MultiLock(locks), QuorumLock(locks)
-    assert every.remaining() == most.remaining() == 0
+    every = MultiLock(locks)
+    assert every.remaining() == 0
     with every:
         # The clocks of leases, set forward: no lease ends so soon.
         for late, client in enumerate(clients):
@@ -210,12 +197,8 @@ def test_the_remaining_time_of_several(zk_path: str, connect: Connect) -> None:
             session.clock = lambda late=late, clock=session.clock: clock() + late
         left = sorted(lock.remaining() for lock in locks)
         assert every.remaining() == pytest.approx(left[0], abs=0.5)
-        assert most.remaining() == 0
-    with most:
-        left = sorted(lock.remaining() for lock in locks)
-        assert most.remaining() == pytest.approx(left[1], abs=0.5)
         assert left[0] + 0.4 < left[1] < left[2] - 0.4
-    assert every.remaining() == most.remaining() == 0
+    assert every.remaining() == 0
 
 
 def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str) -> None:

@@ -21,7 +21,6 @@ from tests.simulation.subjects.detached import DetachedRun
 from tests.simulation.subjects.detached import random_acts as random_owners
 from tests.simulation.subjects.election import ElectionRun
 from tests.simulation.subjects.election import random_acts as random_terms
-from tests.simulation.subjects.quorum import QuorumRun, random_takes
 from tests.simulation.subjects.rwlock import RWRun, random_passes
 from tests.simulation.subjects.semaphore import SemaphoreRun, random_uses
 from tests.simulation.subjects.tasks import TaskRun, random_tasks
@@ -43,7 +42,6 @@ SUBJECTS: dict[str, tuple[type[Run], Callable[[int], Any], int]] = {
     "Semaphore": (SemaphoreRun, random_uses, 60),
     "Condition": (CondRun, random_turns, 60),
     "Election": (ElectionRun, random_terms, 60),
-    "QuorumLock": (QuorumRun, random_takes, 10),
     "DetachedLock": (DetachedRun, random_owners, 60),
     "unfair": (UnfairRun, random_unfair, 60),
     "tasks": (TaskRun, random_tasks, 100),

@@ -59,10 +59,7 @@ def locks(zk: zkconcurrent.Client) -> None:
         number: tuple[int, int, str] = detached.fencing_token, detached.hold_count(), detached.name
     holder: zkconcurrent.Contender | None = detached.owner()
     forced: bool = holder is not None and detached.force_release(holder.token)
-    most: zkconcurrent.QuorumLock = zkconcurrent.QuorumLock([lock, rlock, read], quorum=3, on_suspect=warned)
-    with_any(most)
-    last: float = lock.remaining() + several.remaining() + most.remaining()
-    lost_most: tuple[threading.Event, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
+    last: float = lock.remaining() + several.remaining()
     condition: zkconcurrent.Condition = zkconcurrent.Condition(zk, "/app/condition", lock=rlock)
     for each in (lock, rlock, read, write, several):
         with_any(each)

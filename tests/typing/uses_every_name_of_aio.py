@@ -42,10 +42,7 @@ async def locks(zk: zkconcurrent.Client) -> None:
     forced: bool = holder is not None and await detached.force_release(holder.token)
     freed: bool = not await detached.fetch_locked() and not await detached.waiters() and detached.cancel_waits() == 0
     ended: aio.Completion = detached.release()
-    most: aio.QuorumLock = aio.QuorumLock([lock, rlock, read], quorum=3, on_suspect=warned)
-    async with most, most.hold(2.5):
-        lost_most: tuple[aio.Lost, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
-    last: float = lock.remaining() + several.remaining() + most.remaining()
+    last: float = lock.remaining() + several.remaining()
     condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
     for own in (lock, rlock, read, write):
         asked: int = await own.revoke()

@@ -105,7 +105,6 @@ def test_locks_of_threading_are_like_ours(lock: object) -> None:
         "ReadLock",
         "WriteLock",
         "MultiLock",
-        "QuorumLock",
         "DetachedLock",
         "Semaphore",
         "BoundedSemaphore",

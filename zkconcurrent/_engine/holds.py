@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from .._errors import LockLostError, LossCause
+from .._errors import LockLostError
 from .._kazoo.addresses import Servers
 from .._protocol.operations import NoNode
 from .._protocol.rules import Rule
@@ -537,14 +537,12 @@ def _drop_collected(dropped: deque[LeftTickets], path: str, holds: Holds) -> Non
         warnings.warn(why, ResourceWarning, stacklevel=2)
 
 
-def lost_error(hold: Hold, owed: int | None = None, cause: LossCause | None = None, why: str = "") -> LockLostError:
+def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
     """Return the error for a thread whose hold is lost.
 
     Args:
         hold: the hold.
         owed: how many levels the thread has yet to settle after this error; those of the hold, unless given.
-        cause: why it is lost, and
-        why: the same in words; as the hold's ticket tells, unless given.
     """
     owed = hold.depth if owed is None else owed
     if not owed:
@@ -558,7 +556,7 @@ def lost_error(hold: Hold, owed: int | None = None, cause: LossCause | None = No
         )
     return LockLostError(
         hold.path,
-        f"the hold was lost ({why or why_lost(hold.ticket)}), and others may have held the lock since; {advice}",
-        cause or cause_of(hold.ticket),
+        f"the hold was lost ({why_lost(hold.ticket)}), and others may have held the lock since; {advice}",
+        cause_of(hold.ticket),
         hold.ticket.token,
     )

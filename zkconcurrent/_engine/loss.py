@@ -94,27 +94,7 @@ class Loss:
             listener.set()
 
 
-class ReportsOnce:
-    """A listener to the losses of several holds. It reports them once, even if two sessions tell it at once.
-
-    Attributes:
-        reported: the keeper has reported the loss to the holder.
-    """
-
-    reported = False
-
-    def report_soon(self, holder: LossObserver) -> None:
-        """Have the holder's `on_lost` called."""
-        holder._session.keeper.start_soon(partial(self._report, holder))
-
-    def _report(self, holder: LossObserver) -> None:
-        """Report the loss, once; on the keeper's thread."""
-        if not self.reported:
-            self.reported = True
-            holder._start_on_lost()
-
-
-class JointLoss(ReportsOnce):
+class JointLoss:
     """The loss of a joint hold, of several paths and clients: the joint hold is lost when its first part is.
 
     Attributes:
@@ -124,6 +104,7 @@ class JointLoss(ReportsOnce):
         tickets: the tickets of the holds, once all are held.
         given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
         told: the joint hold is lost, and `tell` has decided whether to report the loss.
+        reported: the keeper has reported the loss to the holder.
     """
 
     def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
@@ -133,6 +114,7 @@ class JointLoss(ReportsOnce):
         self.tickets: Sequence[Ticket] = ()
         self.given_up: Sequence[Ticket] = ()
         self.told = False
+        self.reported = False
 
     @classmethod
     def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
@@ -175,9 +157,15 @@ class JointLoss(ReportsOnce):
             return
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
-            self.report_soon(holder)
+            holder._session.keeper.start_soon(partial(self._report, holder))
         # R2: after an interrupt before this, the loss is told again.
         self.told = True
+
+    def _report(self, holder: LossObserver) -> None:
+        """Report the loss, once, even if two sessions have told it at once; on the keeper's thread."""
+        if not self.reported:
+            self.reported = True
+            holder._start_on_lost()
 
     def follow(self, before: Lossy, now: Lossy) -> bool:
         """Put a hold into the place of the one that a condition's wait has given up."""

@@ -27,7 +27,6 @@ _TEXTS = {
     LossCause.NODE_DELETED: "its node was deleted",
     LossCause.NOT_REACQUIRED: "a condition's wait could not acquire it again",
     LossCause.FORCED: "another call ended it",
-    LossCause.PARTS_LOST: "no quorum of its locks is left",
     LossCause.LIMIT: "it lasted longer than its hold_limit",
 }
 

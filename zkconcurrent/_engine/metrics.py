@@ -201,7 +201,7 @@ class Recorder:
         self._live = live
         self._also = also
         # The waits and holds that each live instrument counts, by the client, the thread or task, the path and the
-        # token: locks of a quorum may have the same path on each ensemble, and the same token.
+        # token: those of a MultiLock may have the same path on each ensemble, and the same token.
         self._present: dict[tuple[Instrument, Values], set[tuple[object, ...]]] = {}
         self._process = os.getpid()
         self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}

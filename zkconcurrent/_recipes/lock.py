@@ -26,7 +26,7 @@ from .._protocol.ticket import Ticket
 from .._protocol.way_to_grant import Way
 from .nodes import FirstLook, Lacking, missing
 
-Look: TypeAlias = Callable[["Ticket | None", Sequence[str]], None]
+Look: TypeAlias = Callable[["Ticket", Sequence[str]], None]
 """Looks at what an acquire would wait for: see `acquire`."""
 
 FindMissing: TypeAlias = Callable[[op.Container], Recipe["Lacking | None"]]
@@ -90,19 +90,11 @@ def acquire(
             yield op.Discard(ticket)
 
 
-def try_acquire(
-    path: str,
-    rule: Rule,
-    data: bytes,
-    first: FirstLook | None = None,
-    look: Look | None = None,
-) -> Recipe[Ticket | None]:
-    """Acquire without waiting; None if another contender is in the way. `look` is called with those, and no ticket."""
+def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket | None]:
+    """Acquire without waiting; None if another contender is in the way."""
     _, names = yield op.Sync(path), op.Children(path)
     check_queue(path, names, rule)
-    if ahead := in_the_way(None, names, rule):
-        if look is not None:
-            look(None, ahead)
+    if in_the_way(None, names, rule):
         return None
     ticket: Ticket = yield op.NewTicket(path)
     try:

@@ -10,9 +10,11 @@ the rest.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Iterable
 from functools import partial
+from typing import NoReturn, TypeAlias, TypeVar
 
 from .._engine.calls import Calls
 from .._engine.driver import Call
@@ -20,19 +22,30 @@ from .._engine.holds import Hold
 from .._engine.loss import JointLoss
 from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
+from .._protocol.ticket import State
 from .._runtime.identity import Task
+from .._runtime.interrupts import insist
+from .._runtime.public import Named
 from .._runtime.stacks import in_generator
 from .._runtime.waiting import Steps, ends_by_itself
+from .base.callbacks import Callbacks
+from .base.cancel import cancel_waits
 from .base.contender import Contender
-from .base.lock_base import LockBase, core_of
+from .base.lock_base import Acquirable, LockBase, core_of
 from .base.lock_core import LockCore
-from .base.primitive import OnLost, OnSuspect
-from .joint_lock import BegunRelease, CompositeLock, HoldDepths, give_up, levels, listed, restore
+from .base.primitive import OnLost, OnSuspect, check_callbacks, kind_of
 from .lock import Lock
 from .rlock import RLock
 
+T = TypeVar("T")
+HoldDepths: TypeAlias = "list[tuple[LockCore, Hold, int]]"
+"""Holds of locks, and the depth of each: what an acquire or a release changes."""
 
-class MultiLock(CompositeLock):
+EndingHolds: TypeAlias = "list[tuple[LockCore, Hold, Call]]"
+"""Holds that are being released, and the calls that wait until their nodes are gone."""
+
+
+class MultiLock(Named, Acquirable, Callbacks):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
@@ -66,8 +79,6 @@ class MultiLock(CompositeLock):
         Curator's `InterProcessMultiLock`, which acquires in the order given.
     """
 
-    _kind = "MultiLock"
-
     def __init__(
         self,
         locks: Iterable[Lock | RLock | MultiLock],
@@ -75,14 +86,30 @@ class MultiLock(CompositeLock):
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
     ) -> None:
+        check_callbacks(on_lost=on_lost, on_suspect=on_suspect)
         flat: list[LockBase] = []
-        for lock in listed(locks, self._kind):
-            flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
+        for lock in listed(locks):
+            flat += lock.locks if isinstance(lock, MultiLock) else [_checked(lock)]
+        if not flat:
+            raise ValueError("a MultiLock needs at least one lock")
         # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
-        super().__init__(sorted(flat, key=_order), on_lost, on_suspect)
+        self._locks = tuple(sorted(flat, key=_order))
         for one, other in itertools.pairwise(self._locks):
             if _order(one) == _order(other):
                 raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
+        self._cores = tuple(map(core_of, self._locks))
+        if len({type(core.session.link.handler) for core in self._cores}) > 1:
+            raise ValueError(
+                "the clients of a MultiLock's locks must have the same kind of handler: one call waits for all"
+            )
+        self._on_lost, self._on_suspect = on_lost, on_suspect
+        self._session = self._cores[0].session
+        self._watch(core.session for core in self._cores)
+
+    @property
+    def locks(self) -> tuple[LockBase, ...]:
+        """The locks, in the order in which it acquires them."""
+        return self._locks
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire all locks, or none.
@@ -112,7 +139,7 @@ class MultiLock(CompositeLock):
 
     def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         limit = self._deadline(blocking, timeout)
-        before = self._levels()
+        before = levels(self._holds())
         calls = Calls(self._session, partial(restore, before))
         return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit, for_block))
 
@@ -140,9 +167,13 @@ class MultiLock(CompositeLock):
             raise
         return True
 
+    def _holds(self) -> list[tuple[LockCore, Hold]]:
+        """Return the caller's holds."""
+        return [(core, hold) for core in self._cores if (hold := core.mine()) is not None]
+
     def _check_all(self, before: HoldDepths) -> None:
         """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
-        holds = [(core, hold) for core in self._cores if (hold := core.mine()) is not None]
+        holds = self._holds()
         if self._on_lost is not None:
             # The tickets are noted before the last check, so that every later loss is reported.
             self._joint_loss().tickets = [hold.ticket for _, hold in holds]
@@ -151,9 +182,25 @@ class MultiLock(CompositeLock):
             # The caller owes no release of a level that this call has acquired: the call gives it back.
             core.check(hold, owed.get(id(hold), 0))
 
-    def _begin_release(self) -> BegunRelease:
+    def release(self) -> None:
+        """Release the locks that the caller's last `acquire` has acquired, all at once.
+
+        An error of one lock does not keep the call from releasing the others.
+
+        Raises:
+            LockLostError: a hold was lost. The call does nothing else to a lock whose hold is lost.
+            RuntimeError: the caller does not hold one of its locks.
+            RefusedError: a client may not delete its node; the library keeps trying.
+            ClientError: the process was forked; the hold belongs to its parent.
+        """
+        calls = Calls(self._session)
+        calls.settled = True
+        return self._await(calls, self._released_all(calls, *self._begin_release()))
+
+    def _begin_release(self) -> tuple[EndingHolds, list[Exception]]:
+        """Release a level of each lock, without waiting; return the holds that are being released, and the errors."""
         holds: list[tuple[LockCore, Hold]] = []
-        errors: list[BaseException] = []
+        errors: list[Exception] = []
         for core in reversed(self._cores):
             try:
                 holds.append((core, core.hold_to_release()))
@@ -165,7 +212,35 @@ class MultiLock(CompositeLock):
         release = partial(give_up, levels(holds), errors)
         if self._on_lost is not None:
             release = partial(self._joint_loss().giving_up, [hold.ticket for _, hold in holds], release)
-        return release(), errors, 0
+        return release(), errors
+
+    def _released_all(self, calls: Calls, ending: EndingHolds, errors: list[Exception]) -> Steps[None]:
+        """Wait until all nodes are gone; raise the first error, with the others as its notes."""
+        # All deletes are on their way, so the order of the waits costs no time.
+        waits = [core.released(calls.add(call), hold) for core, hold, call in ending]
+        for each in waits:
+            try:
+                yield from each
+            except ZkConcurrentError as error:
+                errors.append(error)
+        if errors:
+            raise first_error(errors)
+
+    def cancel_waits(self) -> int:
+        """End the waits of all threads or tasks for this object: each gives back the locks that it has acquired.
+
+        `cancel_waits()` of one of the locks also ends the waits for this object that have come to that lock. In all
+        other respects see `Lock.cancel_waits`.
+
+        Returns:
+            How many waits it has ended.
+
+        Raises:
+            ClientError: the process was forked; the waits belong to its parent.
+        """
+        self._session.check_not_forked(self._locks[0].path)
+        sessions = {id(core.session): core.session for core in self._cores}.values()
+        return cancel_waits((call for session in sessions for call in session.calls), self)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
         return (each for core in self._cores for each in core.holding_tasks())
@@ -239,14 +314,112 @@ class MultiLock(CompositeLock):
 
         return self._await(calls, ask())
 
-    def _is_held(self) -> bool:
-        return all(hold is not None and hold.alive for hold in (core.newest() for core in self._cores))
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle this object by name, like its locks.
+
+        Raises:
+            TypeError: this object has a callback, or one of its locks can't be pickled.
+        """
+        for callback in ("on_lost", "on_suspect"):
+            if getattr(self, f"_{callback}") is not None:
+                raise TypeError(
+                    f"cannot pickle {self!r}: it has {callback}, which is called in this process; make the object in "
+                    "the other process, of its locks"
+                )
+        return type(self), (self._locks,)
+
+    def __deepcopy__(self, memo: object = None) -> NoReturn:
+        raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
+
+    __copy__ = __deepcopy__
+
+    def __repr__(self) -> str:
+        held = all(hold is not None and hold.alive for hold in (core.newest() for core in self._cores))
+        paths = [lock.path for lock in self._locks]
+        return f"<{'locked' if held else 'unlocked'} {kind_of(self)} object paths={paths} at {id(self):#x}>"
+
+
+def _checked(lock: object) -> LockBase:
+    if not isinstance(lock, Lock | RLock):
+        raise TypeError(
+            "a MultiLock takes locks of zkconcurrent (of a ReadWriteLock, its read_lock or write_lock), not "
+            f"{kind_of(lock)}"
+        )
+    return lock
 
 
 def _order(lock: LockBase) -> tuple[object, ...]:
     core = core_of(lock)
     path, servers = core.session.link.location(core.path)
     return path, servers, core.rule is READ, core.rule.role
+
+
+def listed(locks: Iterable[T]) -> list[T]:
+    """Return the locks as a list.
+
+    Raises:
+        TypeError: it is no collection of locks, but one lock or a client.
+    """
+    try:
+        return list(locks)
+    except TypeError:
+        if hasattr(locks, "__iter__"):
+            raise
+        raise TypeError(f"a MultiLock takes a list of locks, such as [one, other], not {kind_of(locks)}") from None
+
+
+def levels(holds: Iterable[tuple[LockCore, Hold]]) -> HoldDepths:
+    """Return the present depth of each hold."""
+    return [(core, hold, hold.depth) for core, hold in holds]
+
+
+def restore(before: HoldDepths) -> None:
+    """Undo re-entrant acquires."""
+    for _, hold, depth in before:
+        hold.depth = depth
+
+
+def give_up(left: HoldDepths, errors: list[Exception]) -> EndingHolds:
+    """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it.
+
+    Errors of signal handlers do not end this call, however many come: no later call could release the rest as a part of
+    the whole.
+    """
+    calls: EndingHolds = []
+    insist(lambda: _give_up_each(left, calls, errors))
+    return calls
+
+
+def _give_up_each(left: HoldDepths, calls: EndingHolds, errors: list[Exception]) -> None:
+    """Release a level of each hold that is still at its recorded level."""
+    while left:
+        core, hold, depth = left[0]
+        try:
+            there = hold.ticket.state is not State.DISCARDED and core.path_state.has(hold)
+            if there and hold.depth == depth and (call := core.begin_release(hold)) is not None:
+                calls.append((core, hold, call))
+        except ZkConcurrentError as error:
+            # Not `Exception`: a signal handler may raise any error, and `insist` must see it.
+            errors.append(error)
+        except RuntimeError as error:
+            if hold.claimant in (None, core.identity()):
+                # No other thread is releasing the hold: the error is a signal handler's, or that of too deep a
+                # recursion.
+                raise
+            errors.append(error)
+        left.pop(0)
+
+
+def first_error(errors: list[Exception]) -> BaseException:
+    """Return the first of the errors, with the others as its notes."""
+    first, *others = errors
+    for error in others:
+        note = f"also: {type(error).__name__}: {error}"
+        if sys.version_info >= (3, 11):
+            first.add_note(note)
+        else:
+            vars(first).setdefault("__notes__", []).append(note)
+    return first
 
 
 def _give_back(calls: Calls, before: HoldDepths) -> Steps[None]:

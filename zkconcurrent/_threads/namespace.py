@@ -226,8 +226,8 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
     `DeadlockFound`, if it finds a deadlock; then exactly one of `Acquired`, `TimedOut`, `WouldBlock`, `Cancelled`,
     `DeadlockVictim` and `Failed`. For one hold: `Acquired`, then `Suspect` and `Recovered` in turn, `HoldLimit`
     once, then exactly one of `Released` and `Lost`. A fork or the end of the process ends a hold
-    without an event. Only the outermost level of a re-entrant lock tells anything. A `MultiLock` or `QuorumLock` tells
-    what its locks do.
+    without an event. Only the outermost level of a re-entrant lock tells anything. A `MultiLock` tells what its
+    locks do.
 
     One owner's events at one lock come in order. The acquiring and releasing thread or task tells them in its call; an
     interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered`, `HoldLimit` and

@@ -35,7 +35,6 @@ from ._queue import Queue as Queue
 from ._queue import QueueEmpty as QueueEmpty
 from ._queue import QueueFull as QueueFull
 from ._queue import QueueShutDown as QueueShutDown
-from ._quorum import QuorumLock as QuorumLock
 from ._rlock import RLock as RLock
 from ._rwlock import ReadLock as ReadLock
 from ._rwlock import ReadWriteLock as ReadWriteLock

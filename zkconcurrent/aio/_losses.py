@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from .._engine.loss import Loss
+from .._engine.session import Session
 from .._errors import LockLostError
 from .._runtime.interrupts import check_depth
 from .._runtime.public import ErrorKind, Traceback, public
@@ -21,32 +21,21 @@ from .._threads.base.primitive import OnLost, OnSuspect
 DEPTH_OF_END = 8
 
 
-class Guard(Protocol):
-    """Guards losses: a session, or that of the sessions of a `QuorumLock`."""
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Held while a loss is told, and while its listeners change."""
-
-    def check_lease(self) -> None:
-        """End the holds whose lease ran out by the local clock."""
-
-
 @public
 class Lost:
     """The loss of a hold, or of the first of several holds: tasks ask `is_set()`, or await `wait()`."""
 
-    def __init__(self, parts: Iterable[tuple[Guard, Callable[[], Loss]]]) -> None:
-        self._parts: list[tuple[Guard, Loss]] = []
-        for guard, loss in parts:
-            guard.check_lease()
-            with guard.lock:
-                self._parts.append((guard, loss()))
+    def __init__(self, parts: Iterable[tuple[Session, Callable[[], Loss]]]) -> None:
+        self._parts: list[tuple[Session, Loss]] = []
+        for session, loss in parts:
+            session.check_lease()
+            with session.lock:
+                self._parts.append((session, loss()))
 
     def is_set(self) -> bool:
         """Return whether the hold is lost, even if its lease has just ended by the local clock."""
-        for guard, _ in self._parts:
-            guard.check_lease()
+        for session, _ in self._parts:
+            session.check_lease()
         return any(loss.told for _, loss in self._parts)
 
     async def wait(self) -> bool:
@@ -62,8 +51,8 @@ class Lost:
     def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _LossCallback:
         """Have the running loop call a method when the loss comes; at once, if it has come already."""
         listener = _LossCallback(asyncio.get_running_loop(), call, follows=follows)
-        for guard, loss in self._parts:
-            with guard.lock:
+        for session, loss in self._parts:
+            with session.lock:
                 loss.add(listener)
         if self.is_set():
             listener.set()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NoReturn
 
 from .._threads import multilock as _multilock
+from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import OnLost, OnSuspect, kind_of
-from .._threads.joint_lock import listed
 from ._losses import Lost, on_loop
-from ._tasks import of_tasks
-from ._twin import CompositeLock, LockBase, awaited, wrapped
+from ._tasks import Completion, ReleaseCompletion, of_tasks
+from ._twin import Acquirable, LockBase, awaited, forwarded, wrapped
 
 _Core = of_tasks(_multilock.MultiLock)
 
 
-class MultiLock(CompositeLock):
+class MultiLock(Acquirable):
     """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
 
     Args:
@@ -33,7 +33,7 @@ class MultiLock(CompositeLock):
         on_lost: OnLost | None = None,
         on_suspect: OnSuspect | None = None,
     ) -> None:
-        given = listed(locks, "MultiLock")
+        given = _multilock.listed(locks)
         for lock in given:
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {kind_of(lock)}")
@@ -45,6 +45,16 @@ class MultiLock(CompositeLock):
         """The locks, in the order in which they are acquired."""
         given = {id(wrapped(lock)): lock for lock in self._given}
         return tuple(given[id(core)] for core in self._core.locks)
+
+    def _lock_cores(self) -> Iterable[LockCore]:
+        return self._core._cores  # type: ignore[no-any-return]
+
+    def release(self) -> Completion:
+        """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""
+        ending, errors = self._core._begin_release()
+        if errors:
+            raise _multilock.first_error(errors)
+        return ReleaseCompletion([(core, hold) for core, hold, _ in ending])
 
     def locked(self) -> bool:
         """Return whether every lock is held, as last seen; see `Lock.locked`."""
@@ -58,4 +68,17 @@ class MultiLock(CompositeLock):
         """
         return Lost([(core.session, core.loss) for core in self._lock_cores()])
 
+    @property
+    def suspect(self) -> bool:
+        """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
+        return bool(self._core.suspect)
+
+    fetch_locked: Final = awaited(_multilock.MultiLock.locked)
     owner: Final = awaited(_multilock.MultiLock.owner)
+    remaining: Final = forwarded(_multilock.MultiLock.remaining)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
+            "the same paths"
+        )

@@ -20,7 +20,6 @@ from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.interrupts import check_depth
 from .._runtime.public import ErrorKind, Named, Traceback
-from .._threads import joint_lock as _several
 from .._threads.base import lock_base
 from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import not_held, reports_loss
@@ -378,41 +377,6 @@ class LockBase(Acquirable, PrimitiveTwin):
     waiters: Final = awaited(lock_base.LockBase.waiters)
     remaining: Final = forwarded(lock_base.LockBase.remaining)
     guard: Final = forwarded(lock_base.LockBase.guard)
-
-
-class CompositeLock(Acquirable):
-    """A lock of tasks that consists of locks."""
-
-    def __init__(self, core: _several.CompositeLock) -> None:
-        super().__init__(core)
-        self._wrapped = core
-
-    def _lock_cores(self) -> Iterable[LockCore]:
-        return self._wrapped._cores
-
-    def release(self) -> Completion:
-        """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""
-        given_up, errors, _ = self._wrapped._begin_release()
-        if errors:
-            raise _several.first_error(errors)
-        return ReleaseCompletion([(core, hold) for core, hold, _ in given_up])
-
-    async def fetch_locked(self) -> bool:
-        """Return whether any process holds it; asks the leaders. Cost: up to 2 reads for each lock."""
-        return await self._core.locked()  # type: ignore[no-any-return]
-
-    @property
-    def suspect(self) -> bool:
-        """Whether it is held while a service is out of reach; for a `QuorumLock`, so many that no quorum is left."""
-        return bool(self._core.suspect)
-
-    remaining: Final = forwarded(_several.CompositeLock.remaining)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
-            "the same paths"
-        )
 
 
 def wrapped(twin: Twin) -> Any:

@@ -1,7 +1,7 @@
 """`LockCore`: the machinery of a lock, for its own methods and for all that is made of locks.
 
-A `Lock` of threads and one of tasks have each a core. `MultiLock`, `QuorumLock`, `Condition` and the candidacy of an
-election use cores, too. A core never waits: it returns the call to wait for, with its steps.
+A `Lock` of threads and one of tasks have each a core. `MultiLock`, `Condition` and the candidacy of an election use
+cores, too. A core never waits: it returns the call to wait for, with its steps.
 """
 
 from __future__ import annotations
@@ -147,15 +147,15 @@ class QueueCore:
             return waiting, None
         return waiting, self._present(Contender.of(self.path, first, node))
 
-    def look(self, call: Call, owner: int, deadline: float | None, data: bytes = b"") -> Look | None:
+    def look(self, call: Call, owner: int, deadline: float | None, data: bytes) -> Look | None:
         """Return the look at the nodes ahead of a waiter, whose node has these data, if its owner has any holds."""
         return partial(self._look, call, owner, deadline, data) if holds_of(owner) else None
 
     def _look(
-        self, call: Call, owner: int, deadline: float | None, data: bytes, ticket: Ticket | None, ahead: Sequence[str]
+        self, call: Call, owner: int, deadline: float | None, data: bytes, ticket: Ticket, ahead: Sequence[str]
     ) -> None:
         refuse_own_hold(self.path, owner, deadline, ahead)
-        if ticket is not None and HOLDS in data:
+        if HOLDS in data:
             self.session.deadlocks.begin(call, ticket, data, owner)
 
     def is_held(self) -> Recipe[bool]:
@@ -329,9 +329,7 @@ class LockCore(QueueCore):
         call = self.call(cancellable=wait and restores is None)
         return call, self.acquire_steps(call, wait, deadline, self.identity(), restores or 1)
 
-    def acquire_steps(
-        self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int, *, repeated: bool = False
-    ) -> Steps[bool]:
+    def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         """Acquire a new hold for `owner`, in this call; return whether it did.
 
         Args:
@@ -340,21 +338,18 @@ class LockCore(QueueCore):
             deadline: when to give up; None waits forever.
             owner: the thread or task.
             depth: the depth of the hold.
-            repeated: the caller makes single attempts until one succeeds, forever.
 
         Raises:
             DeadlockError: the owner would wait for its own hold, through another client, for ever.
         """
-        steps = self.untold_steps(call, wait, deadline, owner, depth, repeated)
+        steps = self.untold_steps(call, wait, deadline, owner, depth)
         return self.told_steps(call, wait, owner, steps)
 
-    def untold_steps(
-        self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int, repeated: bool
-    ) -> Steps[bool]:
+    def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         """Acquire as `acquire_steps` does, but tell no listener."""
         if wait:
             self.note_wait(call, owner, deadline)
-        recipe = partial(self.recipe, call, wait, owner, None if repeated else deadline)
+        recipe = partial(self.recipe, call, wait, owner, deadline)
         handoff = self.path_state.handoff
         if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
             # The owner holds the lock through another client. Before the hand-off opens, it may wait for itself, behind
@@ -381,8 +376,7 @@ class LockCore(QueueCore):
     def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
         if not wait:
-            look = self.look(call, owner, deadline) if deadline is None else None
-            return try_acquire(self.path, self.rule, node_data(owner, self.label), self.first_look, look)
+            return try_acquire(self.path, self.rule, node_data(owner, self.label), self.first_look)
         # The wait of a condition, which must hold the lock again, can't be ended.
         ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, ends=ends, label=self.label)
