@@ -121,6 +121,28 @@ def test_the_command_s_own(run: Run, zk_path: str) -> None:
         assert rest.read() == "more\n"
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        # As cron has it.
+        {"SHELL": "/bin/sh", "HOME": "/", "LOGNAME": "root"},
+        *({}, {"LC_CTYPE": "C"}, {"LC_ALL": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "C.UTF-8", "E": "", "X": "a\nb=c"}),
+        # No UTF-8.
+        {"X": "\udcff"},
+    ],
+)
+def test_the_caller_s_environment(url: str, zk_path: str, given: dict[str, str]) -> None:
+    """The command has the environment that `run` got, and its own three variables, in any locale.
+
+    Python sets LC_CTYPE for itself.
+    """
+    command = [sys.executable, "-m", "zkconcurrent", "run", "--url", url, zk_path, "--", "/usr/bin/env", "-0"]
+    out = subprocess.run(command, env=given, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    found = dict(os.fsdecode(entry).split("=", 1) for entry in out.split(b"\0") if entry)
+    assert {found.pop(f"ZKCONCURRENT_{name}") for name in ("PATH", "TOKEN", "HELD")} >= {zk_path}
+    assert found == given
+
+
 def test_it_excludes_a_lock(run: Run, zk: KazooClient, zk_path: str) -> None:
     """`run` and `Lock` exclude each other, in order; the node names the host, the process, and the command."""
     with zkconcurrent.Lock(zk, zk_path) as _:

@@ -147,9 +147,7 @@ class _Guard:
 
     def _on_start(self, environment: dict[str, str], lend: bool) -> None:
         self._lent = lend
-        # A shell may have changed the environment of this process's image only before it began.
-        # Python reads an entry that begins with "=", and refuses to pass it on.
-        environment = {name: value for name, value in {**os.environ, **environment}.items() if name}
+        environment = {**processes.first_environment(), **environment}
         try:
             failed, fail = os.pipe()
             child = os.fork()

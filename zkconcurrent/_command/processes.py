@@ -100,6 +100,16 @@ def _read(pid: int | str, name: str) -> bytes:
         return file.read()
 
 
+def first_environment() -> dict[str, str]:
+    """Return the environment that this process got, on Linux: Python adds LC_CTYPE if no locale is set (PEP 538)."""
+    try:
+        entries = [os.fsdecode(entry).partition("=") for entry in reversed(_read("self", "environ").split(b"\0"))]
+    except OSError:
+        entries = [(name, "=", value) for name, value in os.environ.items()]
+    # An entry may begin with "=", which Python refuses to pass on; of two with one name, `getenv` finds the first.
+    return {name: value for name, equals, value in entries if name and equals}
+
+
 def descendants(pid: int = 0) -> list[int]:
     """Return the processes below one, on Linux, parents first; below this one, unless given."""
     children: dict[int, list[int]] = {}
