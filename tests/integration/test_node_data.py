@@ -36,6 +36,7 @@ from zkconcurrent._engine.holds import Hold
 from zkconcurrent._protocol.node_names import MARK
 from zkconcurrent._protocol.told import Told
 from zkconcurrent._runtime.identity import identity
+from zkconcurrent._threads import detached
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS, MOST_LOOKS, waiter_data
 from zkconcurrent.testing import Server
 
@@ -138,7 +139,7 @@ def test_a_detached_waiter(zk: KazooClient, connect: Connect, zk_path: str, in_t
 
 def test_a_detached_hold_is_never_marked(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 277: nor by chance: the name of a detached hold, all of which is random, has no mark."""
-    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=2**128 - 2**46))
+    monkeypatch.setattr(detached, "new_uuid", lambda: str(uuid.UUID(int=2**128 - 2**46)))
     lock = DetachedLock(zk, f"{zk_path}/d", owner="me")
     lock.acquire()
     owner = lock.owner()

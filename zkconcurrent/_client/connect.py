@@ -28,6 +28,7 @@ from .._kazoo.requests import request_close
 from .._kazoo.transport import MAX_REQUEST
 from .._protocol.lease import MARGIN
 from .._protocol.operations import ConnectionLost, SessionExpired
+from .._runtime import this_process
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import closers
@@ -103,7 +104,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self.margin: float = margin
         self.max_request: int = max_request
         self.log_waits_after: float | None = log_waits_after
-        self._pid = os.getpid()
+        self._forks = this_process.forks
         self._name: _Name | str = "its client was not opened by connect()"
         self._opens_at_use = False
         # The clients of objects that are unpickled after this client was stopped.
@@ -159,7 +160,7 @@ class Client(KazooClient):  # type: ignore[misc]
         Raises:
             ClientError: the process was forked; the client belongs to its parent.
         """
-        if self._pid != os.getpid():
+        if self._forks != this_process.forks:
             # kazoo's `start` would wait for the parent's thread, or open a session that `stop` does not close.
             raise ClientError(self.chroot or "/", FORKED)
         try:
@@ -174,7 +175,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted before."""
-        if self._pid != os.getpid() or self._is_left_to_thread(self.stop):
+        if self._forks != this_process.forks or self._is_left_to_thread(self.stop):
             # A child would wait for the parent's thread.
             return
         if (session := vars(self).get("_zkconcurrent_session")) is not None:
@@ -183,7 +184,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def close(self) -> None:
         """Close the sockets of a stopped client; as `KazooClient.close`."""
-        if self._pid == os.getpid():
+        if self._forks == this_process.forks:
             super().close()
 
     def __enter__(self) -> Self:
@@ -398,12 +399,12 @@ class LocalRoot:
 
     def __init__(self) -> None:
         self.path = f"/local-{next(_numbers)}"
-        self._opened_by = 0
+        self._opened_after: int | None = None
         self.open()
 
     def open(self) -> Client:
         """Return the client of all local namespaces of this process; begin its service at the first use."""
-        if self._opened_by != os.getpid():
+        if self._opened_after != this_process.forks:
             check_interpreter()
             patcher = sys.modules.get("eventlet.patcher")
             if patcher is not None and patcher.is_monkey_patched("socket"):
@@ -421,7 +422,7 @@ class LocalRoot:
             while not client.connected and time.monotonic() < until:
                 client.handler.sleep_func(0.001)
             self._kept = Session.of(client).directory.keep(self.path, server.unused.append)
-            self._opened_by = os.getpid()
+            self._opened_after = this_process.forks
         return self._client
 
 
@@ -509,7 +510,7 @@ def _hosts(client: KazooClient) -> str:
 
 def _close_all(until: float) -> None:
     """Close the open clients at the interpreter's exit, so that their sessions end without waiting for expiry."""
-    ours = [client for client in _clients if client._pid == os.getpid()]
+    ours = [client for client in _clients if client._forks == this_process.forks]
     for client, stopped in [(client, request_close(client)) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))
         if stopped.is_set():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +21,7 @@ from .._kazoo.link import FORKED, Link
 from .._runtime.clock import boot_clock
 from .._runtime.live_set import LiveSet
 from .._runtime.stacks import frames_from
+from .._runtime.this_process import new_uuid
 from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
@@ -68,7 +68,7 @@ class ClientState:
         self.identity = link.identity
         self.forked = self.exiting = False
         self.lock = link.handler.rlock_object()
-        self.registry = Registry(str(uuid.uuid4())[:-13])
+        self.registry = Registry(new_uuid()[:-13])
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()

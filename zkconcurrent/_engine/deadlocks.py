@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from .._protocol.ticket import State, Ticket
 from .._protocol.told import Told
 from .._runtime.identity import label
 from .._runtime.live_set import LiveSet
+from .._runtime.this_process import choices
 from .._runtime.waiting import Resumable, end_early
 from .client_state import ClientState
 from .keeper import Helper, Keeper
@@ -77,7 +77,7 @@ class WaitCheck:
         self.owner = owner
         self.ticket = ticket
         self.since = now
-        self.due = now + AFTER * random.uniform(1, 1.5)
+        self.due = now + AFTER * choices.uniform(1, 1.5)
         self.idle: dict[str, int] = {}
         self.cycle: tuple[DeadlockEdge, ...] = ()
 

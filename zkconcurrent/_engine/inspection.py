@@ -32,6 +32,7 @@ from .._runtime.identity import Task, ended, ident, label, name, task_of
 from .._runtime.process_exit import living_sessions
 from .._runtime.public import public
 from .._runtime.stacks import frames_from, read_stacks
+from .._runtime.this_process import getpid
 from .driver import Call
 from .holds import all_holds
 from .loss_cause import cause_of
@@ -232,7 +233,7 @@ def inspect() -> Inspection:
         describe = cache(partial(report_owner, frames=sys._current_frames()))
         seen = [_Seen(session, describe) for session in sessions]
         owners = {prefix: owner for each in seen for prefix, owner in each.owners.items()}
-        return Inspection(at, os.getpid(), tuple(each.report(owners) for each in seen))
+        return Inspection(at, getpid(), tuple(each.report(owners) for each in seen))
 
 
 class _Seen:

@@ -10,7 +10,6 @@ id, below the namespace if there is one, and once there are `MOST_NAMES` of thes
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from .._errors import DeadlockError, LockLostError, LossCause
 from .._protocol.ticket import State
+from .._runtime import this_process
 from .._runtime.interrupts import insist
 from .._runtime.process_exit import living_sessions
 from . import lock_events as events
@@ -203,7 +203,7 @@ class Recorder:
         # The waits and holds that each live instrument counts, by the client, the thread or task, the path and the
         # token: those of a MultiLock may have the same path on each ensemble, and the same token.
         self._present: dict[tuple[Instrument, Values], set[tuple[object, ...]]] = {}
-        self._process = os.getpid()
+        self._forks = this_process.forks
         self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}
         self._names: set[str] = set()
         # R4: each new name takes one.
@@ -242,9 +242,9 @@ class Recorder:
 
     def _follow(self, event: events.LockEvent, lock: Values, *, again: bool = False) -> None:
         """Keep what is live; `again`: an interrupt may have left it half done."""
-        if self._process != os.getpid():
+        if self._forks != this_process.forks:
             # What the parent waits for and holds is not a forked child's.
-            self._process, self._present = os.getpid(), {}
+            self._forks, self._present = this_process.forks, {}
         # Not the client's hash: it may be gone, and a subclass may have none.
         wait = id(getattr(event, "_client", None)), event.by, event.path
         if isinstance(event, events.Waiting):

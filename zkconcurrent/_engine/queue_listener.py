@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
+from .._runtime import this_process
 from .._runtime.public import public
 from .._runtime.worker import Worker
 from .lock_events import LockEvent
@@ -58,13 +58,13 @@ class QueueListener:
         self._worker = Worker(self._calls)
         self._counting = threading.Lock()
         self.dropped: int = 0
-        self._process = os.getpid()
+        self._forks = this_process.forks
         # The thread that calls the listener, while one does.
         self._thread = 0
 
     def _begin_in_child(self) -> None:
         """In a forked child, leave what is the parent's: its thread does not run here."""
-        if self._process != os.getpid():
+        if self._forks != this_process.forks:
             self._begin()
 
     def __call__(self, event: LockEvent) -> None:

@@ -14,7 +14,6 @@ may be days old. Here:
 from __future__ import annotations
 
 import math
-import random
 import socket
 import threading
 import time
@@ -26,6 +25,7 @@ from typing import TypeAlias
 
 from kazoo.client import KazooClient
 
+from .._runtime.this_process import choices
 from .private_parts import PrivateParts
 
 # An attempt to connect gets one of at least so many shares of the session timeout. So a hold outlives one attempt that
@@ -203,14 +203,14 @@ class Addresses:
         """
         hosts = self._hosts()
         if self._client.randomize_hosts:
-            hosts.sort(key=lambda host: keys.setdefault(host, random.random()))
+            hosts.sort(key=lambda host: keys.setdefault(host, choices.random()))
         rows: list[list[_Address]] = []
         for host in hosts:
             families: dict[int, list[_Address]] = {}
             for family, address, port in self._found.get(host, ()):
                 families.setdefault(family, []).append((host[0], address, port))
             for each in families.values() if self._client.randomize_hosts else ():
-                each.sort(key=lambda address: keys.setdefault(address, random.random()))
+                each.sort(key=lambda address: keys.setdefault(address, choices.random()))
             row = [address for address in chain(*zip_longest(*families.values())) if address is not None]
             first = len(rows) % len(families) if families else 0
             rows.append(row[first:] + row[:first])

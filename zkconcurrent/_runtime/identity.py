@@ -15,6 +15,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
+from os import urandom
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -215,13 +216,13 @@ _numbers = itertools.count(_FIRST)
 _living: weakref.WeakValueDictionary[int, _Life] = weakref.WeakValueDictionary()
 _tasks: weakref.WeakKeyDictionary[Task, _TaskLife] = weakref.WeakKeyDictionary()
 # Random digits that name this process; a forked child has others.
-_process = os.urandom(4).hex()
+_process = urandom(4).hex()
 
 
 def _after_fork_in_child() -> None:
     """Forget what the parent's owners hold, and its name."""
     global _process
-    _process = os.urandom(4).hex()
+    _process = urandom(4).hex()
     for life in list(_living.values()):
         life.holds = {}
 

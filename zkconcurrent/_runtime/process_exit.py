@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from .._errors import ClientError
+from . import this_process
 
 PATIENCE = 1.0  # seconds
 # How the names of the library's threads begin.
@@ -91,10 +92,10 @@ def _silence_daemon_threads() -> None:
 
 def _exit_with_multiprocessing() -> None:
     """Delete the nodes at the end of a multiprocessing child too: it ends by os._exit, which skips atexit."""
-    global _multiprocessing_pid
-    if _multiprocessing_pid != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
+    global _forks
+    if _forks != this_process.forks and (util := sys.modules.get("multiprocessing.util")):
         util.Finalize(None, _at_exit_of_child, exitpriority=0)
-        _multiprocessing_pid = os.getpid()
+        _forks = this_process.forks
 
 
 def _at_exit_of_child() -> None:
@@ -121,7 +122,8 @@ def _after_fork_in_child() -> None:
 
 
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
-_multiprocessing_pid = 0
+# Of the process that has registered its end with multiprocessing.
+_forks: int | None = None
 # Called at the interpreter's exit after the nodes are deleted, with the time to end by on the monotonic clock.
 closers: list[Callable[[float], None]] = []
 atexit.register(_at_exit)

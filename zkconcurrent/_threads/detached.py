@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.identity import holds_of
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.live_set import LiveSet
+from .._runtime.this_process import new_uuid
 from .._runtime.waiting import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.node_data import node_data, waiter_data
@@ -146,7 +146,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         mine = None if self._held is None else self._held.name
         if wait:
             core.note_wait(call, me, deadline)
-        unique = as_detached(str(uuid.uuid4()))
+        unique = as_detached(new_uuid())
         look = core.look(call, me, deadline, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=look)
         held = yield from call.run(recipe, deadline)

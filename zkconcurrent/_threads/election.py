@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -19,6 +18,7 @@ from .._recipes.election import Leader
 from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Traceback, public
+from .._runtime.this_process import getpid
 from .base.candidacy import LeaderLock, core_of_seat
 from .base.lock_base import TransactionT
 from .base.primitive import PickledByPath, kind_of, reports_loss
@@ -372,7 +372,7 @@ def candidate_id(id: object) -> str:  # noqa: A002
         ValueError: it can't be written as UTF-8.
     """
     if id is None:
-        return f"{os.getpid()}@{HOST}"
+        return f"{getpid()}@{HOST}"
     if not isinstance(id, str):
         raise TypeError(f"id must be a str, not {type(id).__name__}")
     try:

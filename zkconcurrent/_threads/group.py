@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NoReturn, TypeVar
@@ -19,6 +18,7 @@ from .._protocol.ticket import LossRecord
 from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Self, Traceback, public
+from .._runtime.this_process import new_uuid
 from .._runtime.waiting import Steps, wait
 from .base.node_data import node_data
 from .base.primitive import Primitive, check_timeout, kind_of
@@ -407,7 +407,7 @@ def check_id(path: str, name: str | None) -> str:
         ValueError: it is no valid name of a node.
     """
     if name is None:
-        return str(uuid.uuid4())
+        return new_uuid()
     base, _, plain = check_name(path, name).rpartition("/")
     if base != path:
         raise ValueError(f"the id of a member must not contain '/': {name!r}")

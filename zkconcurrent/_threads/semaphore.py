@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from .._recipes.semaphore import Layout, SemaphoreSnapshot, acquire, add, ask, r
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.stacks import in_generator
+from .._runtime.this_process import new_uuid
 from .._runtime.waiting import Steps
 from .base.contender import Contender
 from .base.lock_base import LockBase
@@ -185,7 +185,7 @@ class PermitCore(LockCore):
         for hold in holds:
             self.path_state.check_given_up(hold)
         if n > len(holds):
-            adding = add(self.layout, n - len(holds), str(uuid.uuid4()))
+            adding = add(self.layout, n - len(holds), new_uuid())
             self.path_state.note((yield from call.run(adding)))
 
     # -- to look -------------------------------------------------------------------------------------------------

@@ -33,11 +33,12 @@ class ProcessGuard:
 
     Attributes:
         folder: the folder; `close` or the end of this process removes it.
+        is_ours: whether this process made the guard; False in a forked child.
     """
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-"))
-        self._owner = os.getpid()
+        self.is_ours = True
         read, self._write = os.pipe()
         try:
             # In its own session, as Ctrl-C in a terminal would kill it before its work is done.
@@ -56,11 +57,6 @@ class ProcessGuard:
         finally:
             os.close(read)
         _guards.add(self)
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this process made the guard; False in a forked child."""
-        return self._owner == os.getpid()
 
     def start(self, command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the process in the folder; end it by `kill` only.
@@ -98,6 +94,7 @@ def _after_fork() -> None:
     # A surviving forked child would keep the pipe open, and the watch waiting.
     for guard in list(_guards):
         os.close(guard._write)
+        guard.is_ours = False
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-import uuid
 from collections.abc import Iterator
+from os import urandom
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,4 +92,4 @@ def azk(zk: KazooClient, request: pytest.FixtureRequest) -> Iterator[KazooClient
 def zk_path(request: pytest.FixtureRequest) -> str:
     """A path that no other test uses, such as `"/test_transfer-5f0c8a12"`; its znode is not created."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")
-    return f"/{name}-{uuid.uuid4().hex[:8]}"
+    return f"/{name}-{urandom(4).hex()}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -466,7 +465,7 @@ class DetachedRun(LossyRun):
 
     def to_the_end(self) -> int:
         """Run until all have finished; see `Run`."""
-        with patch.object(_detached, "uuid", SimpleNamespace(uuid4=self._uuid)):
+        with patch.object(_detached, "new_uuid", self._uuid):
             return super().to_the_end()
 
     def _uuid(self) -> str:

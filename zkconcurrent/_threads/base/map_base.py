@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from ..._recipes.map import write
 from ..._recipes.map.mirror import NEVER, Entry, Layout, Mirror, follow
 from ..._recipes.map.write import MapWrite
 from ..._recipes.receipts import OutcomeLost
+from ..._runtime.this_process import choices
 from ..._runtime.waiting import Steps
 from ..._runtime.worker import Worker
 from .node_data import node_data
@@ -293,7 +293,7 @@ class MapBase(Primitive):
     def _any_key(self) -> str | None:
         """Return a key of the copy, at random, as all would take the same first one; None if it has none."""
         keys = list(self._copy())
-        return random.choice(keys) if keys else None
+        return choices.choice(keys) if keys else None
 
     def _await_copy(self) -> None:
         if not self._path_state.current:

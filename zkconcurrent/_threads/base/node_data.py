@@ -7,7 +7,6 @@ blocked thread acquires nothing, so what it held when it queued is never less th
 from __future__ import annotations
 
 import json
-import os
 import time
 from functools import lru_cache
 from itertools import chain, islice
@@ -17,6 +16,7 @@ from ..._protocol.node_names import unique
 from ..._protocol.ticket import HOLDS
 from ..._runtime.identity import HOST, holds_of, name
 from ..._runtime.identity import label as owner_label
+from ..._runtime.this_process import getpid
 
 MOST_BYTES = 1000
 """The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""
@@ -37,7 +37,7 @@ inherited: list[tuple[str, str]] = []
 
 def node_data(owner: int, label: str | None = None) -> bytes:
     """Return the data of a node: the host, process and owner that create it, the label of the lock, and the time."""
-    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60], owner, label), time.time())
+    return b'%b, "time": %.6f}' % (_origin(getpid(), name(owner)[:60], owner, label), time.time())
 
 
 def waiter_data(
@@ -57,7 +57,7 @@ def waiter_data(
     * `more`: how many are left out, as they are too many or on other servers;
     * `timeout`: for how many seconds it waits at most.
     """
-    origin = _origin(os.getpid(), name(owner)[:60], owner, label) + more
+    origin = _origin(getpid(), name(owner)[:60], owner, label) + more
     held = holds_of(owner)
     if deadline is None and not held and not inherited:
         # The most frequent case, and each acquire passes here.

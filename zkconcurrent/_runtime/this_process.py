@@ -1,0 +1,33 @@
+"""This process: its number, how many forks it is from the import, and the random names and choices that it makes.
+
+A program may seed `random`, and a test may patch `uuid`, `random` and `os`: none of that changes what was bound when
+the library was imported. A forked child goes on with other names than its parent and its siblings.
+"""
+
+from __future__ import annotations
+
+import os
+from os import getpid as getpid
+from os import urandom
+from random import SystemRandom
+from uuid import UUID
+
+choices = SystemRandom()
+"""What draws wherever there is a choice."""
+
+forks = 0
+"""How many forks lie between the import and this process: what notes this number knows whether it is of its parent."""
+
+
+def new_uuid() -> str:
+    """Return a random UUID, as text."""
+    return str(UUID(bytes=urandom(16), version=4))
+
+
+def _after_fork_in_child() -> None:
+    global forks
+    forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
