@@ -33,6 +33,9 @@ complete -p zkconcurrent >&2
         ("ls --re", ["--recursive"]),
         ("doctor --", ["--help", "--url", "--url-file", "--scratch", "--json"]),
         ("run --on", ["--on-lost", "--once-per"]),
+        # As bash cuts `--url=zk://h:1`, and the same without `=`.
+        ("--url = zk : //h : 1 ls --re", ["--recursive"]),
+        ("--url zk : //h : 1 s", ["show"]),
         # Refused, so not shown: -F.
         ("run --no", ["--nonblock"]),
         # What the shell completes itself.

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -402,6 +403,21 @@ def test_a_path_beside_the_chroot(look: Run, zk: KazooClient, zk_path: str, url:
         assert (code, f"no such path below {zk_path}, the chroot of the URL; `ls -r`" in err) == (66, True)
         code, _, err = end_of(look(command, "/a", *more, url=missing))
         assert (code, f"there is no {zk_path}/missing, the chroot of the URL" in err) == (66, True)
+
+
+def test_where_the_url_is(look: Run, zk: KazooClient, zk_path: str, url: str, tmp_path: Path) -> None:
+    """`--url` and `--url-file` are before the command's word or behind it; a newline at the URL's end is ignored."""
+    file = tmp_path / "url"
+    file.write_text(f"{url}\n")
+    with zkconcurrent.Lock(zk, f"{zk_path}/a"):
+        for given in (("--url", url), (f"--url={url}",), ("--url", f"{url}\n"), ("--url-file", file)):
+            for words in ((*given, "ls", zk_path), ("ls", zk_path, *given)):
+                (found,) = document(look(*words, "--json", url=""))["contenders"]
+                assert found["path"] == f"{zk_path}/a"
+            code, out, err = end_of(look(*given, "run", f"{zk_path}/b", "--", "echo", "--", "run", url=""))
+            assert (code, out, err) == (0, "-- run\n", "")
+    for words in (("--url", url, "ls", "--url-file", file), ("ls", "--url", url, "--url-file", file)):
+        assert end_of(look(*words)) == (64, "", "zkconcurrent: --url and --url-file: give one of them\n")
 
 
 def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:

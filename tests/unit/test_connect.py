@@ -31,6 +31,9 @@ DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=Tru
         ("zk://a", {"hosts": "a", "chroot": ""}),
         ("zk://a/", {"hosts": "a", "chroot": ""}),
         ("ZK://a:1,b,10.0.0.1:65535/app/x", {"hosts": "a:1,b,10.0.0.1:65535", "chroot": "/app/x"}),
+        # As read from a file.
+        ("zk://a:1\n", {"hosts": "a:1", "chroot": ""}),
+        ("zk://a/b\r\n", {"hosts": "a", "chroot": "/b"}),
         ("zk://h,[::1]:2183,[fe80::2]", {"hosts": "h,[::1]:2183,[fe80::2]", "chroot": ""}),
         ("zk://a/l%C3%B6ck%20s", {"hosts": "a", "chroot": "/löck s"}),
         ("zk://a?timeout=10", {"hosts": "a", "chroot": "", "timeout": 10.0}),
@@ -84,6 +87,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a,b:x", "port of host 2"),
         ("zk://a:٢", "port of host 1"),
         ("zk://a:1:2", "port of host 1"),
+        ("zk://a:1\n,b", "port of host 1"),
         ("zk://a//b", "URL's path must be .* no empty part"),
         ("zk://a/../b", "URL's path must be .*'..'"),
         ("zk://a/b/", "URL's path must be .* at its end"),

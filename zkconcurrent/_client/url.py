@@ -41,6 +41,8 @@ def parse(url: str) -> Settings:
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
+    # As read from a file.
+    url = url.rstrip("\r\n")
     if url.startswith("memory://"):
         raise ValueError("the URL must be memory: or memory:name, without //")
     if (in_memory := _MEMORY.fullmatch(url)) is not None:

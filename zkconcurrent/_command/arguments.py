@@ -61,9 +61,12 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=__version__)
     commands = whole.add_subparsers(dest="do", metavar="COMMAND", required=True)
     server = _Parser(add_help=False)
-    given = server.add_mutually_exclusive_group()
-    given.add_argument("--url", metavar="URL", help="the server; a password in it shows in `ps`")
-    given.add_argument("--url-file", metavar="FILE", help="a file that has the server's URL in its first line")
+    # Before the command's word and behind it; a default of the second would replace what the first has.
+    for each, missing in ((whole, None), (server, argparse.SUPPRESS)):
+        each.add_argument("--url", metavar="URL", default=missing, help="the server; a password in it shows in `ps`")
+        each.add_argument(
+            "--url-file", metavar="FILE", default=missing, help="a file that has the server's URL in its first line"
+        )
     add = partial(commands.add_parser, parents=[server])
     raw = argparse.RawDescriptionHelpFormatter
     _add_run(add("run", help="run a command under a lock", description=_RUN, formatter_class=raw, allow_abbrev=False))
@@ -154,8 +157,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """
     words = list(argv)
     command: list[str] = []
-    if words[:1] == ["run"] and "--" in words:
-        at = words.index("--")
+    if "--" in words and "run" in words[: (at := words.index("--"))]:
         words, command = words[:at], words[at + 1 :]
     found = parser().parse_args(words)
     if found.do == "run":
@@ -217,17 +219,20 @@ def server_url(found: argparse.Namespace) -> str:
     Raises:
         CommandError: none is given, it is wrong, or the file, or one that it names, can't be read.
     """
-    # What sets the variable may have read a file to its end, with the newline.
-    url = os.environ.get(URL, "").strip() if found.url is None else found.url
+    url: str = os.environ.get(URL, "") if found.url is None else found.url
     if found.url_file is not None:
+        if found.url is not None:
+            _refuse("--url and --url-file: give one of them")
         try:
             # Some editors begin a file with a mark.
             with open(found.url_file) as file:
-                url = file.read().partition("\n")[0].removeprefix("\ufeff").strip()
+                url = file.read().partition("\n")[0].removeprefix("\ufeff")
         except (OSError, ValueError) as error:
             _refuse(f"--url-file: {getattr(error, 'strerror', None) or 'it is no text'}: {found.url_file}")
-        if not url:
+        if not url.strip():
             _refuse(f"--url-file: its first line is empty: {found.url_file}")
+    # What was read from a file may end with its newline.
+    url = url.strip()
     if not url:
         _refuse(f"no server: set ${URL}, or give --url-file or --url")
     try:
@@ -239,7 +244,7 @@ def server_url(found: argparse.Namespace) -> str:
         _refuse("memory: is a service of one process: nobody else could see the lock")
     if found.url is not None and settings.keys() & {"auth_data", "sasl_options"}:
         say(f"the password in --url shows in `ps`: use ${URL} or --url-file")
-    return str(url)
+    return url
 
 
 def _refuse(why: str) -> NoReturn:

@@ -11,17 +11,15 @@ from .outcome import write
 # The shell itself completes what stands behind `--`, and files.
 _SCRIPT = """\
 _zkconcurrent() {{
-    local word=${{COMP_WORDS[COMP_CWORD]}} words=
+    local word=${{COMP_WORDS[COMP_CWORD]}} words="{commands}" each
     COMPREPLY=()
-    [[ " ${{COMP_WORDS[*]:0:$COMP_CWORD}} " == *" -- "* ]] && return
-    if [[ $COMP_CWORD == 1 ]]; then
-        words="{commands}"
-    elif [[ $word == -* ]]; then
-        case ${{COMP_WORDS[1]}} in
+    for each in "${{COMP_WORDS[@]:1:$COMP_CWORD-1}}"; do
+        case $each in
+            --) return ;;
 {options}
         esac
-    fi
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    done
+    [[ $words == -* && $word != -* ]] || COMPREPLY=($(compgen -W "$words" -- "$word"))
 }}
 complete -o default -F _zkconcurrent zkconcurrent
 """
