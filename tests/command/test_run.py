@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -333,16 +332,19 @@ def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str) -> Non
 def test_nobody_reads_what_it_says(run: Run, zk_path: str) -> None:
     """Fault 434: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
     read, write = full_pipe()
-    process = run(zk_path, "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!", stderr=write)
-    assert process.stdout is not None
-    left = int(process.stdout.readline())
-    # A second after the end of the command, a message tells what it has left behind.
-    time.sleep(1.5)
-    process.terminate()
-    eventually(lambda: not is_there(left), patience=1)
+    script = "exec >/dev/null 2>&1; sleep 1000 & echo $! >&3; trap '' TERM; sleep 1001 & echo $! >&3"
+    process = run(zk_path, "--", "sh", "-c", f"exec 3>&1; {script}", stderr=write)
     os.close(write)
+    assert process.stdout is not None
+    left, stays = (int(process.stdout.readline()) for _ in range(2))
+    tasks = len(os.listdir(f"/proc/{process.pid}/task"))
+    # A second after the end of the command, a thread is to write what it has left behind.
+    eventually(lambda: len(os.listdir(f"/proc/{process.pid}/task")) > tasks)
+    process.terminate()
+    eventually(lambda: not is_there(left))
     with os.fdopen(read) as text:
-        assert "(sleep)" in text.read()
+        assert any("(sleep)" in line for line in text)
+    os.kill(stays, signal.SIGKILL)
     assert end_of(process) == (0, "", None)
 
 
