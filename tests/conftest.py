@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio.constants
 import faulthandler
 import gc
+import math
 import os
 import signal
 import threading
@@ -183,11 +184,16 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def counted(connect: Connect, proxy: Proxy) -> KazooClient:
-    """A client whose requests the proxy counts; its probe for containers was before."""
+    """A client whose requests the proxy counts; its first heartbeat was before."""
     client = connect(hosts=proxy.hosts)
-    link = Session.of(client).link
-    eventually(lambda: link.containers)
+    await_heartbeat(client)
     return client
+
+
+def await_heartbeat(client: KazooClient) -> None:
+    """Wait until the first heartbeat of a client's connection is answered."""
+    heartbeat = Session.of(client).heartbeat
+    eventually(lambda: heartbeat._last > -math.inf and not heartbeat._unanswered)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_all_is_well(look: Run, root: str) -> None:
     found = levels(look("doctor", "--json", "--scratch", "/scratch/deep", url=root))
     assert found.pop("quorum")[0] == "warn"
     assert {name: level for name, (level, _) in found.items()} == dict.fromkeys(
-        ["server", "session timeout", "reads", "writes", "leader's clock", "lock paths", "paths", "watches of trees"]
+        ["server", "session timeout", "reads", "writes", "leader's clock", "paths", "watches of trees"]
         + [name for name in found if name.startswith("access to ")],
         "ok",
     )

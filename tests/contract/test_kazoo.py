@@ -10,7 +10,6 @@ import inspect
 import re
 import select
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,12 +28,12 @@ from kazoo.protocol.states import KazooState, KeeperState
 import zkconcurrent
 from tests.helpers.bench import ask
 from tests.helpers.eventually import eventually
-from tests.helpers.old_server import Manner, OldServer
 from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
-from zkconcurrent import DetachedLock, Dict, Event, Lock, Queue, ReadWriteLock, RefusedError, Semaphore, Set
+from zkconcurrent import Lock, Queue, RefusedError
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import HandledReply, failure
+from zkconcurrent._memory import wire
 from zkconcurrent.testing import Server
 
 REQUESTED, GRANTED = 30.0, 4.0
@@ -327,126 +326,27 @@ def test_another_kazoo(have: Callable[[pytest.MonkeyPatch], None], monkeypatch: 
 
 # -- opcodes that a server does not know -----------------------------------------------------------------------------
 
-CREATE2, CREATE_CONTAINER, GET_EPHEMERALS, ADD_WATCH = 15, 19, 103, 106
-SESSION = 4.0
+CREATE2, CREATE_CONTAINER = 15, 19
 
 
-@pytest.mark.parametrize("manner", ["answers", "answers and closes", "closes", "expires"])
-@pytest.mark.parametrize("unknown", [{CREATE_CONTAINER}, {GET_EPHEMERALS}, {CREATE_CONTAINER, GET_EPHEMERALS}], ids=str)
-def test_a_server_that_does_not_know_an_opcode(
-    unknown: set[int], manner: Manner, zookeeper: Server, zk_path: str
+@pytest.mark.parametrize(("kind", "call"), [(Lock, Lock.acquire), (Queue, lambda queue: queue.put(b"item"))])
+def test_zookeeper_3_4(
+    kind: type[Any], call: Callable[[Any], object], zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 55: a client that holds a lock asks nothing of which it does not know that the server knows it."""
-    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-    with OldServer(zookeeper.hosts, unknown, manner) as old:
-        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
-        client.start()
-        try:
-            first, second = Lock(client, f"{zk_path}/1/first"), Lock(client, f"{zk_path}/2/second")
-            assert first.acquire(timeout=30)
-            old.held = True
-            states: list[str] = []
-            client.add_listener(states.append)
-            assert second.acquire(timeout=30)  # its parents have to be made
-            had = old.passed
-            eventually(lambda: old.passed >= had + 5, "heartbeats")
-            assert not states
-            assert not first.lost.is_set()
-            old.cut()
-            third = Lock(client, f"{zk_path}/3/third")
-            assert third.acquire(timeout=30)  # the outcome of its create was not known, perhaps
-            had = old.passed
-            eventually(lambda: old.passed >= had + 5, "heartbeats")
-            assert states in (["SUSPENDED", "CONNECTED"], [])
-            assert not [each for each in old.met if each.held]
-            for lock in (first, second, third):
-                lock.release()
-        finally:
-            client.stop()
-            client.close()
-
-
-def test_a_create_in_doubt_on_such_a_server(zookeeper: Server, zk_path: str) -> None:
-    """Fault 55: also not where the answer to a create was lost, and the session's nodes would be listed for it."""
-    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-    with OldServer(zookeeper.hosts, {GET_EPHEMERALS}, "expires") as old:
-        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
-        client.start()
-        try:
-            held, other = Lock(client, f"{zk_path}/held"), Lock(client, f"{zk_path}/other")
-            assert held.acquire(timeout=30)
-            with other:
-                pass
-            old.held = True
-            session, over = client.client_id, threading.Event()
-            doing = threading.Thread(target=lambda: [cycle(other) for _ in iter(over.is_set, True)])
-            doing.start()
-            for _ in range(5):  # each in the middle of some request or other
-                eventually(lambda: client.connected)
-                had = old.passed
-                eventually(lambda had=had: old.passed > had + 20, "traffic")
-                old.cut()
-            over.set()
-            doing.join()
-            had = old.passed
-            eventually(lambda: old.passed >= had + 5, "heartbeats")
-            assert client.client_id == session
-            assert not [each for each in old.met if each.held]
-            held.release()
-        finally:
-            client.stop()
-            client.close()
-
-
-OF_3_4 = {CREATE2, CREATE_CONTAINER, GET_EPHEMERALS, ADD_WATCH} | {17, 18, 20, 21, 22, 104, 105, 107}
-
-
-@pytest.mark.parametrize("manner", ["answers", "answers and closes"])
-def test_zookeeper_3_4(manner: Manner, zookeeper: Server, zk_path: str) -> None:
-    """Fault 245: all but Dict and Set work on a server without containers and create2; a Dict is told what it needs."""
-    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-    with OldServer(zookeeper.hosts, OF_3_4, manner) as old:
-        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
-        client.start()
-        try:
-            for lock in (
-                Lock(client, f"{zk_path}/lock"),
-                ReadWriteLock(client, f"{zk_path}/pair").write_lock,
-                Semaphore(client, f"{zk_path}/semaphore", 2),
-                DetachedLock(client, f"{zk_path}/detached", "somebody"),
-            ):
-                for _ in range(2):
-                    assert lock.acquire(timeout=30)
-                    assert lock.fencing_token > 0
-                    lock.release()
-            with Lock(client, f"{zk_path}/lock"):
-                (name,) = client.get_children(f"{zk_path}/lock")
-                stat = client.exists(f"{zk_path}/lock/{name}")
-                assert Lock(client, f"{zk_path}/lock").fencing_token == stat.czxid
-            event = Event(client, f"{zk_path}/event")
-            event.set()
-            assert event.wait(30)
-            queue = Queue(client, f"{zk_path}/queue")
-            queue.put(b"item")
-            assert queue.get(timeout=30) == b"item"
-            for kind in (Dict, Set):
-                with pytest.raises(RefusedError, match=r"a Dict or Set needs ZooKeeper 3\.6"):
-                    len(kind(client, f"{zk_path}/{kind.__name__}"))
-        finally:
-            client.stop()
-            client.close()
+    """Fault 245: the first container is refused, by an error that says which version it needs."""
+    for opcode in (CREATE2, CREATE_CONTAINER):
+        monkeypatch.delitem(wire.WRITES, opcode)
+    with (
+        zkconcurrent.connect("memory:3.4") as client,
+        pytest.raises(RefusedError, match=r"needs ZooKeeper 3\.5\.3 or newer"),
+    ):
+        call(kind(client, zk_path))
 
 
 @pytest.mark.parametrize("error", [UnimplementedError, MarshallingError])
 def test_a_refusal_names_no_other_primitive(error: type[Exception]) -> None:
     """Fault 245: the reason that a lock is given is not that of a Dict."""
     assert "Dict" not in str(failure(error(), "/path"))
-
-
-def cycle(lock: Lock) -> None:
-    """Acquire and release it."""
-    assert lock.acquire(timeout=30)
-    lock.release()
 
 
 COLLECTED = """

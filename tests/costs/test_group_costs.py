@@ -8,12 +8,11 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, InThread
+from tests.conftest import Connect, InThread, await_heartbeat
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DoubleBarrier, Group
-from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -102,14 +101,12 @@ def test_a_chroot_is_looked_for_once(zk: KazooClient, connect: Connect, proxy: P
     """Of a plain client with a chroot, the first look costs a read more if the path is missing; of `connect`, none."""
     zk.ensure_path(zk_path)
     plain = connect(hosts=f"{proxy.hosts}{zk_path}")
-    link = Session.of(plain).link
-    eventually(lambda: link.containers)
+    await_heartbeat(plain)
     look = {"sync": 1, "getChildren": 1}
     for path, more in (("/one", {"exists": 1}), ("/one", {}), ("/two", {})):
         with proxy.costs(**look, **more):
             assert next(Group(plain, path).observe()) == {}
     with zkconcurrent.connect(f"zk://{proxy.hosts}{zk_path}") as opened:
-        link = Session.of(opened).link
-        eventually(lambda: link.containers)
+        await_heartbeat(opened)
         with proxy.costs(**look):
             assert next(Group(opened, "/one").observe()) == {}

@@ -97,7 +97,7 @@ def test_a_process_that_dies_after_any_request(kind: str, tidy: Server, connect:
     while not done:
         client = connect(tidy.hosts, timeout=2)
         transport = Session.of(client).link.transport
-        zkconcurrent.Lock(client, "/warm").locked()  # the probe is over
+        zkconcurrent.Lock(client, "/warm").locked()
         sent, send, unsent, dead = 0, transport.send, list[Any](), threading.Event()
 
         def limited(

@@ -11,12 +11,10 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect
 from tests.helpers.eventually import eventually
-from tests.helpers.old_server import Manner, OldServer
 from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Event
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.watches import RemoveWatches
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.long
@@ -61,28 +59,6 @@ def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str) -> None:
         for n in range(3_000):
             session.registry.left[f"{zk_path}/{n}"] = False
     eventually(lambda: not kept(zk), patience=10)
-
-
-@pytest.mark.parametrize("manner", ["answers", "answers and closes"])
-def test_a_server_that_cannot_remove_one(manner: Manner, zookeeper: Server, zk_path: str) -> None:
-    """It is asked once; the client keeps its session, and no list of what it can't have removed."""
-    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-    with OldServer(zookeeper.hosts, {RemoveWatches.type}, manner) as old:
-        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
-        client.start()
-        try:
-            session = client.client_id
-            wait_in_vain(client, f"{zk_path}/one")
-            eventually(lambda: old.met, patience=PATIENCE)
-            eventually(lambda: not kept(client), patience=PATIENCE)
-            asked = len(old.met)
-            wait_in_vain(client, f"{zk_path}/other")
-            eventually(lambda: not kept(client), patience=PATIENCE)
-            assert len(old.met) == asked
-            assert client.client_id == session
-        finally:
-            client.stop()
-            client.close()
 
 
 def test_a_session_that_expires(

@@ -22,7 +22,6 @@ class Bench:
         self.registry.opened(lease)
         link = SimpleNamespace(
             connected=True,
-            can_remove_watches=True,
             watches=lambda path, _: [] if path in self.removed else [1],
             remove_watch=self._remove,
         )

@@ -314,6 +314,8 @@ def _writes(link: Link, scratch: str) -> list[Finding]:
     except kazoo_errors.NoAuthError:
         remedy = "grant it the rights to create (c) and delete (d) where locks are"
         checks.append(Finding("writes", FAIL, f"this client may not write below {scratch}", remedy))
+    except kazoo_errors.UnimplementedError:
+        checks.append(Finding("writes", FAIL, "the server has no containers", "upgrade to 3.5.3 or newer"))
     except kazoo_errors.KazooException as error:
         remedy = "look at the servers' logs"
         checks.append(Finding("writes", FAIL, f"they fail below {scratch} ({type(error).__name__})", remedy))
@@ -334,13 +336,7 @@ def _make(link: Link, path: str, made: list[str]) -> None:
                 client.create(each)
                 made.append(each)
     made.append(path)
-    try:
-        (result,) = ask_all(link.make_container, [path])
-    except kazoo_errors.ConnectionLoss:
-        if link.containers is not False:
-            raise
-        # The server has none: this time it is a plain node.
-        (result,) = ask_all(link.make_container, [path])
+    (result,) = ask_all(link.make_container, [path])
     if isinstance(result, Exception):
         made.pop()
         raise result
@@ -377,9 +373,3 @@ def _exercise(link: Link, folder: str) -> Iterator[Finding]:
     wrong = abs(ahead) - took / 2 > _MOST_AHEAD
     remedy = "ages, and when an item of a DelayQueue is due, are wrong by that: set both by NTP" if wrong else ""
     yield Finding("leader's clock", WARN if wrong else OK, text, remedy, round(ahead, 3))
-    if link.containers is False:
-        yield Finding(
-            "lock paths", WARN, "plain nodes, which stay: the server has no containers", "upgrade to 3.8", "no"
-        )
-    else:
-        yield Finding("lock paths", OK, "containers, which the leader removes when they are empty", value="yes")

@@ -92,8 +92,6 @@ class Listener:
         if lease is None:
             return
         client.timeout = lease.timeout
-        if client.link.containers is None:
-            client.link.probe()
         if client.registry.lease.session not in (0, lease.session):
             # Before any other request of the new session.
             client.link.make_chroot()

@@ -47,9 +47,6 @@ class Watches:
         self._later: dict[str, bool] = {}
         self._looked_at = self._later_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()
-        # A server has replied to a removal. Before, each is sent alone: one that knows none may end the connection, and
-        # its reply would be lost with the requests behind it.
-        self._heard = False
 
     def begin_anew(self) -> None:
         """Forget all watches: they ended with the old connection."""
@@ -63,7 +60,7 @@ class Watches:
     def remove_idle(self, now: float) -> None:
         """Remove the watches that nobody has needed for a while. For the keeper."""
         link, registry = self._client.link, self._client.registry
-        if not link.connected or link.can_remove_watches is False:
+        if not link.connected:
             registry.left.clear()
             self.begin_anew()
             return
@@ -75,13 +72,13 @@ class Watches:
             self._looked_at = now
             self._due.update(self._idle)
             self._idle, registry.left = registry.left, {}
-        if (self._unanswered and now < self._sent_at + self._client.timeout) or not link.can_remove_watches:
+        if self._unanswered and now < self._sent_at + self._client.timeout:
             return
         # The replies to these removals were lost inside kazoo.
         self._unanswered.clear()
         self._sent_at = now
         for path in list(islice(self._due, MOST_LINGERING)):
-            if len(self._unanswered) >= (TOGETHER if self._heard else 1):
+            if len(self._unanswered) >= TOGETHER:
                 # The last reply wakes the keeper, which sends the next ones.
                 return
             self._remove(path, tree=self._due.pop(path))
@@ -118,7 +115,6 @@ class Watches:
             if isinstance(reply.error, RemovalWithdrawn):
                 self._leave(path, tree)
             self._unanswered.discard(reply)
-            self._heard = self._heard or reply.error is None
             if self._due and not self._unanswered:
                 self._client.wake_keeper()
 

@@ -37,7 +37,7 @@ from .._runtime.serving import serves_here
 from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
 from .opening import CONNECTED_STATES
-from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
+from .replies import NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
 from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
@@ -96,18 +96,11 @@ class Link:
         of_threads = type(client.handler) is SequentialThreadingHandler
         self.sleep_event = AutoResetEvent if of_threads else client.handler.event_object
         self.user_event = SteadyEvent if of_threads else client.handler.event_object
-        # Whether the servers know containers; None until they were asked.
-        self.containers: bool | None = None
         # Whether others, too, may have primitives below a path.
         self.is_directory: Callable[[str], bool] = lambda _: False
         self.seen_chroot = ""
-        self._probes = 0
-        # `True: True` unless a probe is under way: taken, and put back, in one step.
-        self._may_probe = {True: True}
         # See `kinds_of_trees`. None until the servers were asked.
         self._trees: tuple[int, ...] | None = None
-        # True once the servers have said that they cannot remove a watch.
-        self._keeps_watches = False
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -276,60 +269,22 @@ class Link:
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
-        # ZooKeeper 3.4 has neither containers nor create2, whose reply has the stat.
-        kind = CreateRequest if self.containers is False else Create2
-        create = kind(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
-        if self.containers:
-            self.transport.send(create, self.leases.as_write(reply))
-            return
-
-        def with_stat(made: object) -> object:
-            # On the connection thread, the last zxid and the session are those of the reply that is being read.
-            return (made, CreatedStat(self.client.last_zxid, self.session() or 0)) if kind is CreateRequest else made
-
-        handled = self._may_be_unknown(reply, with_stat)
-        handled.session = reply.session
-        self.transport.send(create, self.leases.as_write(handled))
-
-    def _may_be_unknown(self, reply: Reply, result: Callable[[object], object] = lambda made: made) -> HandledReply:
-        """Return what takes the reply to a create that the server may not know, and hands `result(its value)` on.
-
-        If the server does not know it, that is noted, and the caller repeats the request, which then is a plain create.
-        """
-
-        def on_reply(made: HandledReply) -> None:
-            if isinstance(made.error, kazoo_errors.UnimplementedError):
-                self.containers = False
-                reply.set_exception(kazoo_errors.ConnectionLoss())
-            elif made.error is not None:
-                reply.set_exception(made.error)
-            else:
-                reply.set(result(made.value))
-
-        return HandledReply(on_reply)
+        create = Create2(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
+        self.transport.send(create, self.leases.as_write(reply))
 
     def multi(self, operations: Sequence[op.Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
 
         The cause has the number of the operation that failed, in `part`.
         """
-        requests: list[object] = []
-        # Of each request, the index of its operation.
-        at: list[int] = []
-        for n, each in enumerate(operations):
-            requests.append(_PARTS[type(each)](self, self.full(each.path), each))
-            at.append(n)
-            if type(each) is op.SetNode and each.version == op.BEFORE_ANY:
-                # This write makes the version -1, which requests take for any. So a second write follows at once.
-                requests.append(SetData(self.full(each.path), each.data, -1))
-                at.append(n)
+        requests = [_PARTS[type(each)](self, self.full(each.path), each) for each in operations]
 
         def on_reply(whole: HandledReply) -> None:
             error = whole.error
             for part, each in enumerate(whole.value or ()):
                 if error is None and isinstance(each, Exception) and not isinstance(each, NOT_THE_CAUSE):
                     error = each
-                    error.part = at[part]  # type: ignore[attr-defined]
+                    error.part = part  # type: ignore[attr-defined]
             if error is not None:
                 # A local session that lives gets this error for ephemerals, too: then the caller asks the leader.
                 if whole.error is None and not op.makes_ephemerals(operations):
@@ -337,11 +292,9 @@ class Link:
                 reply.set_exception(error)
                 return
             self.leases.note_write(whole)
-            # Of an operation with two requests, the second one's reply.
-            results = list(dict(zip(at, whole.value, strict=True)).values())
             # On the connection thread, the last zxid and the session are those of the reply that is being read.
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
-            reply.set([(each, made) if isinstance(each, str) else each for each in results])
+            reply.set([(each, made) if isinstance(each, str) else each for each in whole.value])
 
         handled = HandledReply(on_reply)
         handled.session = reply.session
@@ -387,36 +340,14 @@ class Link:
         if isinstance(result, kazoo_errors.SessionExpiredError):
             self.transport.drop()
 
-    def container(self, path: str) -> CreateRequest | Create2:
-        """Return the request that makes a container, or a persistent node if the server has no containers."""
+    def container(self, path: str) -> CreateContainer:
+        """Return the request that makes a container."""
         acl = (getattr(self.client, "directory_acl", None) if self.is_directory(path) else None) or self.acl()
-        if self.containers is False:
-            return CreateRequest(self.full(path), b"", acl, 0)
         return CreateContainer(self.full(path), b"", acl, CONTAINER)
 
     def make_container(self, path: str, reply: Reply) -> None:
-        """Make a container, or a persistent node if the server has no containers."""
-        self.transport.send(self.container(path), self.leases.as_write(self._may_be_unknown(reply)))
-
-    def probe(self) -> None:
-        """Ask whether the servers know containers, before any other request: others may close the connection.
-
-        So nothing is held when that happens. The node in the request is ZooKeeper's own, and exists.
-        """
-
-        def on_reply(reply: HandledReply) -> None:
-            if reply.error is None or type(reply.error) not in NO_REPLY:
-                self.containers = not isinstance(reply.error, kazoo_errors.UnimplementedError)
-            elif self._probes > 1 and not isinstance(reply.error, kazoo_errors.ThrottledOpError):
-                # The server closes the connection each time.
-                self.containers = False
-            self._may_probe[True] = True
-
-        # Two threads may find the connection new. A second probe on it would count for one that was hung up on.
-        if not self._may_probe.pop(True, False):
-            return
-        self._probes += 1
-        self.transport.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), HandledReply(on_reply))
+        """Make a container."""
+        self.transport.send(self.container(path), self.leases.as_write(reply))
 
     def make_chroot(self) -> None:
         """Make the chroot of a client of `connect` again: the servers may have lost it, as when they begin anew."""
@@ -433,10 +364,7 @@ class Link:
 
     def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
-        if version == op.BEFORE_ANY:
-            self.multi((op.SetNode(path, data, version),), reply)
-        else:
-            self.transport.send(SetData(self.full(path), data, version), self.leases.as_write(reply))
+        self.transport.send(SetData(self.full(path), data, version), self.leases.as_write(reply))
 
     def children(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
         """List the children's names; with a watcher, also leave a watch there, if the node exists."""
@@ -476,11 +404,6 @@ class Link:
         reply.on_success = done
         self.transport.send(AddWatch(self.full(path)), reply)
 
-    @property
-    def can_remove_watches(self) -> bool | None:
-        """Whether the servers know how to remove a watch, as those do that know containers; None until asked."""
-        return False if self._keeps_watches else self.containers
-
     def watches(self, path: str, watcher: Watcher) -> list[int]:
         """Return which kinds of watches a watcher has on a path, or has asked for."""
         full = self.full(path)
@@ -518,9 +441,7 @@ class Link:
                 forget_watcher(self._parts, request)
                 reply.set()
                 return
-            if isinstance(error, kazoo_errors.UnimplementedError):
-                self._keeps_watches = True
-            elif isinstance(error, kazoo_errors.ThrottledOpError):
+            if isinstance(error, kazoo_errors.ThrottledOpError):
                 error = RemovalWithdrawn()
             reply.set_exception(error)
 

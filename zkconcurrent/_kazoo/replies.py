@@ -168,6 +168,7 @@ _CONNECTION_ERRORS = (
     kazoo_errors.ThrottledOpError,
 )
 NO_REPLY = (*_CONNECTION_ERRORS, kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
+_TOO_OLD = "zkconcurrent needs ZooKeeper 3.5.3 or newer"
 _REASONS = {
     kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",
     kazoo_errors.AuthFailedError: "the client's credentials were not accepted; correct them and open a new client",
@@ -178,7 +179,9 @@ _REASONS = {
         "the servers have localSessionsEnabled, which locks can use only with localSessionsUpgradingEnabled"
     ),
     kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
-    kazoo_errors.UnimplementedError: "the server is too old to know it",
+    kazoo_errors.UnimplementedError: _TOO_OLD,
+    # Of a request that has a part which the server does not know.
+    kazoo_errors.MarshallingError: _TOO_OLD,
     kazoo_errors.SessionClosedRequireSaslError: (
         "the servers demand credentials: a user and a password (auth_data), or SASL (sasl_options)"
     ),

@@ -94,16 +94,9 @@ class Node(NamedTuple):
     children: int = 0
 
 
-BEFORE_ANY = -2
-"""The version before -1. Requests take -1 for any version, so they could not tell that the node was written again."""
-
-
 def next_version(version: int) -> int:
-    """Return the version of a node that is written once more: a signed number of 32 bits, which wraps around.
-
-    The result is never -1: at `BEFORE_ANY`, the link writes the node twice.
-    """
-    return 0 if version == BEFORE_ANY else (version + 1 + 2**31) % 2**32 - 2**31
+    """Return the version of a node that is written once more: a signed number of 32 bits, which wraps around."""
+    return (version + 1 + 2**31) % 2**32 - 2**31
 
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)

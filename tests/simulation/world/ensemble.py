@@ -224,7 +224,6 @@ class Ensemble:
         self.on_change: Callable[[Change], None] = lambda _: None
         self.wraps = self.ends = False
         self.worn = 0
-        self.fresh: tuple[str, ...] = ("/receipts/",)
         # The nodes that were altered at each empty change of the log.
         self._altered: dict[int, Callable[[Tree], None]] = {}
 
@@ -652,7 +651,7 @@ class Ensemble:
         """Have new nodes begin with the version of worn ones, and numbers go on beyond the last."""
         for step in change:
             if isinstance(step, Made) and step.path in server.nodes:
-                if step.owner in (0, changes.CONTAINER) and not any(folder in step.path for folder in self.fresh):
+                if step.owner in (0, changes.CONTAINER) and "/receipts/" not in step.path:
                     server.nodes[step.path].version = self.worn
                 if self.wraps and step.creates < 0:
                     server.nodes[changes.split(step.path)[0]].creates = step.creates
