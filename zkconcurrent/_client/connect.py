@@ -511,6 +511,8 @@ def _hosts(client: KazooClient) -> str:
 def _close_all(until: float) -> None:
     """Close the open clients at the interpreter's exit, so that their sessions end without waiting for expiry."""
     ours = [client for client in _clients if client._forks == this_process.forks]
+    for client in ours:
+        client.logger.muted = True
     for client, stopped in [(client, request_close(client)) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))
         if stopped.is_set():

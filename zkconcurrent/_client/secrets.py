@@ -52,6 +52,9 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     warnings stays one, and so does one each `_SAME`; that it connects to an address is told once, until it has
     connected. The others are logged at DEBUG. So is what it tells of connections once one was lost more than `_OFTEN`
     times in `_SAME`, for the rest of this time.
+
+    Attributes:
+        muted: nothing is logged any more, as the exit of the interpreter closes the client.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -62,12 +65,12 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         self._tried: set[str] = set()
         # When each kind of warning came first in this minute, and how often since.
         self._shown: dict[str, tuple[float, int]] = {}
-        self._flaps = False
+        self._flaps = self.muted = False
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
         # Its own `isEnabledFor` would be one call more, twice for each reply.
-        if not self.logger.isEnabledFor(level):
+        if self.muted or not self.logger.isEnabledFor(level):
             return
         hides = "passwd" in str(msg)
         shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]

@@ -34,7 +34,7 @@ from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import end_with_process
-from .client_state import ClientState
+from .client_state import ClientState, log_all
 from .deadlocks import Deadlocks
 from .deletes import Deletes
 from .heartbeat import Heartbeat
@@ -513,6 +513,8 @@ class Session(ClientState):
         while left() and self.now() < until:
             self.run_posted()
             self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
+        # At the exit the keeper may start no thread for that any more.
+        log_all(self.unlogged)
 
     def _delete_receipts(self) -> None:
         for state in self.directory.states():

@@ -7,6 +7,7 @@ nothing of its parent's sessions.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -71,6 +72,7 @@ def _threads_left() -> list[threading.Thread]:
 
 def _at_exit() -> None:
     _silence_daemon_threads()
+    _log_to_open_streams()
     until = time.monotonic() + PATIENCE
     sessions = [session for session in living_sessions() if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
@@ -88,6 +90,34 @@ def _silence_daemon_threads() -> None:
             show(args)
 
     threading.excepthook = show_others
+
+
+class _OpenStreams(logging.Filter):
+    """Hands a record to the handlers whose stream is open; if none is, to standard error.
+
+    A program may have closed its own before the exit, as pytest does with that of each test.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether logging itself is to hand the record to all handlers."""
+        handlers: list[logging.Handler] = []
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            handlers += logger.handlers
+            logger = logger.parent if logger.propagate else None
+        usable = [each for each in handlers if not getattr(getattr(each, "stream", None), "closed", False)]
+        if len(usable) == len(handlers):
+            return True
+        for each in usable or filter(None, [logging.lastResort]):
+            if record.levelno >= each.level:
+                each.handle(record)
+        return False
+
+
+def _log_to_open_streams() -> None:
+    """Have what the library logs from here on, such as a delete that fails, go to streams that are open."""
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "zkconcurrent"]:
+        logging.getLogger(name).addFilter(_OpenStreams())
 
 
 def _exit_with_multiprocessing() -> None:
