@@ -463,16 +463,16 @@ def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_
             over.wait(20)
 
     def handle() -> None:
-        with Session.of(clients[-1]).lock:
+        with Session.of(clients[0]).lock:
             over.set()
             with (lock if several else lock.locks[0]).hold(timeout=20):
-                assert Session.of(clients[-1]).has_lock()
+                assert Session.of(clients[0]).has_lock()
 
     holding = in_thread(hold)
     assert acquired.wait(20)
     in_thread(handle).result(30)
     holding.result(20)
-    assert not Session.of(clients[-1]).has_lock()
+    assert not Session.of(clients[0]).has_lock()
 
 
 def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: str, in_thread: InThread) -> None:
