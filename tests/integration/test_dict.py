@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -1032,56 +1033,24 @@ def test_an_unreadable_value(zk: KazooClient, zk_path: str) -> None:
     assert d == {"good": 1, "bad": 2}
 
 
-class NeedsMemory:
-    """A codec for whose decode there is no memory."""
+def test_errors_that_are_not_the_values(zk: KazooClient, zk_path: str) -> None:
+    """Fault 350: any error but a ValueError is raised as it is; none says that the node is to be deleted."""
+    errors: list[Exception] = [MemoryError(), TimeoutError("the alarm"), LookupError("no such key")]
 
-    def encode(self, value: bytes) -> bytes:
-        """Return it."""
-        return value
-
-    def decode(self, _: bytes) -> bytes:
-        """Fail."""
-        raise MemoryError
-
-
-def test_a_value_that_this_process_has_no_memory_for(zk: KazooClient, zk_path: str) -> None:
-    """Fault 460: that error comes, and not one that has an operator delete the entry, or the value."""
-    d, shared = Dict(zk, zk_path, codec=NeedsMemory()), SharedValue(zk, f"{zk_path}-value", b"v", codec=NeedsMemory())
-    d["key"] = b"v"
-    for read in (lambda: d["key"], lambda: d.pop("key"), shared.get, lambda: shared.wait_for(bool)):
-        with pytest.raises(MemoryError):
-            read()
-    assert len(d) == 1
-
-
-class StruckOnce:
-    """A codec in whose first decode a signal handler raises an error."""
-
-    def __init__(self) -> None:
-        self.strikes: list[Exception] = [TimeoutError("the alarm")]
-
-    def encode(self, item: bytes) -> bytes:
-        """Return it."""
-        return item
-
-    def decode(self, data: bytes) -> bytes:
-        """Return it, the second time."""
-        if self.strikes:
-            raise self.strikes.pop()
+    def decode(data: bytes) -> bytes:
+        if errors:
+            raise errors[0]
         return data
 
-
-def test_an_error_of_a_handler_in_a_decode(zk: KazooClient, zk_path: str) -> None:
-    """Fault 350: it is raised as it is, and not taken for an error of the codec."""
-    d = Dict(zk, f"{zk_path}-d", codec=StruckOnce())
-    d["a"] = b"1"
-    with pytest.raises(TimeoutError, match="the alarm"):
-        d["a"]
-    assert d["a"] == b"1"
-    value = SharedValue(zk, f"{zk_path}-v", b"1", codec=StruckOnce())
-    with pytest.raises(TimeoutError, match="the alarm"):
-        value.get()
-    assert value.get().value == b"1"
+    codec = SimpleNamespace(encode=bytes, decode=decode)
+    d, shared = Dict[bytes](zk, zk_path, codec=codec), SharedValue[bytes](zk, f"{zk_path}-value", b"v", codec=codec)
+    d["key"] = b"v"
+    while errors:
+        for read in (lambda: d["key"], lambda: d.pop("key"), shared.get, lambda: shared.wait_for(bool)):
+            with pytest.raises(type(errors[0])):
+                read()
+        errors.pop(0)
+    assert d.pop("key") == shared.get().value == b"v"
 
 
 def test_weak_iteration(zk: KazooClient, zk_path: str) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from .._errors import ForeignNodeError, ZkConcurrentError
+from .._errors import ForeignNodeError
 from .._runtime.public import public
 
 T = TypeVar("T")
@@ -28,10 +27,9 @@ class Codec(Protocol[T]):
     def decode(self, data: bytes, /) -> T:
         """Return the item that was encoded as these bytes.
 
-        An error means that these bytes can't be decoded, and a queue then moves the item to `<path>/dead`. These errors
-        tell nothing of the bytes, and leave the item where it is: ImportError, MemoryError, ConnectionError,
-        TimeoutError, any other OSError of the system (it has an `errno`, or comes of one that has), and
-        ZkConcurrentError, as of a codec that asks another service for a key or a schema.
+        Raises:
+            ValueError: these bytes can't be decoded. A queue then moves the item to `<path>/dead`, and other classes
+                raise `ForeignNodeError`. Any other error is raised as it is, and the item stays where it is.
         """
 
 
@@ -84,7 +82,10 @@ class _Json(_Named):
             return json.dumps(item, separators=(",", ":")).encode()
 
     def decode(self, data: bytes, /) -> Any:
-        return json.loads(data)
+        try:
+            return json.loads(data)
+        except RecursionError as error:
+            raise ValueError(f"the data are nested too deep: {error}") from None
 
 
 @public
@@ -141,49 +142,20 @@ def encoded(codec: Codec[T], value: T, path: str) -> bytes:
     return bytes(data)
 
 
-def blame_data(codec: Codec[T], data: bytes, path: str, first: Exception) -> None:
-    """Refuse the data of a node, as decoding them has raised a first error. Otherwise the caller raises that.
-
-    Only a second error shows that the codec can't decode the data: a signal handler may have raised the first one.
+def decoded(codec: Codec[T], data: bytes, path: str) -> T:
+    """Decode the data of a node.
 
     Raises:
-        ForeignNodeError: the codec can't decode the data.
+        ForeignNodeError: the codec can't decode them.
     """
     try:
-        codec.decode(data)
-    except Exception as error:
-        if tells_nothing(error, first):
-            return
+        return codec.decode(data)
+    except ValueError as error:
         raise ForeignNodeError(
             path,
             f"the node's data is {data[:100]!r}, which the codec {codec!r} can't decode: {type(error).__name__}: "
             f"{error}; give all clients the same codec, or delete the node if something else left it behind",
         ) from error
-
-
-def tells_nothing(error: Exception, first: Exception) -> bool:
-    """Return whether an error tells nothing of the data that were to be decoded: this process lacks something.
-
-    That is a package, memory, room on its stack, or a service that the codec asks. A codec that runs out of room on a
-    stack that was mostly free shows that the data are nested too deep, for any process.
-    """
-    if isinstance(error, RecursionError):
-        try:
-            sys._getframe(sys.getrecursionlimit() // 4)
-        except ValueError:
-            return False
-        return True
-    if not isinstance(error, OSError):
-        return isinstance(error, (ImportError, MemoryError, ZkConcurrentError))
-    # The system's own errors have a number; those of bz2 and gzip for bad bytes have none. Those of urllib and requests
-    # have none, either, but come of one that has. The caller handled the first error when the codec began, and perhaps
-    # another one when it called the library: none of them is a cause.
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, (ConnectionError, TimeoutError)) or getattr(cause, "errno", None) is not None:
-            return True
-        cause = None if cause.__context__ is first else cause.__context__
-    return False
 
 
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from functools import partial
 from typing import Any, Protocol, TypeVar, overload
 
-from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded, equal
+from .._arguments.codec import BYTES, Codec, check_codec, decoded, encoded, equal
 from .._kazoo.link import KazooClient
 from .._recipes.map import write
 from .base.map_base import MapBase
@@ -118,11 +118,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         return ((key, self._decoded(key, entry.data)) for key, entry in list(self._copy().items()))
 
     def _decoded(self, key: str, data: bytes) -> V:
-        try:
-            return self._codec.decode(data)
-        except Exception as error:
-            blame_data(self._codec, data, self._layout.entry(key), error)
-            raise
+        return decoded(self._codec, data, self._layout.entry(key))
 
     # -- writes ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
-from .._arguments.codec import BYTES, Codec, blame_data, check_codec, encoded
+from .._arguments.codec import BYTES, Codec, check_codec, decoded, encoded
 from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ForeignNodeError
@@ -225,11 +225,7 @@ class SharedValue(BaseValue, Generic[T]):
         return VersionedValue(self._decoded(seen.data), seen.version)
 
     def _decoded(self, data: bytes) -> T:
-        try:
-            return self._codec.decode(data)
-        except Exception as error:
-            blame_data(self._codec, data, self._path, error)
-            raise
+        return decoded(self._codec, data, self._path)
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"

@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..._arguments.codec import tells_nothing
 from ..._errors import LossCause
 from ..._protocol import operations as op
 from ..._protocol.operations import Recipe
@@ -238,7 +237,7 @@ class ItemCall(PendingWrite):
             "count".
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
-        decode: turns an item's bytes into the item.
+        decode: turns an item's bytes into the item; a ValueError means that it can't.
         taken: the item in question.
         names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
         item_taken: the call had taken an item for certain when it ended.
@@ -264,22 +263,6 @@ class ItemCall(PendingWrite):
         self.taken: ClaimedItem | None = None
         self.names: list[str] = []
         self.item_taken = False
-
-    def decoded(self, payload: bytes) -> tuple[object, Exception | None]:
-        """Return the item, or the error of the codec if it can't decode these bytes.
-
-        Only a second error shows that: a signal handler may have raised the first one. What this process lacks, such as
-        memory, is no item's fault, either. Both errors are raised.
-        """
-        try:
-            return self.decode(payload), None
-        except Exception as first:
-            try:
-                self.decode(payload)
-            except Exception as error:
-                if not tells_nothing(error, first):
-                    return None, error
-            raise
 
     def next_name(self) -> str | None:
         """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""

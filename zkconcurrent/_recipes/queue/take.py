@@ -133,7 +133,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
     """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
 
     The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried, and
-    an error of another cause, which a signal handler has raised, say, takes nothing.
+    any error but a ValueError takes nothing.
 
     Raises:
         ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
@@ -154,7 +154,10 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
         attempts = max(0, node.version - base)
         content, error = None, None
         if not (spent := 0 < item_call.most <= attempts):
-            content, error = item_call.decoded(payloads[0])
+            try:
+                content = item_call.decode(payloads[0])
+            except ValueError as refused:
+                error = refused
         buried = spent or (error is not None and not item_call.most)
         taken = ClaimedItem(name, payloads, node.version, base, attempts + 1, item=content)
         own = op.Create(claim, item_call.label, ephemeral=True)

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_positive, check_seconds
@@ -291,11 +291,12 @@ class QueueBase(Primitive, Generic[T]):
 
         They include the items that the codec could not decode. Such an item is returned as bytes.
         """
-        item_call = self._item_call("get")
 
         def decoded(payload: bytes) -> T | bytes:
-            item, error = item_call.decoded(payload)
-            return payload if error is not None else cast(T, item)
+            try:
+                return self._codec.decode(payload)
+            except ValueError:
+                return payload
 
         return self._run(manage.dead(self._view), lambda found: [decoded(each) for each in found])
 
