@@ -112,6 +112,21 @@ def test_all_kinds(look: Run, zk: KazooClient, connect: Connect, zk_path: str, i
         each.result()
 
 
+@pytest.mark.parametrize("layout", ["selector", "latch"])
+def test_candidates(look: Run, zk: KazooClient, connect: Connect, zk_path: str, layout: str) -> None:
+    """The columns of a candidate are those of a lock's contender: its host and process, and what it contends for."""
+    first, second = (zkconcurrent.Election(client, zk_path, layout=layout) for client in (zk, connect()))
+    with first.lead():
+        second.stand()
+        eventually(lambda: len(second.candidates()) == 2)
+        found = document(look("ls", zk_path, "--json"))
+        assert brief(found, zk_path) == [(zk_path, "Election", None, state) for state in ("held", "waits")]
+        for each in found["contenders"]:
+            assert (each["host"], each["pid"], each["thread"]) == (socket.gethostname(), os.getpid(), None)
+        assert f"held by process {os.getpid()} on host {socket.gethostname()!r}" in end_of(look("show", zk_path))[1]
+    second.withdraw()
+
+
 def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile.
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import pickle
+import socket
 import sys
 import threading
 import time
@@ -96,12 +97,27 @@ def test_one_leads(layout: str, connect: Connect, zk: KazooClient, zk_path: str,
     assert children(zk, zk_path) == []
 
 
-def test_an_id_of_its_own(zk: KazooClient, zk_path: str) -> None:
-    """A candidate without an id is known by its process and host."""
-    election = Election(zk, zk_path)
+def test_an_id_of_its_own(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 511: a candidate without an id has one of its client alone, which shows its process and host."""
+    election, other = Election(zk, zk_path), Election(connect(), zk_path)
     with election.lead():
-        assert ids(election) == [election.id]
-    assert election.id.startswith(f"{os.getpid()}@")
+        other.stand()
+        eventually(lambda: ids(other) == [election.id, other.id])
+        first, second = other.candidates()
+    assert first.id != second.id
+    assert Election(zk, zk_path).id == election.id
+    assert (first.host, first.pid) == (second.host, second.pid) == (socket.gethostname(), os.getpid())
+    other.withdraw()
+
+
+def test_an_id_of_the_programs_own(zk: KazooClient, zk_path: str) -> None:
+    """It shows no host and no process, whatever it is like."""
+    for name in ("web-1", "7@host", "7@host#12345", "x@host#12345678", ""):
+        election = Election(zk, zk_path, id=name)
+        with election.lead():
+            leader = election.leader()
+        assert leader is not None
+        assert (leader.id, leader.data, leader.host, leader.pid) == (name, name.encode(), None, None)
 
 
 def test_not_elected_in_time(zk: KazooClient, connect: Connect, zk_path: str) -> None:

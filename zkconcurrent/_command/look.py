@@ -16,6 +16,7 @@ from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors, node_of
 from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
+from .._protocol.told import origin_of
 from .._recipes.queue.order import is_item
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
@@ -294,6 +295,8 @@ class Scan:
                     self._errors[f"{queue.folder}/{name}"] = got
                 else:
                     there[name] = self.nodes[f"{queue.folder}/{name}"] = node_of(got)
+            if queue.kind == "Lock" and any(origin_of(each.data)[0] for each in there.values()):
+                queue = queue._replace(kind="Election")
             places += _in_line(queue, there)
         # Those who hold permits come before those who wait for them.
         return sorted(places, key=lambda place: (place.path, place.contender.position))

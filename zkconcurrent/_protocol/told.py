@@ -7,6 +7,7 @@ it. A field that is missing, or of another type, is None or empty.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from .operations import MALFORMED
@@ -14,6 +15,8 @@ from .ticket import REVOKED
 
 _LONGEST = 1e12  # seconds
 _MOST = 1_000_000_000  # holds
+# The id of a candidate that its program has not named, which is all that its node tells.
+_CANDIDATE = re.compile(rb"(\d{1,10})@(.+)#[0-9a-f]{8}")
 
 
 class Told(NamedTuple):
@@ -74,7 +77,14 @@ class Told(NamedTuple):
         if self.pid is None:
             return repr(self.host or otherwise)
         label = "" if self.label is None else f" (label {self.label!r})"
-        return f"thread {self.thread!r} of process {self.pid} on host {self.host!r}{label}"
+        thread = "" if self.thread is None else f"thread {self.thread!r} of "
+        return f"{thread}process {self.pid} on host {self.host!r}{label}"
+
+
+def origin_of(candidate: bytes) -> tuple[str | None, int | None]:
+    """Return host and process of a candidate, by its node's data; None if these are no id that the library has made."""
+    found = _CANDIDATE.fullmatch(candidate)
+    return (None, None) if found is None else (found[2].decode("utf-8", "replace"), int(found[1]))
 
 
 def _typed(said: object, *kinds: type) -> Any:

@@ -9,11 +9,13 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
 from .._engine.holds import Hold
+from .._engine.session import Session
 from .._engine.telling import is_async
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Node
 from .._protocol.ticket import State
+from .._protocol.told import origin_of
 from .._recipes.election import Leader
 from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
@@ -39,6 +41,9 @@ class Candidate(NamedTuple):
         since: when the candidate queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its term.
+        host: the candidate's host, and
+        pid: its process, by its id; None for an id of the program's own, and for a leader that has published other
+            data.
     """
 
     id: str
@@ -47,13 +52,15 @@ class Candidate(NamedTuple):
     since: datetime
     node: str
     token: int
+    host: str | None = None
+    pid: int | None = None
 
     @classmethod
     def of(cls, path: str, name: str, node: Node) -> Candidate:
         """Make a candidate from a node that was read."""
         since = datetime.fromtimestamp(node.ctime, timezone.utc)
         text = node.data.decode("utf-8", "replace")
-        return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid)
+        return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid, *origin_of(node.data))
 
 
 class BaseTerm:
@@ -198,7 +205,8 @@ class Election(PickledByPath):
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
-        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
+        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>#<hex>`, where eight
+            random digits tell the client from others, as containers may have the same host and process.
         layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
             other.
         label: as for `Lock`, but it is not written into the nodes: these have the id.
@@ -223,7 +231,7 @@ class Election(PickledByPath):
     ) -> None:
         # Pickling needs the argument as it was given: None means another candidate in each process.
         self._id, self._layout, self._label = id, layout, label
-        self._name = candidate_id(id)
+        self._name = candidate_id(id, client)
         self._leader_lock = LeaderLock(client, path, layout, self._name.encode(), label)
 
     @property
@@ -364,15 +372,15 @@ class Election(PickledByPath):
         return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._leader_lock.standing()}>"
 
 
-def candidate_id(id: object) -> str:  # noqa: A002
-    """Return the candidate's name; for None, `<pid>@<host>`.
+def candidate_id(id: object, client: KazooClient) -> str:  # noqa: A002
+    """Return the candidate's name; for None, `<pid>@<host>#<hex>`, which is this client's alone.
 
     Raises:
-        TypeError: it is not a string.
+        TypeError: it is not a string, or `client` is not a kazoo client.
         ValueError: it can't be written as UTF-8.
     """
     if id is None:
-        return f"{getpid()}@{HOST}"
+        return f"{getpid()}@{HOST}#{Session.of(client).registry.seed[:8]}"
     if not isinstance(id, str):
         raise TypeError(f"id must be a str, not {type(id).__name__}")
     try:

@@ -73,7 +73,7 @@ class Election(PrimitiveTwin):
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
-        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
+        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>#<hex>`.
         layout: `"selector"` or `"latch"`; all processes must give the same.
         label: as for `Lock`, but it is not written into the nodes: these have the id.
 
@@ -92,7 +92,7 @@ class Election(PrimitiveTwin):
         layout: str = "selector",
         label: str | None = None,
     ) -> None:
-        self._id = candidate_id(id)
+        self._id = candidate_id(id, client)
         super().__init__(_Core(client, path, layout, self._id.encode(), label))
         self._leader_lock = LockBase(self._core)
 

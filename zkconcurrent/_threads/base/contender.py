@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..._protocol.operations import Node
 from ..._protocol.ticket import REVOKED
-from ..._protocol.told import Told
+from ..._protocol.told import Told, origin_of
 from ..._runtime.public import public
 
 
@@ -16,9 +16,10 @@ class Contender(NamedTuple):
     """One node in a queue, and the thread that created it. Fields that the node's data does not give are None.
 
     Attributes:
-        host: the host's name; for a Curator client, the text that it left in the node, usually its address.
+        host: the host's name; for a Curator client, the text that it left in the node, usually its address; for a
+            candidate of an `Election` with an id of the program's own, that id.
         pid: the process id.
-        thread: the thread's name.
+        thread: the thread's name; None for a candidate.
         session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
             hexadecimal, without a sign. 0 for the holder of a `DetachedLock`.
         since: when the contender queued, by the server's clock.
@@ -65,6 +66,8 @@ class Contender(NamedTuple):
         from ..._recipes.detached import read
 
         told = Told.by_data(node.data)
+        if told.pid is None and (origin := origin_of(node.data))[0]:
+            told = told._replace(host=origin[0], pid=origin[1])
         held = read(name, node)
         return cls(
             told.host,
