@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import gc
 import inspect
 import pickle
 import threading
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -264,6 +266,88 @@ def test_what_a_generator_cleans_up() -> None:
 
     asyncio.run(main())
     assert told == [True, True]
+
+
+async def others_get(name: str, timeout: float = 0) -> bool:
+    """Return whether another task gets the lock of that name."""
+
+    async def get() -> bool:
+        lock = local.RLock(name)
+        if got := await lock.acquire(timeout=timeout):
+            await lock.release()
+        return got
+
+    return await asyncio.create_task(get())
+
+
+def test_a_break_out_of_a_loop() -> None:
+    """Fault 525: whoever closes a generator ends its hold: after a `break`, the loop does, in a task of its own."""
+    told: list[Any] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        async for _ in counting("broken"):
+            break
+        assert await others_get("generators/broken", 20)
+        async with local.RLock("generators/broken"):
+            async for _ in counting("broken"):
+                break
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
+            assert held("generators/broken")
+            assert not await others_get("generators/broken")
+        assert await others_get("generators/broken")
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert not told
+    assert not warned
+
+
+def test_steps_in_several_tasks() -> None:
+    """A task that makes a step, and ends, leaves the generator its hold; each step may take the lock again."""
+
+    @aio.synchronized(local, "steps")
+    async def steps() -> AsyncIterator[bool]:
+        while True:
+            async with local.RLock("steps").hold(20):
+                pass
+            yield True
+
+    async def main() -> None:
+        running: Any = steps()
+        for _ in range(3):
+            assert await asyncio.create_task(running.__anext__())
+            assert not await others_get("steps")
+        await asyncio.create_task(running.aclose())
+        assert await others_get("steps")
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+    assert not warned
+
+
+def test_a_loop_that_is_closed_first() -> None:
+    """Once its loop is closed, nothing closes a generator: its hold ends as it is garbage collected."""
+    loop = asyncio.new_event_loop()
+    # Otherwise the last object of the lock would go with the generator, with a warning.
+    lock = local.RLock("generators/closed")
+
+    async def main() -> Any:
+        running = counting("closed")
+        await running.__anext__()
+        return running
+
+    running = loop.run_until_complete(main())
+    loop.close()
+    assert not asyncio.run(others_get("generators/closed"))
+    del running
+    gc.collect()
+    assert asyncio.run(others_get("generators/closed", 20))
+    del lock
 
 
 def test_blocks_and_locks_that_are_there() -> None:

@@ -42,7 +42,8 @@ from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._runtime.waiting import Steps
-from zkconcurrent._threads.base.lock_core import LockCore, ReentrantCore
+from zkconcurrent._threads.base.lock_core import LockCore
+from zkconcurrent._threads.base.reentrant_core import ReentrantCore
 from zkconcurrent._threads.multilock import first_error
 from zkconcurrent.testing import Server
 

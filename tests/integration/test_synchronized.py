@@ -6,10 +6,12 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import wrapt
@@ -19,7 +21,7 @@ import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from zkconcurrent import RLock, synchronized
+from zkconcurrent import ReadWriteLock, RLock, synchronized
 from zkconcurrent.testing import Server
 
 
@@ -127,6 +129,114 @@ def test_generators_and_blocks(zk: KazooClient, connect: Connect, zk_path: str) 
         lock = RLock(theirs, f"{zk_path}/{path}")
         assert lock.acquire(blocking=False)
         lock.release()
+
+
+def _rlock(zk: KazooClient, path: str) -> Any:
+    return RLock(zk, path)
+
+
+def _read_lock(zk: KazooClient, path: str) -> Any:
+    return ReadWriteLock(zk, path).read_lock
+
+
+def _write_lock(zk: KazooClient, path: str) -> Any:
+    return ReadWriteLock(zk, path).write_lock
+
+
+OWNED: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[KazooClient, str], Any]]] = {
+    "RLock": (_rlock, _rlock),
+    "read_lock": (_read_lock, _write_lock),
+    "write_lock": (_write_lock, _write_lock),
+    "MultiLock": (lambda zk, path: zkconcurrent.MultiLock([RLock(zk, path)]), _rlock),
+    "Condition": (lambda zk, path: zkconcurrent.Condition(zk, f"{path}-condition", RLock(zk, path)), _rlock),
+}
+"""Locks that only their owner releases, and those that others then wait for."""
+
+
+@pytest.mark.parametrize(("kind", "wait_release"), [*((kind, True) for kind in OWNED), ("RLock", False)])
+def test_a_generator_that_several_threads_step(
+    kind: str, wait_release: bool, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """Fault 525: whoever steps a generator may take its lock again, and whoever closes it ends the hold."""
+    make, wait_for = OWNED[kind]
+    lock, theirs = make(zk, f"{zk_path}/a"), wait_for(connect(), f"{zk_path}/a")
+
+    def is_free(within: float = 20) -> bool:
+        if got := theirs.acquire(timeout=within):
+            theirs.release()
+        return bool(got)
+
+    @synchronized(lock, wait_release=wait_release)
+    def rows() -> Iterator[bool]:
+        while True:
+            # With an end: a thread that may not would wait for itself.
+            if took := lock.acquire(timeout=20):
+                lock.release()
+            yield took
+
+    with ExitStack() as stack:
+        first, second, third = (stack.enter_context(ThreadPoolExecutor(1)).submit for _ in range(3))
+
+        def begun() -> Any:
+            """Return a generator of which two threads have made the first two steps."""
+            running = rows()
+            assert first(next, running).result()
+            assert second(next, running).result()
+            assert not is_free(0)
+            return running
+
+        third(begun().close).result()
+        assert is_free()
+        # It ends one level; others are the thread's own.
+        assert first(lock.acquire).result()
+        running = begun()
+        third(running.close).result()
+        assert not is_free(0)
+        first(lock.release).result()
+        assert is_free()
+        # The thread that began it may leave its own levels before, and may take the lock while it is suspended.
+        assert first(lock.acquire).result()
+        running = begun()
+        first(lock.release).result()
+        assert first(lock.acquire, True, 20).result()
+        assert not is_free(0)
+        third(running.close).result()
+        assert not is_free(0)
+        first(lock.release).result()
+        assert is_free()
+        # The garbage collector closes it, on any thread.
+        waiting = [begun()]
+        second(waiting.clear).result()
+        assert is_free()
+        with pytest.raises(RuntimeError):
+            first(lock.release).result()
+
+
+def test_a_wait_in_a_generator(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A condition's wait in a generator replaces its hold, and another thread ends that."""
+    condition = zkconcurrent.Condition(zk, zk_path)
+
+    @synchronized(condition)
+    def rows() -> Iterator[bool]:
+        yield True
+        while True:
+            yield condition.wait(20)
+
+    def notify() -> None:
+        theirs = zkconcurrent.Condition(connect(), zk_path)
+        with theirs:
+            theirs.notify()
+
+    running: Any = rows()
+    assert in_thread(next, running).result()
+    for _ in range(2):
+        # The lock is free only while the generator waits.
+        step, notified = in_thread(next, running), in_thread(notify)
+        assert step.result()
+        notified.result()
+    in_thread(running.close).result()
+    with RLock(connect(), f"{zk_path}/lock").hold(blocking=False):
+        pass
 
 
 def test_a_loss(zk: KazooClient, zk_path: str) -> None:

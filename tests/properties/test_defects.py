@@ -25,7 +25,7 @@ from zkconcurrent._recipes.semaphore import SemaphoreSnapshot
 from zkconcurrent._threads import barrier as barrier_class
 from zkconcurrent._threads import event as event_class
 from zkconcurrent._threads.base.candidacy import Candidacy
-from zkconcurrent._threads.base.lock_core import ReentrantCore
+from zkconcurrent._threads.base.reentrant_core import ReentrantCore
 
 discard, seat = Session.discard, ArrivalIndexes.seat
 take, queue_and_lead = mirror.Mirror.take, Candidacy._queue_and_lead

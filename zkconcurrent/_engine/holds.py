@@ -48,9 +48,10 @@ class Hold:
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
+        lent: by which a generator finds it that has one of the levels; None: all are the owner's.
     """
 
-    __slots__ = ("claimant", "depth", "location", "loss", "owned", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "depth", "lent", "location", "loss", "owned", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path: str = path
@@ -62,6 +63,7 @@ class Hold:
         self.claimant: int | None = None
         self.location: Location | None = None
         self.owned: bool = False
+        self.lent: Lent | None = None
 
     @property
     def alive(self) -> bool:
@@ -76,6 +78,17 @@ class Hold:
     def is_at(self, location: Location) -> bool:
         """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
         return self.owned and self.location is not None and self.location[0] == location[0]
+
+
+class Lent:
+    """Leads a generator to the hold of which it has a level, on whichever thread or task it runs.
+
+    Attributes:
+        hold: the hold. A condition's wait replaces it.
+    """
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold: Hold = hold
 
 
 class KeptHold:
@@ -193,7 +206,9 @@ class PathState:
 
     Attributes:
         holds: the live holds, and the lost holds that their threads have not settled: for each role a dictionary by
-            owner or, where a thread may have several, by the tickets' prefixes.
+            owner; where a generator has a level, by the owner's number times -1; where a thread may have several, by
+            the tickets' prefixes.
+        lends: whether a generator has ever had a level of a hold here.
         next_loss: the loss of the next hold, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
@@ -223,6 +238,7 @@ class PathState:
         self.first_look: Any = None
         self.last_seen: Any = None
         self.notes = 0
+        self.lends = False
         self.elsewhere: dict[str, int] = {}
         self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)
@@ -246,7 +262,8 @@ class PathState:
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
-        hold = self.holds[role].get(owner)
+        holds = self.holds[role]
+        hold = holds.get(owner) or holds.get(-owner)
         return None if hold is None or hold.ticket.state is State.DISCARDED else hold
 
     def all(self, role: str) -> list[Hold]:
@@ -280,7 +297,7 @@ class PathState:
         with self.session.lock:
             if rule.exclusive:
                 self._limit_elsewhere(0)
-            before = self.holds[role].get(owner)
+            before = self.own(role, owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
             self._drop_unsettled(role)
@@ -361,14 +378,27 @@ class PathState:
 
     def _keep(self, hold: Hold) -> None:
         """Let the owner have the hold; `drop` undoes this."""
-        self.holds[hold.role][hold.owner] = hold
+        self.holds[hold.role][hold.owner if hold.lent is None else -hold.owner] = hold
         if hold.location is not None:
             holds_of(hold.owner)[hold.ticket.prefix] = hold
+
+    def lend(self, hold: Hold, lent: Lent) -> None:
+        """Note that a generator has a level of the hold, so that threads other than the owner's may end that.
+
+        From now on each change of the depth takes the session's lock: under this key, the ways without a lock, by which
+        the owner acquires and releases again, do not find the hold.
+        """
+        with self.session.lock:
+            hold.lent, lent.hold, hold.owned, self.lends = lent, hold, False, True
+            self._keep(hold)
+            self.holds[hold.role].pop(hold.owner, None)
 
     def follow(self, before: Hold, now: Hold | None) -> None:
         """Have a hold's listeners told of the loss of the hold that a condition's wait has put in its place, too."""
         if now is None or now is before:
             return
+        if before.lent is not None:
+            self.lend(now, before.lent)
         with self.session.lock:
             followers = [each for each in before.loss.listeners if not each.over and each.follow(before, now)]
             # They come first, as the first `JointLoss` of an object is the one that counts. R3: each comes once.
@@ -388,7 +418,7 @@ class PathState:
         if handoff is None:
             return False
         with self.session.lock:
-            if self.holds[hold.role].get(hold.owner) is not hold:
+            if self.own(hold.role, hold.owner) is not hold:
                 return True
             self.session.teller.note(hold.ticket)
             if not handoff.keep_for_next(hold.ticket):
@@ -409,7 +439,7 @@ class PathState:
             holds = self.holds[hold.role]
             if hold.location is not None:
                 holds_of(hold.owner).pop(hold.ticket.prefix, None)
-            for key in (hold.owner, hold.ticket.prefix):
+            for key in (hold.owner, -hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     # R4: a signal handler has acquired in between, and this puts its hold back.
                     holds.setdefault(key, dropped)
@@ -486,9 +516,10 @@ class PathState:
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.
 
-        If the task was thrown away, its blocks end after this, one for each level of its holds.
+        A generator that has a level goes on, and ends it. If the task was thrown away, its blocks end after this, one
+        for each level of its holds.
         """
-        holds = [hold for hold in all_holds(self.holds) if hold.owner == owner]
+        holds = [hold for hold in all_holds(self.holds) if hold.owner == owner and hold.lent is None]
         held = [hold.ticket for hold in holds if hold.alive]
         if thrown_away:
             self._blocks.extend(0 for hold in holds for _ in range(hold.depth))

@@ -275,7 +275,9 @@ class _Seen:
                 yield HoldReport(state.path, state.kind, kept.mode, kept.token, ago(held_for), held_for, 1, owner, None)
         for hold in self._holds:
             if hold.ticket.state in (State.HELD, State.LOST):
-                yield self._hold(hold.ticket, hold.path, hold.depth, self._describe(hold.owner))
+                of_generator = hold.lent is not None and ended(hold.owner)
+                owner = None if of_generator else self._describe(hold.owner)
+                yield self._hold(hold.ticket, hold.path, hold.depth, owner)
         for ticket in self._tickets:
             if ticket.state is State.HELD and ticket.prefix not in self.owners:
                 yield self._hold(ticket, ticket.path, 1, None)

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import FrameType
+from typing import TypeVar
 
+T = TypeVar("T")
 _YIELDS = CO_GENERATOR | CO_ASYNC_GENERATOR
 # Packages whose functions begin the blocks of their callers.
 _BEGIN_BLOCKS = ("zkconcurrent", "contextlib", "wrapt")
@@ -60,3 +62,11 @@ def in_generator() -> bool:
             return False
         frame = frame.f_back
     return frame is not None
+
+
+def generator_locals(name: str, kind: type[T]) -> Iterator[T]:
+    """Yield the local variable of that name and type of each generator that the caller runs, the innermost first."""
+    for frame in frames_from(sys._getframe(1)):
+        code = frame.f_code
+        if code.co_flags & _YIELDS and name in code.co_varnames and isinstance(found := frame.f_locals.get(name), kind):
+            yield found

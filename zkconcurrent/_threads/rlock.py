@@ -10,8 +10,8 @@ from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.public import ErrorKind, Traceback
 from .base.lock_base import FRAMES_OF_END
-from .base.lock_core import ReentrantCore
 from .base.primitive import check_timeout
+from .base.reentrant_core import ReentrantCore
 from .base.revocable import RevocableLock
 
 
@@ -88,7 +88,7 @@ class RLock(RevocableLock):
         try:
             core = self._lock_core
             hold = core.holds.get(core.identity())
-            before = 0 if hold is None else hold.depth
+            before = self._levels_held() if hold is None else hold.depth
             # As in `release`, without its frame.
             if hold is not None and before > 1 and self._counts and core.session.time() < hold.ticket.live.end:
                 hold.depth -= 1

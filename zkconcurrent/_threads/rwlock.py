@@ -27,9 +27,9 @@ from .._recipes.lock import downgrade
 from .._runtime.identity import ident
 from .._runtime.waiting import Steps
 from .base.lock_base import core_of
-from .base.lock_core import ReentrantCore
 from .base.node_data import node_data
 from .base.primitive import OnLost, OnSuspect, PickledByPath, kind_of
+from .base.reentrant_core import ReentrantCore
 from .rlock import RLock
 
 

@@ -28,6 +28,7 @@ from .._kazoo.link import KazooClient
 from .._runtime.identity import identity
 from .._runtime.public import ErrorKind, Traceback, public
 from .base.primitive import kind_of, opens_by_name
+from .base.reentrant_core import Levels
 from .base.revocable import RevocableLock
 from .namespace import Namespace
 from .rlock import RLock
@@ -253,13 +254,15 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     All other values are refused, including None, floats and containers: name an attribute or an item (`{order.id}`).
 
     It decorates functions, methods, and class and static methods, above or below their decorators. The result is
-    pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it
-    takes its lock along, if `connect` opened the client; otherwise that is a TypeError. A `weakref.WeakMethod` of a
-    decorated generator method can't be called. A generator function holds
-    the lock while its generator runs: from the first `next()` until it ends, is closed or raises, also while
-    suspended at a `yield`. It must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below
-    `contextlib.contextmanager` it gives a `with` block. An `async def` is refused, as the lock would block its
-    event loop: use `aio.synchronized`.
+    pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it takes
+    its lock along, if `connect` opened the client; otherwise that is a TypeError. A `weakref.WeakMethod` of a decorated
+    generator method can't be called. An `async def` is refused, as the lock would block its event loop: use
+    `aio.synchronized`.
+
+    A generator function holds the lock while its generator runs: from the first `next()` until it ends, is closed or
+    raises, also while suspended at a `yield`. The thread that takes the first step owns the hold, and may acquire the
+    lock again. Any thread may take the other steps; in each, the generator's own code may acquire the lock again.
+    Whoever closes the generator ends the hold. Below `contextlib.contextmanager` it gives a `with` block.
 
     Args:
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
@@ -416,7 +419,11 @@ def _iterate(lock: LockLike, function: Function, args: Args, kwargs: KwArgs) -> 
 
 def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     with lock:
-        return (yield from generator)
+        levels = Levels(lock)
+        try:
+            return (yield from generator)
+        finally:
+            levels.over = True
 
 
 def _generator(calls: DecoratedCalls) -> Function:

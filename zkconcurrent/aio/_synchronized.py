@@ -10,6 +10,7 @@ from typing import TypeAlias
 from .._kazoo.link import KazooClient
 from .._runtime.identity import of_caller
 from .._runtime.public import ErrorKind, Traceback, public
+from .._threads.base.reentrant_core import Levels
 from .._threads.synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, calls_are
 from ._namespace import Namespace
 from ._rlock import RLock
@@ -27,9 +28,10 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     lock of `aio` or `asyncio`, and `async with aio.synchronized(zk, "/app/report"):` is a block.
 
     The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
-    from its first step until it ends, is closed or raises, also while suspended at a `yield`. It must end in the task
-    that began it: exhaust it, or use `contextlib.aclosing`. Below `contextlib.asynccontextmanager` it gives an `async
-    with` block.
+    from its first step until it ends, is closed or raises, also while suspended at a `yield`; after a `break` out of
+    `async for`, the event loop closes it. The task that takes the first step owns the hold, and may acquire the lock
+    again. Any task may take the other steps; in each, the generator's own code may acquire the lock again. Below
+    `contextlib.asynccontextmanager` it gives an `async with` block.
 
     Args:
         where: a client, from `connect`; or a namespace of `aio`, to whose path `path` is relative; or a plain
@@ -106,6 +108,7 @@ def _relay(
     async def call(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
         lock, generator = begin(*args, **kwargs)
         async with lock:
+            levels = Levels(lock)
             try:
                 step = generator.__anext__()
                 while True:
@@ -122,7 +125,10 @@ def _relay(
                     else:
                         step = generator.asend(sent)
             finally:
-                await generator.aclose()
+                try:
+                    await generator.aclose()
+                finally:
+                    levels.over = True
 
     return call
 

@@ -527,20 +527,3 @@ class LockCore(QueueCore):
     def _gone(self, call: Call, hold: Hold) -> Steps[None]:
         yield from call.gone(hold.ticket)
         self.path_state.check_given_up(hold)
-
-
-class ReentrantCore(LockCore):
-    """The machinery of a re-entrant lock: only the thread or task that acquired it may release it."""
-
-    not_held = "cannot release un-acquired lock"
-    owned = True
-
-    releasable = LockCore.mine
-
-    def reenter_or_check(self) -> bool:
-        hold = self.mine()
-        if hold is None:
-            return False
-        self.check(hold)
-        hold.depth += 1
-        return True

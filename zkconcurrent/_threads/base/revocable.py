@@ -33,7 +33,7 @@ class RevocableLock(LockBase):
         return Holding(self, timeout, blocking, **({} if wait_release else {"wait": False}))
 
     def _levels_held(self) -> int:
-        hold = self._lock_core.holds.get(self._identity())
+        hold = self._lock_core.mine()
         return 0 if hold is None else hold.depth
 
     def revoke(self) -> int:

@@ -1,0 +1,95 @@
+"""`ReentrantCore`: the machinery of a lock that only its owner releases, but for the levels that generators have.
+
+A generator of `@synchronized` may be stepped by one thread and closed by another. The thread of its first step owns the
+hold, so that what it calls may acquire the lock again. But the level belongs to the generator: it ends where that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..._engine.driver import Call
+from ..._engine.holds import Hold, Lent
+from ..._engine.session import LeftTickets
+from ..._protocol.ticket import State
+from ..._runtime.stacks import generator_locals
+from .lock_core import LockCore
+
+
+class ReentrantCore(LockCore):
+    """The machinery of a re-entrant lock: only the thread or task that acquired it may release it."""
+
+    not_held = "cannot release un-acquired lock"
+    owned = True
+
+    def mine(self) -> Hold | None:
+        hold = super().mine()
+        if hold is None and self.path_state.lends:
+            lent = (each for levels in generator_locals("levels", Levels) for each in levels.lent)
+            hold = next((each.hold for core, each in lent if core.queue_key == self.queue_key), None)
+            if hold is not None and hold.ticket.state is State.DISCARDED:
+                return None
+        return hold
+
+    def releasable(self) -> Hold | None:
+        return self.mine()
+
+    def reenter_or_check(self) -> bool:
+        if self.mine() is None:
+            return False
+        with self.session.lock:
+            # Another thread may just have ended the level of a generator, and with it the hold.
+            hold = self.mine()
+            if hold is None:
+                return False
+            self.check(hold)
+            hold.depth += 1
+        return True
+
+    def begin_release(self, hold: Hold) -> Call | None:
+        if hold.lent is None:
+            return super().begin_release(hold)
+        with self.session.lock:
+            return super().begin_release(hold)
+
+
+class Levels:
+    """The levels of holds that a generator has, from its beginning to its end.
+
+    The generator keeps this in its local variable `levels`. So whoever runs or closes it has the holds: another thread,
+    a task of the event loop, or the garbage collector.
+
+    Args:
+        lock: the lock that the generator has just acquired.
+
+    Attributes:
+        lent: each lock whose holds only their owners could end otherwise, and what leads to its hold.
+        over: whether the generator itself ends the levels.
+    """
+
+    def __init__(self, lock: Any) -> None:
+        self.over = True
+        self.lent: list[tuple[ReentrantCore, Lent]] = []
+        for core in _cores_of(lock):
+            if isinstance(core, ReentrantCore) and (hold := core.mine()) is not None:
+                lent = hold.lent or Lent(hold)
+                core.path_state.lend(hold, lent)
+                self.lent.append((core, lent))
+        self.over = False
+
+    def __del__(self) -> None:
+        # The event loop of an async generator was closed before the generator: nothing runs its end.
+        for core, lent in () if self.over else self.lent:
+            core.session.dropped.append(LeftTickets([], [lent.hold.ticket]))
+            core.session.wake_keeper()
+
+
+def _cores_of(lock: Any) -> Iterable[LockCore]:
+    """Return the machinery of a lock of threads or tasks; of others, nothing."""
+    # A condition, and a block that `hold()` has made, have their lock here.
+    lock = getattr(lock, "_lock", lock)
+    if (of_tasks := getattr(lock, "_lock_cores", None)) is not None:
+        lock_cores: Iterable[LockCore] = of_tasks()
+        return lock_cores
+    return getattr(lock, "_cores", None) or [getattr(lock, "_lock_core", None)]
