@@ -20,6 +20,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+# A job that calls the workflow of the tests.
+OUR_TESTS = {"uses": "./.github/workflows/tests.yml"}
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 SCHEMAS = {
     "vendor.github-workflows": WORKFLOWS,
@@ -173,6 +175,8 @@ def test_a_workflow_may_do_little(file: Path) -> None:
     workflow = read(file)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
+        if job == OUR_TESTS:
+            continue
         assert job["timeout-minutes"] <= 90
         assert job.get("permissions", {}) == ({"id-token": "write"} if name == "publish" else {})
         for step in job["steps"]:
@@ -182,6 +186,29 @@ def test_a_workflow_may_do_little(file: Path) -> None:
             if step["uses"].startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
     assert not re.search(r"secrets\.|pull_request_target", file.read_text())
+
+
+# The first major version of each action that runs on Node 24, of those of GitHub, which have run on older ones.
+ON_NODE_24 = {"checkout": 5, "setup-python": 6, "upload-artifact": 6, "download-artifact": 7}
+
+
+def test_actions_run_on_node_24() -> None:
+    """No workflow uses an action of GitHub's on a Node that its host no longer runs."""
+    text = "".join(file.read_text() for file in WORKFLOWS)
+    found = re.findall(r"uses: actions/([\w-]+)@[0-9a-f]{40} # v(\d+)", text)
+    assert len(found) == text.count("uses: actions/")
+    assert {name for name, _ in found} == set(ON_NODE_24)
+    assert all(int(major) >= ON_NODE_24[name] for name, major in found)
+
+
+def test_a_release_is_tested_first() -> None:
+    """A release publishes only after the workflow of the tests has passed on that tag."""
+    jobs = read(ROOT / ".github/workflows/release.yml")["jobs"]
+    assert jobs["tests"] == OUR_TESTS
+    assert "workflow_call" in read(ROOT / ".github/workflows/tests.yml")[True]
+    publishing = [job for job in jobs.values() if "pypi-publish@" in str(job)]
+    assert publishing
+    assert all("tests" in job["needs"] for job in publishing)
 
 
 def test_a_workflow_runs_targets_that_exist() -> None:
