@@ -91,6 +91,45 @@ def test_what_threading_has_not() -> None:
         assert not hasattr(threading, name)
 
 
+LOCKS = ["Lock", "RLock"]
+SEMAPHORES = ["Semaphore", "BoundedSemaphore"]
+VALUES = ["AtomicLong", "AtomicInteger", "SharedValue"]
+ROW_OF = {
+    "locks": LOCKS,
+    "locks and semaphores": [*LOCKS, *SEMAPHORES],
+    "locks, read and write locks": LOCKS,
+    "semaphores": SEMAPHORES,
+    "semaphores, events, barriers, latches, numbers, values": [
+        *SEMAPHORES,
+        "Event",
+        "Barrier",
+        "CountDownLatch",
+        *VALUES,
+    ],
+    "queues": ["Queue", "LifoQueue", "PriorityQueue", "DelayQueue", "SimpleQueue"],
+    "Dict": ["Dict"],
+    "Set": ["Set"],
+}
+
+
+@pytest.mark.parametrize("on", ROW_OF)
+def test_what_a_row_adds(on: str) -> None:
+    """Each method and attribute that a row adds is one of each class that the row is of."""
+    found = re.findall(rf"^\| {on} \| (.*) \|$", PAGE.split("\n## asyncio\n")[0], re.MULTILINE)
+    names = re.findall(r"`(\w+)(?:\([^`]*\))?`", " ".join(found))
+    assert names
+    assert [(cls, name) for cls in ROW_OF[on] for name in names if not hasattr(getattr(zkconcurrent, cls), name)] == []
+
+
+@pytest.mark.parametrize(("column", "cls"), [(1, "AtomicLong"), (1, "AtomicInteger"), (2, "SharedValue")])
+def test_numbers_and_values(column: int, cls: str) -> None:
+    """The columns of the table have each method and attribute of their classes, and no other."""
+    table = PAGE.split("\n## Numbers and values\n")[1].split("\n## ")[0]
+    cells = [line.strip("|").split(" | ")[column] for line in re.findall(r"^\|.*\|$", table, re.MULTILINE)[2:]]
+    listed = set(re.findall(r"`(\w+)(?:\([^`]*\))?`", " ".join(cells)))
+    assert listed == {name for name in dir(getattr(zkconcurrent, cls)) if not name.startswith("_")}
+
+
 def test_the_module_asyncio() -> None:
     """Every lock and queue of asyncio has a row, and each row is true."""
     listed = {name: (said, note) for name, _, said, note in rows("asyncio")}
