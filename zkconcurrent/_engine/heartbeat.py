@@ -15,8 +15,8 @@ waiters, in place of kazoo's ping. So the first hold finds a request old enough 
 A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
 the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
 for which the client waits exist; if one does not, the next heartbeat asks again. If the damaged server is elected, all
-servers show the node again. So under a new leader the keeper lists the paths where this client has deleted nodes
-lately.
+servers may show the node again, but for one whose copy has diverged in turn. So on each connection the keeper lists the
+paths where this client has deleted nodes lately.
 
 A server tells a client of no change of a node that the client may not read at that moment, and the watch is gone all
 the same. So once a minute all look again that wait for anything but the end of a node: they get what they have missed,
@@ -81,9 +81,7 @@ class Heartbeat:
         self._looked_again = -math.inf
         # The awaited nodes that the leader lacked at an earlier question.
         self._unknown: set[str] = set()
-        # The number of the leader of which the keeper heard last.
-        self._epoch: int | None = None
-        # The paths that the keeper has yet to list under a new leader.
+        # The paths that the keeper has yet to list on this connection.
         self._unlisted: set[str] = set()
 
     def reset(self) -> None:
@@ -95,6 +93,8 @@ class Heartbeat:
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
         self._looked_again = self._client.clock()
         self._unknown.clear()
+        # The leader may be a new one, and this server's copy may have what that of the last one lacked.
+        self._unlisted.update(self._client.registry.recently_left)
 
     def hurry(self) -> None:
         """Send the next proof at once."""
@@ -286,7 +286,6 @@ class Heartbeat:
         def on_reply(reply: HandledReply) -> None:
             if reply in self._unanswered:
                 self._unanswered.discard(reply)
-                self._look_for_new_leader()
                 then(reply)
             if self._is_proving():
                 self._client.wake_calls()
@@ -333,13 +332,6 @@ class Heartbeat:
         # If the next heartbeat checked this node again, its proof would fail, too.
         ticket.unreadable = True
         return True
-
-    def _look_for_new_leader(self) -> None:
-        """List the paths where nodes were deleted lately, if the leader is new: it may not know of the deletes."""
-        epoch, self._epoch = self._epoch, self._client.link.epoch
-        if epoch not in (None, self._epoch):
-            self._unlisted.update(self._client.registry.recently_left)
-            self.hurry()
 
     def _ask_leader(self) -> None:
         """Ask whether the leader has the nodes whose end waiters wait for."""

@@ -186,11 +186,6 @@ class Link:
             advice = WHY_HUNG_UP if addresses.hung_up else TRY_OUT
         return f"{attempts} ({advice})"
 
-    @property
-    def epoch(self) -> int:
-        """The number of the leader that the last reply knew: the upper half of its zxid."""
-        return int(self.client.last_zxid) >> 32
-
     def session(self) -> int | None:
         """Return the present session's id while connected."""
         # Not kazoo's `client_id`, which is there a moment after the state that `connected` goes by.
