@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -84,14 +86,22 @@ def test_nobody_is_disturbed(
     use: Callable[[KazooClient], None] | None,
     old: Callable[..., KazooClient],
     zk_path: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The connection stays where the program would notice, or where the next one may not come."""
+    """The connection stays where the program would notice, or the next one may not come; the log names the wait."""
     client = old(timeout=4, **options)
     if use is not None:
         use(client)
-    with Lock(client, zk_path):
-        assert Session.of(client).link.connection is None
-        assert Session.of(client).registry.lease.renewed
+    with caplog.at_level(logging.INFO, "zkconcurrent.waits"):
+        lock = Lock(client, zk_path)
+        assert lock.acquire(timeout=20)
+        acquired = time.time()
+    (told,) = [each for each in caplog.records if each.name == "zkconcurrent.waits"]
+    assert "make the locks when the program starts, not at their first use" in told.getMessage()
+    assert told.created < acquired
+    assert Session.of(client).link.connection is None
+    assert Session.of(client).registry.lease.renewed
+    lock.release()
 
 
 def test_requests_of_the_program(old: Callable[..., KazooClient], zk_path: str) -> None:

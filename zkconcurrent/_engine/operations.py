@@ -7,6 +7,7 @@ sends again what may be repeated. The others wait, or act on a ticket; each has 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +26,11 @@ from .session import Session
 
 # A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
 RENEWS_FROM = 0.3  # seconds
+OLD_CLIENT = (
+    "waiting for up to %.1f s until it is proved that the session lives, as the client was started long before the "
+    "first lock was made: make the locks when the program starts, not at their first use [%s]"
+)
+waits = logging.getLogger("zkconcurrent.waits")
 
 
 # -- requests --------------------------------------------------------------------------------------------------------
@@ -183,9 +189,11 @@ def _prove(call: RunningCall, step: op.ProveLease) -> Steps[None]:
     for each in {ticket, *call.tickets}:
         each.doubted = ticket.lease.heard
     try:
+        others = any(each.proving for each in list(session.registry.tickets.values()))
         ticket.proving = True
-        if not ticket.lease.renewed and ticket.lease.renewable - session.clock() > RENEWS_FROM:
-            session.link.transport.renew()
+        left = min(ticket.lease.gap, ticket.lease.renewable - session.clock())
+        if not ticket.lease.renewed and left > RENEWS_FROM and not session.link.transport.renew() and not others:
+            session.unlogged.append(partial(waits.info, OLD_CLIENT, left, ticket.path, extra={"zk_path": ticket.path}))
         session.wake_keeper()
         while not ticket.lease.believed(session.clock(), ticket.doubted):
             yield from call.await_session(ticket)

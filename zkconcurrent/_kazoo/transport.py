@@ -177,17 +177,21 @@ class Transport:
         """Whether the connection is older than this, and may be replaced."""
         return self.opening.handshake is None and may_be_replaced(self.parts, self.quiet_listeners)
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
         """Have kazoo replace a connection that is older than the transport, once nothing waits for a reply on it.
+
+        Return whether it may be replaced.
 
         The library knows when the request that opens the next connection is sent. So the first hold of a client that
         was started long ago need not wait until other requests are old enough to prove its lease. No request of the
         program fails because of this: those that are made meanwhile are sent on the next connection.
         """
-        if isinstance(self._connection, ConnectionHandler) and self.renewable:
-            self._renews = True
-            if (pipe := self._wakeup_socket()) is not None:
-                pipe.wake()
+        if not isinstance(self._connection, ConnectionHandler) or not self.renewable:
+            return False
+        self._renews = True
+        if (pipe := self._wakeup_socket()) is not None:
+            pipe.wake()
+        return True
 
     @property
     def awaited_xid(self) -> int | None:
