@@ -256,50 +256,17 @@ async def test_an_inner_block_that_settles_the_loss(zk: KazooClient, far: KazooC
     await until(lambda: not nodes(far, zk_path))
 
 
-@pytest.mark.parametrize("cancelled", [False, True])
-async def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """A condition's wait in the body replaces the hold; the loss of the new one ends the block, and each around it."""
+async def test_after_a_wait_of_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A condition's wait in the body replaces the hold: the loss of the new one is raised at the end of the block."""
     lock = aio.RLock(zk, zk_path)
     condition = aio.Condition(zk, f"{zk_path}-condition", lock)
-
-    async def cancelled_wait() -> None:
-        task: Any = asyncio.current_task()
-        asyncio.get_running_loop().call_later(0.05, task.cancel)
-        with pytest.raises(asyncio.CancelledError):
-            await condition.wait()
-        if sys.version_info >= (3, 11):
-            task.uncancel()
-
-    with pytest.raises(LockLostError):
-        async with lock.hold(), lock.hold():
-            for _ in range(2):
-                if cancelled:
-                    await cancelled_wait()
-                else:
-                    assert not await condition.wait(0.01)
-            await lose(far, zk_path)
-            await soon(asyncio.Event().wait())
-    assert cancels() == 0
-    await until(lambda: not nodes(far, zk_path))
-
-
-async def test_several_after_a_wait_of_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 478: the loss of what a condition's wait has put in place of a hold is one of the whole."""
-    locks = [aio.RLock(zk, f"{zk_path}/{n}") for n in range(2)]
-    condition = aio.Condition(zk, f"{zk_path}/condition", locks[0])
-    told: list[object] = []
-    lock = aio.MultiLock(locks, on_lost=told.append)
-    async with lock.hold():
-        assert not await condition.wait(0.01)
-        assert lock.hold_count() == 1
-    assert [each.hold_count() for each in locks] == [0, 0]
-    assert told == []
     with pytest.raises(LockLostError):
         async with lock.hold():
             assert not await condition.wait(0.01)
-            await lose(far, locks[0].path)
-            await soon(asyncio.Event().wait())
-    await until(lambda: told == [lock])
+            lost = lock.lost
+            await lose(far, zk_path)
+            assert await soon(lost.wait())
+    assert cancels() == 0
     await until(lambda: not nodes(far, zk_path))
 
 

@@ -393,20 +393,10 @@ class PathState:
             self._keep(hold)
             self.holds[hold.role].pop(hold.owner, None)
 
-    def follow(self, before: Hold, now: Hold | None) -> None:
-        """Have a hold's listeners told of the loss of the hold that a condition's wait has put in its place, too."""
-        if now is None or now is before:
-            return
-        if before.lent is not None:
+    def lend_again(self, before: Hold, now: Hold | None) -> None:
+        """Let a generator have a level of the hold that a condition's wait has put in the place of its hold."""
+        if before.lent is not None and now is not None and now is not before:
             self.lend(now, before.lent)
-        with self.session.lock:
-            followers = [each for each in before.loss.listeners if not each.over and each.follow(before, now)]
-            # They come first, as the first `JointLoss` of an object is the one that counts. R3: each comes once.
-            now.loss.listeners = tuple(dict.fromkeys((*followers, *now.loss.listeners)))
-        if now.loss.told:
-            for each in followers:
-                each.set()
-                each.tell()
 
     def hand_on(self, hold: Hold) -> bool:
         """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from weakref import ref
 
 from .._protocol.ticket import State, Ticket
@@ -36,19 +36,6 @@ class LossListener(Protocol):
 
     def tell(self) -> None:
         """Note the loss; called without the lock, after `set`."""
-
-    def follow(self, before: Any, now: Any) -> bool:
-        """Note that a condition's wait has replaced a hold; return whether to be told of the new one's loss, too.
-
-        Called with the session's lock held, once more after an interrupt.
-        """
-
-
-class Lossy(Protocol):
-    """A hold."""
-
-    ticket: Ticket
-    loss: Loss
 
 
 class Loss:
@@ -166,16 +153,6 @@ class JointLoss:
         if not self.reported:
             self.reported = True
             holder._start_on_lost()
-
-    def follow(self, before: Lossy, now: Lossy) -> bool:
-        """Put a hold into the place of the one that a condition's wait has given up."""
-        self.parts = tuple(ref(now.loss) if part() is before.loss else part for part in self.parts)
-        self.tickets = [now.ticket if each is before.ticket else each for each in self.tickets]
-        if self.told:
-            # Another part was lost during the wait, when not all were held.
-            self.told = False
-            self.tell()
-        return True
 
     def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
         """Return `release()`, which gives up these tickets.

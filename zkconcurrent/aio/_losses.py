@@ -48,9 +48,9 @@ class Lost:
             listener.over = True
         return True
 
-    def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _LossCallback:
+    def _listen(self, call: Callable[[], object]) -> _LossCallback:
         """Have the running loop call a method when the loss comes; at once, if it has come already."""
-        listener = _LossCallback(asyncio.get_running_loop(), call, follows=follows)
+        listener = _LossCallback(asyncio.get_running_loop(), call)
         for session, loss in self._parts:
             with session.lock:
                 loss.add(listener)
@@ -64,15 +64,13 @@ class _LossCallback:
 
     Attributes:
         over: the method will not be called any more.
-        follows: if a `Condition.wait` replaces this hold by another, the loss of the other hold calls the method, too.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object], *, follows: bool = False) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         self._loop = loop
         # Weakly: a loss lives as long as its hold, and would keep a task that was thrown away, and with it the hold.
         self._call = weakref.WeakMethod(call)
         self.over = False
-        self.follows = follows
 
     def set(self) -> None:
         """Have the method called. Any thread may call this."""
@@ -86,10 +84,6 @@ class _LossCallback:
 
     def tell(self) -> None:
         """Do nothing more: `set` has had the method called."""
-
-    def follow(self, before: object, now: object) -> bool:  # noqa: ARG002
-        """Return whether the loss of the hold that replaces this one calls the method, too."""
-        return self.follows
 
 
 class Holding:
@@ -116,7 +110,7 @@ class Holding:
         if not await self._lock._acquire_for_block(blocking=self._blocking, timeout=self._timeout):
             raise not_acquired(self._lock, self._timeout if self._blocking else 0)
         if self._cancel_on_loss:
-            self._listener = self._lock.lost._listen(self._cancel, follows=True)
+            self._listener = self._lock.lost._listen(self._cancel)
 
     def _cancel(self) -> None:
         assert self._task is not None

@@ -211,10 +211,6 @@ class Candidacy:
     def tell(self) -> None:
         """Do nothing more: `set` has woken the thread."""
 
-    def follow(self, before: object, now: object) -> bool:  # noqa: ARG002
-        """Return False: no condition has an election's seat."""
-        return False
-
     def _tell(self) -> None:
         for call in self.waiters:
             call.wake()

@@ -123,7 +123,7 @@ class ConditionWait:
                     for ticket in self.call.tickets:
                         if not session.is_discarded(ticket):
                             yield from outlast(call.run(clear(ticket)), note)
-                    lock.path_state.follow(hold, lock.mine())
+                    lock.path_state.lend_again(hold, lock.mine())
                     return late
                 except (GeneratorExit, ZkConcurrentError):
                     raise
@@ -132,7 +132,7 @@ class ConditionWait:
                         hold.ticket.loss = LossRecord(LossCause.NOT_REACQUIRED)
                         hold.ticket.become(State.LOST)
                         lock.path_state.put_back(hold)
-                    lock.path_state.follow(hold, lock.mine())
+                    lock.path_state.lend_again(hold, lock.mine())
                     return late
                 except BaseException as error:  # struck outside a sleep
                     call.abandon()
