@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -585,35 +584,6 @@ def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatc
     if how == "an error":
         with open(read) as said:
             assert said.read() == "zkconcurrent: inspect() failed: ZeroDivisionError('division by zero')\n"
-
-
-def test_a_dump_that_nobody_reads_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 377: the program goes on if nobody reads a pipe that is full; one who reads slowly gets all of the text."""
-    before, (read, write) = signal.getsignal(signal.SIGUSR2), os.pipe()
-    os.set_blocking(write, False)
-    filled = 0
-    with suppress(BlockingIOError):
-        while True:
-            filled += os.write(write, bytes(4096))
-    os.set_blocking(write, True)
-    # Otherwise it would never end.
-    drain = threading.Timer(10, os.read, [read, filled])
-    dump_on_signal(signal.SIGUSR2, write)
-    try:
-        drain.start()
-        began = time.monotonic()
-        signal.raise_signal(signal.SIGUSR2)
-        assert time.monotonic() - began < 8
-        drain.cancel()
-        monkeypatch.setattr("zkconcurrent._engine.inspection.inspect", lambda: "a hold\n" * 30_000)
-        with ThreadPoolExecutor() as executor, open(read, "rb") as said:
-            all_of_it = executor.submit(said.read)
-            signal.raise_signal(signal.SIGUSR2)
-            os.close(write)
-            assert all_of_it.result(20)[filled:] == b"a hold\n" * 30_000 + b"\n"
-    finally:
-        drain.cancel()
-        signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_signal_while_another_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ shown twice.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import threading
@@ -48,10 +47,6 @@ _PACKAGE = __name__.partition(".")[0]
 _MOST_FRAMES = 3
 # The frames by which each thread begins.
 _BEGINS = {getattr(threading.Thread, name).__code__ for name in ("run", "_bootstrap", "_bootstrap_inner")}
-# For how long a dump waits until somebody reads what is written.
-_PATIENCE = 1000  # milliseconds
-# A write of so many bytes does not block where there is room.
-_AT_ONCE = getattr(select, "PIPE_BUF", 512)
 
 
 @public
@@ -423,22 +418,9 @@ class _Dump:
             text = str(inspect())
         except Exception as error:
             text = f"zkconcurrent: inspect() failed: {error!r}"
-        left = f"{text}\n".encode(errors="backslashreplace")
-        # Nobody may read it, or there may be no room: the program goes on without.
+        # The descriptor may be closed: the program goes on without.
         with suppress(OSError):
-            while left and _has_room(self._fd):
-                left = left[os.write(self._fd, left[:_AT_ONCE]) :]
-
-
-def _has_room(fd: int) -> bool:
-    """Wait a moment until a write does not block; return whether that is so, or can't be told on this system."""
-    # A signal handler must not wait by gevent's.
-    monkey: Any = sys.modules.get("gevent.monkey")
-    poll = getattr(select, "poll", None) if monkey is None else monkey.get_original("select", "poll")
-    if poll is None:
-        return True
-    (polled := poll()).register(fd, select.POLLOUT)
-    return bool(polled.poll(_PATIENCE))
+            os.write(self._fd, f"{text}\n".encode(errors="backslashreplace"))
 
 
 @public
@@ -449,9 +431,10 @@ def dump_on_signal(signum: int, fd: int = 2) -> None:
 
         zkconcurrent.dump_on_signal(signal.SIGUSR2)
 
-    The text is written past `sys.stderr` and the log, by `os.write`. The handler that the program has set before is
-    called afterwards; a signal that would have ended the process no longer does. The main thread runs the handler, also
-    while it waits for a lock, but not while it is inside a call of a C library that never returns.
+    The text is written past `sys.stderr` and the log, by one `os.write`. As with `faulthandler`, that waits for the
+    reader of a pipe that is full. The handler that the program has set before is called afterwards; a signal that would
+    have ended the process no longer does. The main thread runs the handler, also while it waits for a lock, but not
+    while it is inside a call of a C library that never returns.
 
     Args:
         signum: the signal, such as `signal.SIGUSR2`.
