@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-import zkconcurrent
 from tests.conftest import PATIENCE
 from tests.helpers.eventually import eventually
-from zkconcurrent import Acquired, LockEvent, Released, aio
+from zkconcurrent import aio
 
 if sys.version_info < (3, 12):
     pytest.skip("asyncio.eager_task_factory is of Python 3.12", allow_module_level=True)
@@ -59,41 +58,3 @@ def test_the_owner_is_the_task_that_begins(zk: KazooClient, zk_path: str) -> Non
 
     run(main())
     eventually(lambda: not zk.get_children(zk_path))
-
-
-def test_a_task_that_a_listener_begins(zk: KazooClient, zk_path: str) -> None:
-    """Fault 494: such a task waits as any other, and what it does is told; the listener itself may not wait."""
-    inner, plain = aio.Lock(zk, f"{zk_path}/inner"), zkconcurrent.Lock(zk, f"{zk_path}/plain")
-    tasks: list[asyncio.Task[None]] = []
-    told: list[type[LockEvent]] = []
-    errors: list[str] = []
-
-    async def work() -> None:
-        async with inner:
-            pass
-
-    def hear(event: LockEvent) -> None:
-        if event.path == inner.path:
-            told.append(type(event))
-        elif isinstance(event, Acquired):
-            tasks.append(asyncio.create_task(work()))
-            with pytest.warns(RuntimeWarning, match="waits in the thread of a running event loop"):
-                try:
-                    plain.acquire()
-                except zkconcurrent.ClientError as error:
-                    errors.append(str(error))
-
-    async def main() -> None:
-        async with aio.Lock(zk, f"{zk_path}/outer"):
-            await tasks[0]
-        # The owner tells what its task's release has left.
-        async with inner:
-            pass
-
-    remove = zkconcurrent.add_listener(hear)
-    try:
-        run(main())
-    finally:
-        remove()
-    assert told[:3] == [Acquired, Released, Acquired]
-    assert ["called from a listener" in error for error in errors] == [True]

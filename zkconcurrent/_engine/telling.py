@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from inspect import CO_COROUTINE, iscoroutinefunction
+from inspect import iscoroutinefunction
 from operator import length_hint, methodcaller
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ForwardRef, TypeAlias
@@ -131,14 +131,10 @@ def in_listener() -> bool:
     """Return whether the caller is a listener, which must not wait."""
     if get_ident() not in _telling:
         return False
-    codes = [frame.f_code for frame in frames_from(sys._getframe(1))]
-    if _TELLS not in codes:
-        _telling.discard(get_ident())
-        return False
-    # A task that a listener begins on an eager loop runs on top of it, and lets it go on as it waits. The call of a
-    # listener that runs a loop of its own does not; and no loop can run within another's task.
-    at = codes.index(_TELLS)
-    return not all(any(code.co_flags & CO_COROUTINE for code in part) for part in (codes[:at], codes[at:]))
+    if any(frame.f_code is _TELLS for frame in frames_from(sys._getframe(1))):
+        return True
+    _telling.discard(get_ident())
+    return False
 
 
 def log_failure(listener: Listener) -> None:
@@ -428,7 +424,6 @@ class Story:
         """Tell what was recorded. An interrupt may keep it from telling all."""
         if self._client.forked:
             return
-        within = get_ident() in _telling
         _telling.add(get_ident())
         try:
             self.look(patient=patient)
@@ -436,9 +431,7 @@ class Story:
                 if part.calls:
                     part.tell()
         finally:
-            # An eager task may tell while the listener that has begun it goes on.
-            if not within:
-                _telling.discard(get_ident())
+            _telling.discard(get_ident())
 
 
 _TELLS = Story.tell_recorded.__code__
