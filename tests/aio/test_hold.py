@@ -16,6 +16,8 @@ from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, nodes, soon, until
 from tests.conftest import PATIENCE
 from zkconcurrent import ClientError, LockLostError, aio
+from zkconcurrent._runtime.identity import HOST
+from zkconcurrent._threads.base import lock_base
 
 every = pytest.mark.parametrize("make", [make for make in LOCKS if make != "three permits"])
 
@@ -111,13 +113,19 @@ async def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: 
 
 
 @every
-async def test_not_in_time(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """TimeoutError names the lock; the body does not run, and nothing is left."""
+async def test_not_in_time(
+    make: str, zk: KazooClient, far: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TimeoutError names the path and the holder; the body does not run, and nothing is left."""
+    monkeypatch.setattr(lock_base, "CLEAN_UP_PATIENCE", 30.0)
+    task = asyncio.current_task()
+    assert task is not None
+    holder = f"held by thread {task.get_name()!r} of process {os.getpid()} on host {HOST!r}"
     lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
     async with other:
         before = await asyncio.to_thread(nodes, far, zk_path)
         for timeout in (0, 0.05):
-            with pytest.raises(TimeoutError, match=zk_path):
+            with pytest.raises(TimeoutError, match=f"^not acquired .*: {zk_path}[^ ]*, {holder}$"):
                 async with lock.hold(timeout):
                     pytest.fail("the body ran")
         await until(lambda: nodes(far, zk_path) == before)

@@ -48,6 +48,7 @@ from zkconcurrent._engine.watches import LINGER
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent._protocol.lease import BEATS
 from zkconcurrent._runtime.waiting import wait
+from zkconcurrent._threads.base import lock_base
 from zkconcurrent.testing import Server
 
 
@@ -162,6 +163,21 @@ def test_a_failing_try(kind: Kind, zk: KazooClient, counted: KazooClient, proxy:
     lock = kind(counted, zk_path)
     with against(kind)(zk, zk_path), proxy.costs(sync=1, getChildren=1, flights=1):
         assert not lock.acquire(blocking=False)
+
+
+@every
+def test_a_block_that_does_not_begin(
+    kind: Kind, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three reads in two round trips tell who holds, behind the try."""
+    monkeypatch.setattr(lock_base, "CLEAN_UP_PATIENCE", 30.0)
+    lock = kind(counted, zk_path)
+    with (
+        against(kind)(zk, zk_path),
+        proxy.costs(sync=2, getChildren=2, getData=1, flights=3),
+        pytest.raises(TimeoutError, match="held by"),
+    ):
+        lock.hold(blocking=False).__enter__()
 
 
 @every

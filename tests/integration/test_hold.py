@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from tests.helpers.losses import expire
 from tests.helpers.proxy import Proxy
 from tests.integration.test_locklikes import ephemerals
 from zkconcurrent import BoundedSemaphore, Lock, LockLostError, MultiLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent._runtime.identity import HOST
+from zkconcurrent._threads.base import lock_base
 from zkconcurrent.testing import Server
 
 Make = Callable[[KazooClient, str], Any]
@@ -57,8 +60,13 @@ def test_held(which: str, zk: KazooClient, zk_path: str) -> None:
 
 
 @every
-def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """TimeoutError names the lock; the body does not run, nothing is left, and another's hold stays."""
+def test_not_acquired(
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TimeoutError names the path and the holder; the body does not run, nothing is left, and another's hold stays."""
+    monkeypatch.setattr(lock_base, "CLEAN_UP_PATIENCE", 30.0)
+    path = f"{zk_path}/a" if which == "MultiLock" else zk_path
+    holder = f"held by thread 'MainThread' of process {os.getpid()} on host '{HOST}'"
     mine, theirs = MAKE[which](connect(), zk_path), AGAINST.get(which, MAKE[which])(zk, zk_path)
     with theirs:
         before = ephemerals(zk, zk_path)
@@ -67,13 +75,56 @@ def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: st
             ({"timeout": 0}, "in one attempt"),
             ({"blocking": False}, "in one attempt"),
         ):
-            with pytest.raises(TimeoutError, match=f"not acquired {told}.*{zk_path}"), mine.hold(**limit):
+            with pytest.raises(TimeoutError) as caught, mine.hold(**limit):
                 pytest.fail("the body ran")
+            assert str(caught.value) == f"not acquired {told}: {path}, {holder}"
             assert mine.hold_count() == 0
             eventually(lambda: ephemerals(zk, zk_path) == before)
         assert theirs.hold_count() == 1
     with mine.hold(timeout=20):
         pass
+
+
+@pytest.mark.parametrize("base", [Lock, RLock, Semaphore])
+def test_a_program_s_own_class_waits(base: Any, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Its `acquire`, which calls that of the library, waits in a block with a timeout, too."""
+
+    class Own(base):
+        def acquire(self, *args: Any, **options: Any) -> bool:
+            return bool(super().acquire(*args, **options))
+
+    with base(zk, zk_path), pytest.raises(TimeoutError, match=f"not acquired within 0.1 s: {zk_path}"):
+        Own(connect(), zk_path).hold(timeout=0.1).__enter__()
+
+
+@every
+@pytest.mark.parametrize("silent", [True, False])
+def test_not_acquired_on_a_dead_connection(
+    which: str, silent: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """To look for the holder takes no longer than the clean-up may, and TimeoutError names the path alone."""
+    mine = MAKE[which](connect(proxy.hosts, timeout=20.0), zk_path)
+    theirs = AGAINST.get(which, MAKE[which])(zk, zk_path)
+
+    def attempt() -> float:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=f"^not acquired within 2 s: {zk_path}[^ ]*(, {zk_path}/b)?$"):
+            mine.hold(timeout=2).__enter__()
+        return time.monotonic() - began
+
+    with theirs:
+        before = ephemerals(zk, zk_path)
+        waiting = in_thread(attempt)
+        eventually(lambda: len(ephemerals(zk, zk_path)) > len(before))
+        if silent:
+            proxy.stall()
+        else:
+            proxy.refuse()
+            proxy.cut()
+        # A third of the session timeout, for which an acquire waits for its first replies, would be 7 s.
+        assert waiting.result(30) < 5
+        proxy.resume()
+        eventually(lambda: ephemerals(zk, zk_path) == before)
 
 
 @every

@@ -151,8 +151,7 @@ class Leading:
         seat, core = self._leader_lock, core_of_seat(self._leader_lock)
         before = core.mine()
         try:
-            if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
-                raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s")
+            seat.hold(None if self._timeout is None else max(self._timeout, 0.0)).__enter__()
             hold = self._hold = core.mine()
             assert hold is not None
             return Term(seat, hold)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NoReturn, TypeAlias, TypeVar
 
@@ -166,6 +166,9 @@ class MultiLock(Named, Acquirable, Callbacks):
             yield from _give_back(calls, before)
             raise
         return True
+
+    def _lock_cores(self) -> Sequence[LockCore]:
+        return self._cores
 
     def _holds(self) -> list[tuple[LockCore, Hold]]:
         """Return the caller's holds."""

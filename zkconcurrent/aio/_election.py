@@ -48,15 +48,11 @@ class Leading:
         if timeout is not None:
             check_seconds("timeout", timeout)
         self._seat = seat
-        self._timeout = timeout
         self._holding = Holding(twin, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)
 
     async def __aenter__(self) -> Term:
         seat = self._seat
-        try:
-            await self._holding.__aenter__()
-        except TimeoutError:
-            raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s") from None
+        await self._holding.__aenter__()
         hold = core_of_seat(seat).mine()
         assert hold is not None
         return Term(seat, hold)

@@ -14,7 +14,6 @@ from .._errors import LockLostError
 from .._runtime.interrupts import check_depth
 from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.waiting import call_soon
-from .._threads.base.lock_base import not_acquired
 from .._threads.base.primitive import OnLost, OnSuspect
 
 # The frames that the end of an `async with` block needs.
@@ -107,8 +106,10 @@ class Holding:
         if hasattr(self._task, "cancelling"):  # since Python 3.11
             self._before = self._task.cancelling()
         check_depth(DEPTH_OF_END + 1)
+        core = self._lock._core
+        since = core._session.now()
         if not await self._lock._acquire_for_block(blocking=self._blocking, timeout=self._timeout):
-            raise not_acquired(self._lock, self._timeout if self._blocking else 0)
+            raise await core._not_acquired(self._timeout if self._blocking else 0, since)
         if self._cancel_on_loss:
             self._listener = self._lock.lost._listen(self._cancel)
 

@@ -284,6 +284,7 @@ class LeaderLock(LockBase):
     """The lock of an election, whose holder leads: a thread's or a task's."""
 
     _kind = "Election"
+    _missed = "not elected"
     _path_state: ElectionState
     _lock_core: LeaderCore
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
 from ..._arguments.limits import check_label
+from ..._engine.calls import Calls
 from ..._engine.deadlocks import OnDeadlock, check_on_deadlock
+from ..._engine.driver import Call
 from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
-from ..._errors import LockLostError
+from ..._engine.patience import CLEAN_UP_PATIENCE
+from ..._errors import LockLostError, ZkConcurrentError
 from ..._kazoo.link import KazooClient
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
 from ..._runtime.public import ErrorKind, Traceback
+from ..._runtime.waiting import Steps
 from .callbacks import Callbacks
 from .contender import Contender
 from .lock_core import LockCore, QueueCore
@@ -41,7 +47,13 @@ TransactionT = TypeVar("TransactionT", bound=Transaction)
 
 
 class Acquirable(BlockingCalls, ABC):
-    """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it."""
+    """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it.
+
+    Attributes:
+        _missed: the words for an acquire that has failed.
+    """
+
+    _missed = "not acquired"
 
     @abstractmethod
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -61,11 +73,15 @@ class Acquirable(BlockingCalls, ABC):
             blocking: whether to wait. If False, the block makes one attempt.
 
         Raises:
-            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
-                of `acquire`.
+            TimeoutError: the lock was not acquired in time; the error names the holder, if ZooKeeper tells it soon. The
+                start of the block raises this, as it raises all errors of `acquire`.
             LockLostError: the hold was lost. The end of the block raises this.
         """
         return Holding(self, timeout, blocking)
+
+    @abstractmethod
+    def _lock_cores(self) -> Sequence[QueueCore]:
+        """Return the machinery of each lock."""
 
     @abstractmethod
     def cancel_waits(self) -> int:
@@ -107,6 +123,37 @@ class Acquirable(BlockingCalls, ABC):
         """Return `hold_count()`; a lost hold may count."""
         return self.hold_count()
 
+    def _acquire_in_time(self, blocking: bool, timeout: float | None) -> None:
+        """Acquire for a block that runs only if that is done in time."""
+        since = self._session.now()
+        if not self._acquire_for_block(blocking, timeout):
+            raise self._not_acquired(timeout if blocking else 0, since)
+
+    def _not_acquired(self, timeout: float | None, since: float) -> TimeoutError:
+        """Return the error of a block that does not run, because its lock was not acquired in time.
+
+        It names the holder, if ZooKeeper tells in the time that a clean-up may take, too.
+
+        Args:
+            timeout: the block's timeout; 0 if it made one attempt.
+            since: when it began.
+        """
+        calls = Calls(self._session)
+        until = (since + timeout if timeout else self._session.now()) + CLEAN_UP_PATIENCE
+        return self._await(calls, self._not_acquired_steps(calls, timeout, until))
+
+    def _not_acquired_steps(self, calls: Calls, timeout: float | None, until: float) -> Steps[TimeoutError]:
+        where = ", ".join(core.path for core in self._lock_cores())
+        with suppress(ZkConcurrentError):
+            for core in self._lock_cores():
+                call = calls.add(Call(core.session, core.path))
+                # Without the patience for first replies that an acquire has.
+                _, holder = (yield from call.run(core.head(), until, -math.inf)) or (0, None)
+                if holder is not None:
+                    where = f"{core.path}, held by {holder.whole_name()}"
+                    break
+        return TimeoutError(f"{self._missed} {f'within {timeout:g} s' if timeout else 'in one attempt'}: {where}")
+
 
 class Holding:
     """A `with` block that holds a lock; `lock.hold()` makes it. It has no state, so threads may share it."""
@@ -122,16 +169,10 @@ class Holding:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
         # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
         check_depth(FRAMES_OF_END)
-        if not lock._acquire_for_block(blocking, timeout):
-            raise not_acquired(lock, timeout if blocking else 0)
+        lock._acquire_in_time(blocking, timeout)
 
     def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         self._lock.__exit__(kind, error, traceback, **self._how)
-
-
-def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
-    """Return the error of a block that does not run, because its lock was not acquired in time."""
-    return TimeoutError(f"not acquired {f'within {timeout} s' if timeout else 'in one attempt'}: {lock!r}")
 
 
 class QueuedPrimitive(Primitive):
@@ -152,6 +193,9 @@ class QueuedPrimitive(Primitive):
 
     def _new_core(self) -> QueueCore:
         return QueueCore(self._path_state, self._rule)
+
+    def _lock_cores(self) -> Sequence[QueueCore]:
+        return (self._lock_core,)
 
     def locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
@@ -259,8 +303,6 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
     @property
     def fencing_token(self) -> int:
         """A number that never decreases from holder to holder: the creation zxid of the holder's node.
-
-        At a path that has moved from one ensemble to another, it is that plus a constant.
 
         Raises:
             LockLostError: the hold is lost.
