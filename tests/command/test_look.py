@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.command.conftest import Run, end_of, nodes, words
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
+from zkconcurrent._command.terminal import age
 from zkconcurrent.testing import Server
 
 READS = {"getChildren", "getChildren2", "getData", "exists", "ping", "connect", "closeSession"}
@@ -88,7 +90,10 @@ def test_all_kinds(look: Run, zk: KazooClient, connect: Connect, zk_path: str, i
     assert held["token"] == str(locks[0].fencing_token)
     assert int(held["session"], 16) == zk.client_id[0] % 2**64
     assert waiting["blocker"] == held["node"].rpartition("/")[2]
-    assert 0 <= held["age"] < 600
+    assert 0 <= held["queued_for"] < 600
+    assert datetime.fromisoformat(held["queued_at"]) == locks[0].owner().since
+    # Only one who watches sees a hold begin.
+    assert held["held_for"] is None
     # One level: those of `a/lock` are further down.
     assert {path for path, *_ in brief(document(look("ls", zk_path, "--json")), zk_path)} == {"b", "c", "d"}
     more = "zkconcurrent: there are nodes further below: `ls -r {}` looks at all\n"
@@ -123,8 +128,18 @@ def test_candidates(look: Run, zk: KazooClient, connect: Connect, zk_path: str, 
         assert brief(found, zk_path) == [(zk_path, "Election", None, state) for state in ("held", "waits")]
         for each in found["contenders"]:
             assert (each["host"], each["pid"], each["thread"]) == (socket.gethostname(), os.getpid(), None)
-        assert f"held by process {os.getpid()} on host {socket.gethostname()!r}" in end_of(look("show", zk_path))[1]
+        assert f"  held: process {os.getpid()} on host {socket.gethostname()!r}" in end_of(look("show", zk_path))[1]
     second.withdraw()
+
+
+@pytest.mark.parametrize("layout", ["selector", "latch"])
+def test_a_candidate_with_its_own_id(look: Run, zk: KazooClient, zk_path: str, layout: str) -> None:
+    """The text of an id is no host; an address is one, as Curator writes it."""
+    zk.create(f"{zk_path}/java/_c_{uuid.uuid4()}-lock-", b"192.0.2.7", sequence=True, makepath=True)
+    with zkconcurrent.Election(zk, f"{zk_path}/own", id="eu-1", layout=layout).lead():
+        _, java, own = end_of(look("ls", zk_path))[1].splitlines()
+    assert java.split()[-3:] == ["192.0.2.7", "-", "-"]
+    assert own.split()[-3:] == ["-", "-", "eu-1"]
 
 
 def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str) -> None:
@@ -141,8 +156,8 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url
     assert (code, err) == (0, "")
     lines = [line.strip() for line in out.splitlines()]
     assert lines[0] == f"{inner}: Lock"
-    assert lines[1].startswith(f"held by thread 'MainThread' of process {os.getpid()} on host ")
-    assert lines[3].startswith("1. waits by thread 'zkconcurrent run true' of process ")
+    assert lines[1].startswith(f"held: thread 'MainThread' of process {os.getpid()} on host ")
+    assert lines[4].startswith("1. waiting: thread 'zkconcurrent run true' of process ")
     assert any(line.startswith("gives up after ") for line in lines)
     assert any(line.startswith("behind _c_") for line in lines)
     assert any(line.startswith(f"holds meanwhile {outer} ") for line in lines)
@@ -174,9 +189,9 @@ def test_an_idle_worker(
     ]
     assert [each["value"] for each in checks if each["name"] == "paths"] == [1]
     _, out, _ = end_of(look("show", idle.path))
-    assert [line.split(" by ")[0].strip() for line in out.splitlines() if " by " in line] == [
-        "1. waits (consumer)",
-        "2. waits (consumer)",
+    assert [line.split(": ")[0].strip() for line in out.splitlines() if ": thread " in line] == [
+        "1. waiting (consumer)",
+        "2. waiting (consumer)",
     ]
     for item in (b"1", b"2"):
         idle.put(item)
@@ -210,9 +225,9 @@ def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: ty
         assert (told["contenders"][0]["pid"], told["contenders"][0]["thread"]) == (os.getpid(), "MainThread")
         assert told["contenders"][0]["node"] == f"{zk_path}/claims/{name}"
         lines = end_of(look("show", zk_path))[1].splitlines()
-        assert lines[1].startswith(f"  held (claim) by thread 'MainThread' of process {os.getpid()} on host ")
+        assert lines[1].startswith(f"  held (claim): thread 'MainThread' of process {os.getpid()} on host ")
         assert ", claimed " in lines[1]
-        assert lines[2].endswith(f", node {name}")
+        assert lines[3] == f"    node {name}"
         assert brief(document(look("ls", "-r", zk_path, "--json")), zk_path) == [(zk_path, "Queue", "claim", "held")]
     assert end_of(look("show", zk_path))[1] == f"{zk_path} has no lock that anybody holds or waits for\n"
 
@@ -293,18 +308,15 @@ def test_an_interrupt_at_the_begin(start: Run, when: str) -> None:
 
 
 def test_labels(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The table has labels if any contender has one; JSON always has them, and `show` has them in its words."""
+    """The table has a label in place of the thread; JSON has both, and so have the words of `show`."""
     plain, named = f"{zk_path}/plain", f"{zk_path}/named"
-    with zkconcurrent.Lock(zk, plain):
-        assert "LABEL" not in end_of(look("ls", zk_path))[1]
-        with zkconcurrent.Semaphore(connect(), named, label="night run"):
-            code, out, _ = end_of(look("ls", zk_path))
-            found = document(look("ls", zk_path, "--json"))
-            shown = end_of(look("show", named))[1]
+    with zkconcurrent.Lock(zk, plain), zkconcurrent.Semaphore(connect(), named, label="night run"):
+        code, out, _ = end_of(look("ls", zk_path))
+        found = document(look("ls", zk_path, "--json"))
+        shown = end_of(look("show", named))[1]
     assert code == 0
     heads, *lines = out.splitlines()
-    column = heads.index("LABEL")
-    assert [line[column:].split("  ")[0] for line in lines] == ["night run", "-"]
+    assert [line[heads.index("WHO") :] for line in lines] == ["night run", "MainThread"]
     assert [each["label"] for each in found["contenders"]] == ["night run", None]
     assert "(label 'night run'), queued " in shown
 
@@ -368,7 +380,7 @@ def test_the_most_awaited_first(
     code, out, err = end_of(look("ls", "-r", zk_path, "--sort", "waiters"))
     assert (code, err) == (0, "")
     heads, *lines = out.splitlines()
-    assert heads.split()[:2] == ["WAITERS", "PATH"]
+    assert heads.split()[:2] == ["WAIT", "PATH"]
     assert [line.split()[:2] for line in lines] == [
         [str(n), f"{zk_path}/{name}"] for n, name in ((2, "c"), (1, "b"), (0, "a"))
     ]
@@ -490,6 +502,28 @@ def test_a_stranger_s_name(look: Run, zk: KazooClient, zk_path: str) -> None:
         zk.create(f"{zk_path}/{name}/_c_{uuid.uuid4()}-lock-", sequence=True, makepath=True)
     code, out, err = end_of(look("ls", zk_path))
     assert (code, err, out.count(" held "), len(out) < 120_000) == (0, "", 21, True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        *((0.9, "0s"), (59.9, "59s"), (60, "1m 0s"), (200, "3m 20s"), (3600, "1h 0m"), (86399, "23h 59m")),
+        *((86400, "1d 0h"), (3 * 86400 + 7300, "3d 2h"), (400 * 86400, "400d 0h")),
+    ],
+)
+def test_durations(seconds: float, told: str) -> None:
+    """A duration has its two largest units."""
+    assert age(seconds) == told
+
+
+def test_wide(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """With `--wide`, a line has the token, the session and the names of nodes, too."""
+    with zkconcurrent.Lock(zk, f"{zk_path}/lock") as _:
+        (found,) = document(look("ls", zk_path, "--json"))["contenders"]
+        heads, line = end_of(look("ls", "--wide", zk_path))[1].splitlines()
+        assert "TOKEN" not in end_of(look("ls", zk_path))[1]
+    assert heads.split()[-4:] == ["TOKEN", "SESSION", "NODE", "BEHIND"]
+    assert line.split()[-4:] == [found["token"], found["session"], found["node"].rpartition("/")[2], "-"]
 
 
 @pytest.mark.parametrize("command", [("ls", "-r"), ("ls",)])

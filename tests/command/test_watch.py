@@ -9,6 +9,7 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Iterator
@@ -19,10 +20,16 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import Run, end_of
+from tests.command.conftest import Run, end_of, nodes
 from tests.command.test_look import READS, look
+from tests.conftest import Connect, InThread
+from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
+from zkconcurrent._command.look import Holds, Standing
+from zkconcurrent._protocol.operations import Node
+from zkconcurrent._runtime.clock import boot_clock
+from zkconcurrent._threads.base.contender import Contender
 from zkconcurrent.testing import Server
 
 __all__ = ["look"]
@@ -142,6 +149,89 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) ->
     # Of a terminal that does not tell its size, 24 lines.
     assert (len(frame), frame[-1]) == (23, "... 30 more lines")
     interrupt(process)
+
+
+def test_when_a_hold_began(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A watch tells for how long a hold lasts whose begin it has seen, not of one that was there before."""
+    first, second = (zkconcurrent.Lock(client, zk_path) for client in (zk, connect()))
+    first.acquire()
+    waiting = in_thread(lambda: second.acquire() and second.fencing_token)
+    eventually(queued(zk, zk_path, 2))
+    process = look("show", zk_path, "--json", *WATCH)
+    told = Told(process)
+    eventually(lambda: told.states() == [["held", "waits"]])
+    tokens = [first.fencing_token]
+    first.release()
+    tokens.append(waiting.result())
+    eventually(lambda: told.states() == [["held", "waits"], ["held"]])
+    before, after = (json.loads(line)["contenders"][0] for line in told.lines)
+    assert [before["token"], after["token"]] == [str(token) for token in tokens]
+    assert before["held_for"] is None
+    assert 0 <= after["held_for"] < after["queued_for"]
+    second.release()
+    interrupt(process)
+
+
+def test_a_hold_that_began_unseen() -> None:
+    """After an outage, or a stop of the command, a new hold may be older than the look that shows it."""
+    node = Node(b"", 7, 1.0, 0)
+    holder, waiter = (Standing("/p", "Lock", "", None, Contender.of("/p", "a", node, n)) for n in (0, 1))
+    for late, is_known in ((0.5, True), (60.0, False)):
+        holds = Holds(0.1)
+        assert holds.note([waiter], boot_clock()) == [waiter]
+        (seen,) = holds.note([holder], boot_clock() + late)
+        assert (seen.held_since is not None) == is_known
+        # So it stays, from look to look.
+        assert holds.note([holder], boot_clock()) == [seen]
+
+
+# Later than now, by the command's clock.
+LATER = """\
+import sys, time
+now = time.time
+time.time = lambda: now() + 100_000
+from zkconcurrent._command.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("options", "red"), [((), [False, True, False]), (("--sort", "waiters"), [True, False])])
+@pytest.mark.parametrize("colours", [True, False])
+def test_eighty_columns(
+    start: Run,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    screen: Screen,
+    in_thread: InThread,
+    options: tuple[str, ...],
+    red: list[bool],
+    *,
+    colours: bool,
+) -> None:
+    """On a terminal, each line fits; who waits for a lock for more than a minute is red, or his path."""
+    fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    lock = zkconcurrent.Lock(zk, f"{zk_path}/a/{'deep/' * 20}lock", label="a label of some length")
+    idle = zkconcurrent.Queue(zk, f"{zk_path}/idle")
+    lock.acquire()
+    other = zkconcurrent.Lock(connect(), lock.path)
+    waits = [in_thread(other.acquire), in_thread(idle.get)]
+    eventually(lambda: lock.waiters() != [] and nodes(zk, f"{idle.path}/consumers") != [])
+    environment = {"TERM": "xterm", "NO_COLOR": "" if colours else "1", "COLUMNS": "200"}
+    command = (sys.executable, "-c", LATER, "ls", "-r", zk_path, *options)
+    assert end_of(start(*command, stdout=screen.slave, env=environment)) == (0, None, "")
+    eventually(lambda: screen.text.count("\n") == 1 + len(red))
+    heads, *lines = screen.text.splitlines()
+    assert ("WAIT" in heads.split()) == bool(options)
+    assert [line.startswith("\x1b[31m") for line in lines] == [colours and each for each in red]
+    plain = [line.removeprefix("\x1b[31m").removesuffix("\x1b[m") for line in lines]
+    assert all(len(line) <= 80 and "\x1b" not in line for line in [heads, *plain])
+    assert all("  1d 3h  " in line for line in plain)
+    lock.release()
+    idle.put(b"item")
+    for each in waits:
+        each.result()
+    other.release()
 
 
 @pytest.mark.parametrize("lines", [1, 2, 3, 4])

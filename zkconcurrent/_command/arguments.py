@@ -105,6 +105,7 @@ def _add_looks(add: Callable[..., argparse.ArgumentParser]) -> None:
         default="path",
         help="waiters: the paths for which most wait come first; a line for each path, with its first contender",
     )
+    ls.add_argument("--wide", action="store_true", help="tokens, sessions and names of nodes, too; nothing is cut")
     show = add("show", help="show one lock, with its queue", description=_SHOW)
     show.add_argument("path", metavar="PATH")
     for looks in (ls, show):

@@ -6,11 +6,13 @@ themselves. The nodes' data and times are read for these alone. Nothing is writt
 
 from __future__ import annotations
 
+import math
 import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from ipaddress import ip_address
+from typing import Any, NamedTuple
 
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors, node_of
@@ -18,10 +20,12 @@ from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
 from .._protocol.told import origin_of
 from .._recipes.queue.order import is_item
+from .._runtime.clock import boot_clock
 from .._threads.base.contender import Contender
 from .._threads.base.node_data import MOST_HOLDS
 from .outcome import CommandError, Exit, document, escaped, say, write
 from .server import ask_all, link_of, relative
+from .terminal import RED, age, styled, table
 from .watch import again
 
 RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
@@ -37,6 +41,9 @@ _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
 # What belongs to the node above, whose listing tells its kind.
 _PARTS = {_LEASES, _QUEUE, _CLAIMS, *_LINES}
 _RESERVED = "/zookeeper"
+_LONG_WAIT = 60.0  # seconds
+# A look that begins so much later than it is due comes after an outage, or a stop.
+_LATE = 1.0  # seconds
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
 
@@ -50,6 +57,7 @@ class Standing(NamedTuple):
         mode: "read", "write", "permit", "consumer", "producer" or "claim"; empty if the kind has one mode only.
         blocker: the name of the node that it waits for; None if it holds, or waits for permits.
         contender: the contender.
+        held_since: when its hold began, by this machine's clock, if `--watch` has seen that; None: unknown.
     """
 
     path: str
@@ -57,6 +65,7 @@ class Standing(NamedTuple):
     mode: str
     blocker: str | None
     contender: Contender
+    held_since: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -82,8 +91,9 @@ class Standing(NamedTuple):
             "label": each.label,
             "by": each.by,
             "owner": each.owner,
-            "since": each.since.isoformat(),
-            "age": self.age(now),
+            "queued_at": each.since.isoformat(),
+            "queued_for": round(self.queued_for(now), 3),
+            "held_for": None if self.held_since is None else round(now - self.held_since, 3),
             "token": str(each.token),
             "session": _session(each),
             "node": each.node,
@@ -95,27 +105,42 @@ class Standing(NamedTuple):
             "more_holds": each.more,
         }
 
-    def age(self, now: float) -> float:
-        """Return for how many seconds its node has been there; this machine's clock may differ from the server's."""
-        return round(max(0.0, now - self.contender.since.timestamp()), 3)
+    def queued_for(self, now: float) -> float:
+        """Return how many seconds ago it queued; this machine's clock may differ from the server's."""
+        return max(0.0, now - self.contender.since.timestamp())
+
+    def waits_long(self, now: float) -> bool:
+        """Return whether it waits for longer than most; candidates, and consumers of an empty queue, wait for days."""
+        return not self.holds and self.kind not in ("Election", "Queue") and self.queued_for(now) > _LONG_WAIT
 
     def row(self, now: float) -> dict[str, str]:
         """Return the cells of its line in `ls`, by their columns."""
         each = self.contender
+        # The text of another program is its address, as Curator writes it, or the id of a candidate.
+        host, text = (each.host, None) if each.pid is not None or _is_address(each.host or "") else (None, each.host)
+        held = "held" if self.held_since is None else f"held {age(now - self.held_since)}"
         cells = {
             "PATH": self.path,
-            "TYPE": " ".join(filter(None, (self.kind, self.mode))),
-            "STATE": "held" if self.holds else f"waits, {each.position}",
-            "HOST": _short(each.host or "?"),
+            "TYPE": self.mode or self.kind,
+            "STATE": held if self.holds else f"waits, {each.position}",
+            "QUEUED": age(self.queued_for(now)),
+            "HOST": _short(host or "-"),
             "PID": "-" if each.pid is None else _short(str(each.pid)),
-            "THREAD": _short(each.thread or each.owner or "-"),
-            "LABEL": _short(each.label or "-"),
-            "AGE": f"{self.age(now):.1f}s",
+            "WHO": _short(each.label or each.thread or each.owner or text or "-"),
             "TOKEN": str(each.token),
             "SESSION": _session(each),
+            "NODE": each.node.rpartition("/")[2],
             "BEHIND": self.blocker or "-",
         }
         return {column: escaped(text) for column, text in cells.items()}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _short(text: str, most: int = _WIDEST) -> str:
@@ -314,10 +339,10 @@ def _in_line(queue: QueueListing, there: dict[str, Node]) -> Iterator[Standing]:
         if name not in holding:
             position += 1
         if name in there:
-            yield standing(queue, name, there[name], 0 if name in holding else position, blocker)
+            yield _standing(queue, name, there[name], 0 if name in holding else position, blocker)
 
 
-def standing(queue: QueueListing, name: str, node: Node, position: int = 0, blocker: str | None = None) -> Standing:
+def _standing(queue: QueueListing, name: str, node: Node, position: int, blocker: str | None) -> Standing:
     """Return a contender, by its queue, its node and its place; 0: it holds."""
     contender = Contender.of(queue.folder, name, node, position)
     detached = queue.kind == "Lock" and contender.owner is not None
@@ -329,25 +354,63 @@ def standing(queue: QueueListing, name: str, node: Node, position: int = 0, bloc
     )
 
 
-# The contenders; the paths that may not be read; how many nodes of kazoo's recipes are at which paths; and whether
-# there is more below.
-_Seen: TypeAlias = tuple[list[Standing], list[str], dict[str, int], bool]
+class _Seen(NamedTuple):
+    """What a look has shown.
+
+    Attributes:
+        places: the contenders.
+        unreadable: the paths that may not be read.
+        kazoos: how many nodes of kazoo's recipes are at which paths.
+        goes_on: whether there is more below.
+    """
+
+    places: list[Standing]
+    unreadable: list[str]
+    kazoos: dict[str, int]
+    goes_on: bool
+
+
+class Holds:
+    """When holds began: between two looks of a `--watch`, the first of which has not shown them.
+
+    Args:
+        interval: from one look to the next.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last = -math.inf
+        self._began: dict[str, float | None] = {}
+
+    def note(self, places: Sequence[Standing], began: float) -> list[Standing]:
+        """Return what a look has shown that began then, with the moments at which holds began, as far as known."""
+        # After an outage, or a stop of this process, a new hold may be as old as that.
+        at = time.time() if began - self._last < self._interval + _LATE else None
+        self._began = {
+            place.contender.node: self._began.get(place.contender.node, at) for place in places if place.holds
+        }
+        self._last = boot_clock()
+        return [place._replace(held_since=self._began.get(place.contender.node)) for place in places]
 
 
 def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
+    by_path = found.sort == "waiters"
+    line_of: Callable[[Standing], object] = _queue if by_path else lambda place: place.contender.node
 
     def tell(seen: _Seen, now: float, _: str) -> list[str]:
-        places = seen[0]
-        rows = [place.row(now) for place in places]
-        if found.sort == "waiters":
-            waiting, firsts = _waiters(places), dict[tuple[str, str], Standing]()
-            for place in places:
-                firsts.setdefault(_queue(place), place)
-            rows = [{"WAITERS": str(waiting[queue]), **place.row(now)} for queue, place in firsts.items()]
-        if all(place.contender.label is None for place in places):
-            rows = [{column: text for column, text in row.items() if column != "LABEL"} for row in rows]
-        return _table(rows)
+        waiting = _waiters(seen.places)
+        late = {line_of(place) for place in seen.places if place.waits_long(now)}
+        # The first contender of each path, which holds if any does; or each contender.
+        shown: dict[object, Standing] = {}
+        for place in seen.places:
+            shown.setdefault(line_of(place), place)
+        left_out = set() if found.wide else {"TOKEN", "SESSION", "NODE", "BEHIND"}
+        left_out |= set() if by_path else {"WAIT"}
+        rows = [{"WAIT": str(waiting[_queue(place)]), **place.row(now)} for place in shown.values()]
+        rows = [{column: text for column, text in row.items() if column not in left_out} for row in rows]
+        lines = table(rows, fits=not found.wide)
+        return [styled(RED, line) if each in late else line for each, line in zip([None, *shown], lines, strict=False)]
 
     return _look(found, None if found.recursive else 1, tell)
 
@@ -365,12 +428,11 @@ def show(found: Namespace) -> int:
     """Show one queue; return the exit code."""
 
     def tell(seen: _Seen, _: float, chroot: str) -> list[str]:
-        places, _unreadable, kazoos, _goes_on = seen
-        if places:
-            return list(sentences(places, chroot))
+        if seen.places:
+            return list(sentences(seen.places, chroot))
         path = escaped(found.path)
-        if found.path in kazoos:
-            return [f"{path}: kazoo's own recipes use it: {kazoos[found.path]} nodes, which do not tell who holds"]
+        if found.path in seen.kazoos:
+            return [f"{path}: kazoo's own recipes use it: {seen.kazoos[found.path]} nodes, which do not tell who holds"]
         return [f"{path} has no lock that anybody holds or waits for"]
 
     return _look(found, 0, tell)
@@ -380,6 +442,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str
     """Look once, or again and again; return the exit code."""
 
     def look(before: _Seen | None) -> _Seen:
+        began = boot_clock()
         scan = Scan(link, claims=True)
         try:
             places = scan.queue(found.path) if depth == 0 else scan.places(found.path, depth)
@@ -387,38 +450,39 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str
             if before is None:
                 raise
             # An empty container goes by itself, and the next contender makes it again.
-            return [], [], {}, False
+            places = []
         for path in scan.unreadable:
-            if before is None or path not in before[1]:
+            if before is None or path not in before.unreadable:
                 say(f"{path} may not be read by this client")
         if found.do == "ls" and found.sort == "waiters":
             waiting = _waiters(places)
             places = sorted(places, key=lambda place: (-waiting[_queue(place)], _queue(place)))
         kazoos = {path: count for path in scan.listings if (count := scan.kazoos(path))}
-        return places, scan.unreadable, kazoos, scan.goes_on
+        return _Seen(holds.note(places, began), scan.unreadable, kazoos, scan.goes_on)
 
     def lines(seen: _Seen) -> list[str]:
         now = time.time()
         if found.json:
-            contenders = [place.as_json(now) for place in seen[0]]
+            contenders = [place.as_json(now) for place in seen.places]
             return [document(found.do, {"path": found.path}, contenders=contenders)]
         return tell(seen, now, link.client.chroot)
 
+    holds = Holds(found.interval)
     with link_of(found) as link:
         if found.watch:
             title = f"zkconcurrent {found.do} {found.path}, every {found.interval:g} s"
             again(link, look, lines, found.interval, None if found.json else title)
         seen = look(None)
     write("".join(f"{line}\n" for line in lines(seen)))
-    if seen[2] and found.do == "ls":
-        first, *others = seen[2]
+    if found.do == "ls" and seen.kazoos:
+        first, *others = seen.kazoos
         more = f" and {len(others)} more" if others else ""
         say(f"kazoo's own recipes use {first}{more}: their nodes do not tell who holds")
-    if seen[3] and not found.json and (found.do == "ls" or not seen[0]):
+    if seen.goes_on and not found.json and (found.do == "ls" or not seen.places):
         say(f"there are nodes further below: `ls -r {found.path}` looks at all")
-    elif found.do == "ls" and not (seen[0] or seen[2] or found.json):
+    elif found.do == "ls" and not (seen.places or seen.kazoos or found.json):
         say("nobody holds a lock there, or waits for one; events, items, values, maps and groups are not listed")
-    return Exit.REFUSED if seen[1] else 0
+    return Exit.REFUSED if seen.unreadable else 0
 
 
 def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
@@ -427,15 +491,16 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
     yield escaped(f"{places[0].path}: {' and '.join(kinds)}")
     for place in places:
         each = place.contender
-        state = "held" if place.holds else f"{each.position}. waits"
+        state = "held" if place.holds else f"{each.position}. waiting"
         modes = [place.kind] if len(kinds) > 1 else []
         modes += [place.mode] if place.mode else []
         mode = f" ({', '.join(modes)})" if modes else ""
-        # How long a holder had waited before is not known.
+        held = "" if place.held_since is None else f", for {age(now - place.held_since)}"
         came = "claimed" if place.mode == "claim" else "queued"
-        since = f"{came} {place.age(now):.1f} s ago, at {each.since:%F %T} UTC"
-        yield escaped(f"  {state}{mode} by {_short(each.whole_name(), _LONGEST)}, {since}")
-        yield escaped(f"    token {each.token}, session {_session(each)}, node {each.node.rpartition('/')[2]}")
+        who = f"{_short(each.whole_name(), _LONGEST)}{held}"
+        yield escaped(f"  {state}{mode}: {who}, {came} {age(place.queued_for(now))} ago")
+        yield f"    {came} at {each.since:%F %T} UTC, token {each.token}, session {_session(each)}"
+        yield escaped(f"    node {each.node.rpartition('/')[2]}")
         if each.owner is not None:
             until = ": until it is released, whatever becomes of the process" if not each.session else ""
             yield escaped(f"    owner {_short(each.owner)}{until}")
@@ -450,11 +515,3 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
             yield escaped(f"    holds meanwhile {_short(relative(path, chroot), _LONGEST)} (node {_short(node)})")
         if more := each.more + len(each.holds[MOST_HOLDS:]):
             yield f"    holds meanwhile {more} more"
-
-
-def _table(rows: Sequence[dict[str, str]]) -> list[str]:
-    """Return the lines of a table, by the cells of each row; all rows have the same columns."""
-    lines = [[*rows[0]], *([*row.values()] for row in rows)] if rows else []
-    # A name may have a million characters, and would be that wide in each line.
-    widths = [min(max(map(len, column)), _LONGEST) for column in zip(*lines, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -6,9 +6,7 @@ Every look is of reads alone, and none sets a watch at the server: so nothing is
 from __future__ import annotations
 
 import math
-import os
 import select
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +15,13 @@ from typing import NoReturn, TypeVar
 from .._kazoo.link import Link
 from .outcome import CommandError, Exit, escaped, say, write
 from .server import check_connected, told
+from .terminal import BOLD, has_screen, size, styled
 
 T = TypeVar("T")
 
 _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 # Lines that are too long are cut by the terminal, which knows how wide their characters are.
 _CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"
-_BOLD, _NORMAL = "\x1b[1m", "\x1b[m"
 
 
 def again(
@@ -54,7 +52,7 @@ def again(
             reached = False
         else:
             reached = True
-            if title is not None and _has_screen():
+            if title is not None and has_screen():
                 _show_screen(title, tell(found))
             elif found != seen:
                 write("".join(f"{line}\n" for line in tell(found)))
@@ -62,34 +60,19 @@ def again(
         _pause(began + seconds - time.monotonic())
 
 
-def _has_screen() -> bool:
-    """Return whether standard output is a terminal that can be written over."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-
 def _show_screen(title: str, lines: Sequence[str]) -> None:
     """Write lines over those that a terminal shows, as many as fit."""
     # The last line is the cursor's.
-    height = _height()
+    height = size().lines
     room = max(height - 1, 1)
     if len(lines) >= room:
         more = f"... {len(lines) - room + 2} more lines"
         lines = [*lines[: max(room - 2, 0)], more][: room - 1]
-    title = escaped(title) if os.environ.get("NO_COLOR") else f"{_BOLD}{escaped(title)}{_NORMAL}"
-    text = "".join(f"{line}{_END_OF_LINE}\n" for line in (title, *lines))
+    text = "".join(f"{line}{_END_OF_LINE}\n" for line in (styled(BOLD, escaped(title)), *lines))
     if height < 2:
         # A new line would scroll the only one away.
         text = text.removesuffix("\n")
     write(f"{_HOME}{_CUT}{text}{_BELOW}{_WRAP}")
-
-
-def _height() -> int:
-    """Return how many lines the terminal has; LINES, which shells export, may be of its size before."""
-    try:
-        lines = os.get_terminal_size(sys.stdout.fileno()).lines
-    except OSError:
-        lines = 0
-    return lines or shutil.get_terminal_size().lines
 
 
 def _pause(seconds: float) -> None:
