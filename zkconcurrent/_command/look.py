@@ -370,7 +370,7 @@ class _Seen(NamedTuple):
     goes_on: bool
 
 
-class Holds:
+class WatchedHolds:
     """When holds began: between two looks of a `--watch`, the first of which has not shown them.
 
     Args:
@@ -467,7 +467,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str
             return [document(found.do, {"path": found.path}, contenders=contenders)]
         return tell(seen, now, link.client.chroot)
 
-    holds = Holds(found.interval)
+    holds = WatchedHolds(found.interval)
     with link_of(found) as link:
         if found.watch:
             title = f"zkconcurrent {found.do} {found.path}, every {found.interval:g} s"
