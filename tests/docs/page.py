@@ -1,8 +1,9 @@
 """A page of the docs as a program: every ```python block runs, and so do the commands of ```console blocks.
 
-    python -m tests.docs.page README.md HOSTS
+    python tests/docs/page.py README.md HOSTS
 
-It runs in the present folder, top to bottom, as a reader would who copies:
+It runs in the present folder, top to bottom, as a reader would who copies, and in an environment where nothing is set
+but what the page tells the reader to set (`clean_environment`):
 
 * the `python` blocks of a page share one namespace, which begins empty;
 * a block whose first line is `# <name>.py`, or a path, is that file, and a command further down must name it;
@@ -10,6 +11,7 @@ It runs in the present folder, top to bottom, as a reader would who copies:
   `kill` or `ps`; the text below a command is its output, where `...` stands for anything; a command that starts the
   server is the fixture's part, and one that starts gunicorn, Celery, uvicorn or aiohttp is that of `test_workers`;
 * what a line sets by `export NAME=VALUE`, the later commands find;
+* what uses the modules `tests` or `benchmarks`, which are only in a checkout, runs there;
 * a block whose first line begins with `# Not run:` says why, and is only compiled. `test_pages` counts them.
 
 One thing is replaced: the address 127.0.0.1:2181 by that of the server at hand.
@@ -27,6 +29,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+ROOT = Path(__file__).parents[2]
 ADDRESS = "127.0.0.1:2181"
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w+)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"# ([\w/]+\.py)\n")
@@ -34,7 +37,8 @@ _NOT_RUN = "# Not run: "
 _OURS = re.compile(r"\b(python|pytest)\b|(zkconcurrent|kill|ps) ")
 _EXPORT = re.compile(r"export (\w+)=([^\s$]+)")
 _SERVER = "python -m zkconcurrent.testing"
-_STARTED = re.compile(r"(gunicorn|celery|uvicorn|python serve\.py) ")
+_STARTED = re.compile(r"(gunicorn|(python -m )?celery|uvicorn|python serve\.py) ")
+_IN_CHECKOUT = re.compile(r"(python -m|from) (tests|benchmarks)\b")
 
 
 class Block(NamedTuple):
@@ -89,6 +93,17 @@ def files(page: str, hosts: str) -> dict[str, str]:
     return {named[1]: text for text in texts if (named := _FILE.match(text))}
 
 
+def clean_environment(home: Path) -> dict[str, str]:
+    """Return the environment of a reader: that of this interpreter is activated, and nothing else is set.
+
+    Args:
+        home: the reader's home.
+    """
+    # The meaning of `python`, `pytest` and `zkconcurrent`.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {"PATH": path, "HOME": str(home)}
+
+
 def save(file: Path, text: str) -> None:
     """Save a file of a page, in folders that may be new."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -104,12 +119,8 @@ def run(page: Path, hosts: str) -> None:
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     not_run_yet: set[str] = set()
-    # The meaning of `python` and `pytest`. Each process writes its lines as it ends, so those of several do not mix.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path}
-    environment.pop("PYTHONUNBUFFERED", None)  # changes what is shown
     # Many readers have their tests fail at a warning.
-    environment["PYTEST_ADDOPTS"] = "-W error"
+    environment = {**os.environ, "PYTEST_ADDOPTS": "-W error"}
     for block in blocks(page.read_text()):
         text = block.text.replace(ADDRESS, hosts)
         where = f"{page}:{block.line}"
@@ -121,6 +132,8 @@ def run(page: Path, hosts: str) -> None:
                 save(Path(named[1]), text)
                 not_run_yet.add(named[1])
             else:
+                if _IN_CHECKOUT.search(text):
+                    sys.path[0] = str(ROOT)
                 exec(compile(tree, str(page), "exec"), namespace)
             continue
         for command, shown in commands(text):
@@ -132,7 +145,13 @@ def run(page: Path, hosts: str) -> None:
             if not _OURS.search(command) or command.startswith(_SERVER):
                 continue
             done = subprocess.run(
-                ["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=120, check=False
+                ["bash", "-c", command],
+                cwd=ROOT if _IN_CHECKOUT.search(command) else None,
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=120,
+                check=False,
             )
             said = f"{where}: $ {command}\n{done.stdout}{done.stderr}"
             assert done.returncode == 0, said
@@ -142,4 +161,5 @@ def run(page: Path, hosts: str) -> None:
 
 
 if __name__ == "__main__":
+    sys.path[0] = ""  # the present folder, as for a reader who types the blocks
     run(Path(sys.argv[1]), sys.argv[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.page import blocks
+from tests.docs.page import blocks, clean_environment
 from tests.helpers.kinds import primitives
 from zkconcurrent.testing import Server
 
@@ -23,15 +22,15 @@ PLAIN_CLIENTS = {"docs/how-to/migrate.md": 1}  # its readers have one
 NOT_RUN = {"docs/how-to/operate.md": 1, "docs/how-to/workers.md": 1}
 
 
-def run_page(page: Path, folder: Path, server: Server) -> subprocess.CompletedProcess[str]:
+def run_page(page: Path, folder: Path, hosts: str) -> subprocess.CompletedProcess[str]:
     """Run a page in a process of its own, in an empty folder."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.docs.page", page, server.hosts],
+        [sys.executable, "-W", "error", str(ROOT / "tests/docs/page.py"), page, hosts],
         cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=clean_environment(folder),
         check=False,
     )
 
@@ -52,7 +51,7 @@ def of_all_pages() -> Iterator[Server]:
 @pytest.mark.long
 def test_a_page_runs(page: Path, tmp_path: Path, of_all_pages: Server) -> None:
     """Fault 465: the blocks of a page, copied to an empty folder, give what it says; a warning fails a test of it."""
-    done = run_page(page, tmp_path, of_all_pages)
+    done = run_page(page, tmp_path, of_all_pages.hosts)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
 
@@ -100,7 +99,7 @@ def test_a_broken_page_fails(what: str, tmp_path: Path, zookeeper: Server) -> No
     """A page with a broken block fails, and says where."""
     page = tmp_path / "page.md"
     page.write_text(BROKEN[what])
-    done = run_page(page, tmp_path, zookeeper)
+    done = run_page(page, tmp_path, zookeeper.hosts)
     assert done.returncode == 1
     assert "page.md" in done.stderr
 
@@ -113,5 +112,5 @@ def test_a_good_page_passes(tmp_path: Path, zookeeper: Server) -> None:
         "```python\n# it.py\nprint('127.0.0.1:2181', [1])\n```\n"
         "```console\n$ python it.py  # so\n127.0.0.1:... [1]\n```\n"
     )
-    done = run_page(page, tmp_path, zookeeper)
+    done = run_page(page, tmp_path, zookeeper.hosts)
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Connect, InThread
-from tests.docs.page import blocks, commands, files, save
+from tests.docs.page import blocks, clean_environment, commands, files, save
 from tests.helpers.eventually import eventually
 from zkconcurrent import Election, Lock
 from zkconcurrent.testing import Server
@@ -53,7 +53,7 @@ def apples(connect: Connect) -> Lock:
 @pytest.fixture
 def run(folder: Path) -> Iterator[Run]:
     """Start a process there, in a group of its own, of which nothing is left after the test."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
+    environment = clean_environment(folder)
     with ExitStack() as started:
 
         def run(command: list[str], more: Mapping[str, str] = {}, **options: Any) -> subprocess.Popen[Any]:
@@ -73,7 +73,7 @@ def start(run: Run, program: str, *options: str, more: Mapping[str, str] = {}) -
     """
     [command] = [typed for typed in TYPED if typed.startswith(f"{program} ")]
     words = command.replace("--workers 4", "--workers 2").replace("--concurrency 4", "--concurrency 2").split()
-    return run([sys.executable, "-m", *words, *options], more)
+    return run([*words, *options], more)
 
 
 def end(process: subprocess.Popen[Any]) -> None:
@@ -239,7 +239,7 @@ def test_aiohttp(run: Run, connect: Connect, in_thread: InThread) -> None:
     """The aiohttp worker holds up the requests of one user alone; a client that goes takes its waiter along."""
     port, client = free_port(), connect()
     [command] = [typed for typed in TYPED if typed.startswith("python serve.py ")]
-    worker = run([sys.executable, *command.split()[1:-1], str(port)])
+    worker = run([*command.split()[:-1], str(port)])
     until_it_answers(worker, port, "user 1", "/users/1")
     seven = Lock(client, "/shop/users/7")
     with seven:
@@ -262,7 +262,7 @@ def test_django(folder: Path, run: Run, connect: Connect, in_thread: InThread) -
     setup = "from django.core.wsgi import get_wsgi_application\n\napplication = get_wsgi_application()\n"
     (folder / "wsgi.py").write_text(f"{setup}from store import locks\nlocks.client()\n")
     command = f"gunicorn --preload --workers 2 --bind 127.0.0.1:{port} --no-control-socket wsgi:application"
-    gunicorn = run([sys.executable, "-m", *command.split()], {"DJANGO_SETTINGS_MODULE": "settings"})
+    gunicorn = run(command.split(), {"DJANGO_SETTINGS_MODULE": "settings"})
     until_it_answers(gunicorn, port, "user 8", "/users/8/buy")
     seven = Lock(connect(), "/django/users/7")
     with seven:
@@ -350,7 +350,7 @@ def test_celery_beat(folder: Path, run: Run, connect: Connect) -> None:
 
     beats = []
     for n in range(1, 3):
-        beats.append(start(run, "celery --app tasks beat", "--pidfile", f"beat-{n}.pid"))
+        beats.append(start(run, "python -m celery --app tasks beat", "--pidfile", f"beat-{n}.pid"))
         eventually(lambda n=n: len(election.candidates()) == n, patience=PATIENCE)
     eventually(sent, patience=PATIENCE)
     first, second = election.candidates()
