@@ -26,7 +26,7 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent._command.look import WatchedHolds, Standing
+from zkconcurrent._command.look import Holds, Standing
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._runtime.clock import boot_clock
 from zkconcurrent._threads.base.contender import Contender
@@ -177,7 +177,7 @@ def test_a_hold_that_began_unseen() -> None:
     node = Node(b"", 7, 1.0, 0)
     holder, waiter = (Standing("/p", "Lock", "", None, Contender.of("/p", "a", node, n)) for n in (0, 1))
     for late, is_known in ((0.5, True), (60.0, False)):
-        holds = WatchedHolds(0.1)
+        holds = Holds(0.1)
         assert holds.note([waiter], boot_clock()) == [waiter]
         (seen,) = holds.note([holder], boot_clock() + late)
         assert (seen.held_since is not None) == is_known

@@ -354,7 +354,7 @@ def _standing(queue: QueueListing, name: str, node: Node, position: int, blocker
     )
 
 
-class _Seen(NamedTuple):
+class _Look(NamedTuple):
     """What a look has shown.
 
     Attributes:
@@ -370,7 +370,7 @@ class _Seen(NamedTuple):
     goes_on: bool
 
 
-class WatchedHolds:
+class Holds:
     """When holds began: between two looks of a `--watch`, the first of which has not shown them.
 
     Args:
@@ -398,7 +398,7 @@ def ls(found: Namespace) -> int:
     by_path = found.sort == "waiters"
     line_of: Callable[[Standing], object] = _queue if by_path else lambda place: place.contender.node
 
-    def tell(seen: _Seen, now: float, _: str) -> list[str]:
+    def tell(seen: _Look, now: float, _: str) -> list[str]:
         waiting = _waiters(seen.places)
         late = {line_of(place) for place in seen.places if place.waits_long(now)}
         # The first contender of each path, which holds if any does; or each contender.
@@ -427,7 +427,7 @@ def _waiters(places: Iterable[Standing]) -> Counter[tuple[str, str]]:
 def show(found: Namespace) -> int:
     """Show one queue; return the exit code."""
 
-    def tell(seen: _Seen, _: float, chroot: str) -> list[str]:
+    def tell(seen: _Look, _: float, chroot: str) -> list[str]:
         if seen.places:
             return list(sentences(seen.places, chroot))
         path = escaped(found.path)
@@ -438,10 +438,10 @@ def show(found: Namespace) -> int:
     return _look(found, 0, tell)
 
 
-def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str], list[str]]) -> int:
+def _look(found: Namespace, depth: int | None, tell: Callable[[_Look, float, str], list[str]]) -> int:
     """Look once, or again and again; return the exit code."""
 
-    def look(before: _Seen | None) -> _Seen:
+    def look(before: _Look | None) -> _Look:
         began = boot_clock()
         scan = Scan(link, claims=True)
         try:
@@ -458,16 +458,16 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Seen, float, str
             waiting = _waiters(places)
             places = sorted(places, key=lambda place: (-waiting[_queue(place)], _queue(place)))
         kazoos = {path: count for path in scan.listings if (count := scan.kazoos(path))}
-        return _Seen(holds.note(places, began), scan.unreadable, kazoos, scan.goes_on)
+        return _Look(holds.note(places, began), scan.unreadable, kazoos, scan.goes_on)
 
-    def lines(seen: _Seen) -> list[str]:
+    def lines(seen: _Look) -> list[str]:
         now = time.time()
         if found.json:
             contenders = [place.as_json(now) for place in seen.places]
             return [document(found.do, {"path": found.path}, contenders=contenders)]
         return tell(seen, now, link.client.chroot)
 
-    holds = WatchedHolds(found.interval)
+    holds = Holds(found.interval)
     with link_of(found) as link:
         if found.watch:
             title = f"zkconcurrent {found.do} {found.path}, every {found.interval:g} s"
