@@ -84,4 +84,4 @@ with zkconcurrent.connect("memory:") as zk:
         print(lock.owner().host, election.leader().id)
 """
     ended = run_python("-c", program)
-    assert re.fullmatch(r"h\\xe9te \d+@h\\xe9te\n", ended.stdout), ended
+    assert re.fullmatch(r"h\\xe9te \d+@h\\xe9te#[0-9a-f]{8}\n", ended.stdout), ended
