@@ -8,19 +8,20 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from zkconcurrent import LossCause, aio
+from tests.helpers.kinds import ARGUMENTS, make
+from zkconcurrent import LossCause, Term, aio, testing
 from zkconcurrent._arguments.codec import encoded
 from zkconcurrent._engine.loss_cause import why_lost
 from zkconcurrent._kazoo.link import FORKED, Link
@@ -79,47 +80,130 @@ def test_one_lock_in_place_of_several(module: ModuleType) -> None:
             module.MultiLock(wrong)
 
 
-def test_a_coroutine_function_in_place_of_a_function() -> None:
-    """Fault 342: it is refused where no loop would run it; objects of tasks take it."""
+class Functions(NamedTuple):
+    """A function that a program hands over: the parameter of a class's constructor, of its method, or of a function."""
 
-    async def later(*_: object) -> None: ...
+    module: ModuleType
+    name: str
+    method: str
+    parameter: str
 
-    class Later:
-        async def __call__(self, *_: object) -> None: ...
 
+def functions() -> list[Functions]:
+    """Return all, by the annotations of the public names; those of tasks that may be async are left out."""
+    awaited = {"on_lost", "on_suspect", "on_revoke"}
+    found = []
+    for module in (zkconcurrent, aio, testing):
+        for name in {*module.__all__} - {"Completion", "Ensemble", "Lost", "Namespace"}:
+            made = getattr(module, name)
+            methods = {"__init__", *vars(made)} if isinstance(made, type) else {""}
+            for method in methods:
+                called = getattr(made, method) if method else made
+                if method[:1] == "_" != method[:2][1:] or not (inspect.isfunction(called)):
+                    continue
+                for each in inspect.signature(called).parameters.values():
+                    kind = str(each.annotation)
+                    if kind.startswith(("Callable", "Listener", "OnLost", "OnSuspect", "Sequence[Callable")) and not (
+                        module is aio and (each.name in awaited or (name, method) == ("Election", "run"))
+                    ):
+                        found.append(Functions(module, name, method, each.name))
+    return sorted(found, key=str)
+
+
+FUNCTIONS = functions()
+
+
+async def later(*_: object) -> bool:
+    """Nothing awaits this."""
+    return False
+
+
+async def stream(*_: object) -> AsyncIterator[None]:
+    """Nothing iterates over this."""
+    yield
+
+
+class Later:
+    """An object that is called, and not awaited."""
+
+    async def __call__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("each", FUNCTIONS, ids=lambda each: ".".join(filter(None, each[1:])) + f"-{each[0].__name__}")
+def test_a_coroutine_function_in_place_of_a_function(each: Functions) -> None:
+    """Fault 342: it is refused wherever a function is wanted that nothing would await: its coroutine counts as true."""
+    made = getattr(each.module, each.name)
     client = KazooClient()
-    for each in (later, functools.partial(later), Later()):
-        for make in (
-            functools.partial(zkconcurrent.Lock, client, "/lock", on_lost=each),
-            functools.partial(zkconcurrent.RLock, client, "/rlock", on_suspect=each),
-            functools.partial(zkconcurrent.ReadWriteLock, client, "/pair", on_revoke=each),
-            functools.partial(zkconcurrent.Semaphore, client, "/semaphore", on_lost=each),
-            functools.partial(zkconcurrent.MultiLock, [zkconcurrent.RLock(client, "/rlock")], on_lost=each),
-            functools.partial(zkconcurrent.Barrier, client, "/barrier", 2, each),
-            functools.partial(zkconcurrent.Election(client, "/election").run, each),
-        ):
-            with pytest.raises(TypeError, match="must not be a coroutine function"):
-                make()
-        assert aio.Lock(client, "/aio", on_lost=each, on_suspect=each, on_revoke=each)
+
+    async def call(func: Any) -> None:
+        given: dict[str, Any] = {each.parameter: func}
+        if each.name == "interleave":
+            given = {"choose": min, "calls": [], each.parameter: [func] if each.parameter == "calls" else func}
+        if each.method == "":
+            made(**given)
+        elif each.method == "__init__":
+            first = {"QueueListener": (), "MultiLock": ([each.module.Lock(client, "/lock")],)}.get(each.name)
+            made(*((client, "/path", *ARGUMENTS.get(each.name, ())) if first is None else first), **given)
+        else:
+            result = getattr(make(each.module, each.name, client, "/path"), each.method)(**given)
+            if inspect.isawaitable(result):
+                await result
+
+    for func in (later, functools.partial(later), Later(), stream):
+        with pytest.raises(TypeError, match="must not be a coroutine function"):
+            asyncio.run(call(func))
+
+
+def test_which_functions_are_handed_over() -> None:
+    """The table has what it should: the tests above are not of a few."""
+    names = {(each.name, each.method, each.parameter) for each in FUNCTIONS if each.module is zkconcurrent}
+    assert names >= {
+        ("Barrier", "__init__", "action"),
+        ("Condition", "wait_for", "predicate"),
+        ("Election", "run", "func"),
+        ("Lock", "__init__", "on_lost"),
+        ("MultiLock", "__init__", "on_suspect"),
+        ("PriorityQueue", "__init__", "priority"),
+        ("QueueListener", "__init__", "listener"),
+        ("SharedValue", "update", "func"),
+        ("add_listener", "", "listener"),
+    }
+    names = {(each.name, each.method, each.parameter) for each in FUNCTIONS if each.module is aio}
+    assert ("Condition", "wait_for", "predicate") in names
+    assert ("SharedValue", "wait_for", "predicate") in names
+
+
+def test_a_coroutine_function_for_tasks() -> None:
+    """Objects of tasks await their callbacks."""
+    assert aio.Lock(KazooClient(), "/aio", on_lost=later, on_suspect=Later(), on_revoke=functools.partial(later))
 
 
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
-def test_a_coroutine_function_that_judges_or_changes_a_value(module: ModuleType) -> None:
-    """Fault 387: it is refused, also by tasks: its coroutine would count as true, and end the wait at once."""
+def test_other_coroutine_functions(module: Any) -> None:
+    """Fault 342: so is what gives a decorator its client, and a method of a codec."""
 
-    async def later(_: object) -> bool:
-        return False
+    class Codec:
+        encode = bytes
 
-    async def call(method: Any) -> None:
-        made = method(later)
-        if inspect.isawaitable(made):
-            await made
+        async def decode(self, data: bytes) -> None: ...
 
-    client = KazooClient()
-    shared = module.SharedValue(client, "/shared", b"")
-    for method in (shared.wait_for, shared.update, module.AtomicLong(client, "/number").update):
-        with pytest.raises(TypeError, match=r"^(func|predicate) must not be a coroutine function"):
-            asyncio.run(call(method))
+    for call in (
+        lambda: module.synchronized(later, "/path"),
+        lambda: module.Queue(KazooClient(), "/queue", codec=Codec()),
+    ):
+        with pytest.raises(TypeError, match="must not be a coroutine function"):
+            call()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "Election"])
+def test_a_guard_of_no_transaction(kind: str) -> None:
+    """What is no transaction is refused, also where nothing is held."""
+    made = make(zkconcurrent, kind, client := KazooClient(), "/path")
+    guard = Term(made._leader_lock, None).guard if kind == "Election" else made.guard  # type: ignore[arg-type]
+    for wrong in (None, client, b"data", "/path"):
+        with pytest.raises(TypeError, match=r"^transaction must be a kazoo TransactionRequest, .* not "):
+            guard(wrong)
 
 
 def test_a_timeout_that_is_no_number() -> None:

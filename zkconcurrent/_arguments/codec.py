@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from .._errors import ForeignNodeError
 from .._runtime.public import public
+from .functions import check_callable
 
 T = TypeVar("T")
 
@@ -175,9 +176,10 @@ def check_codec(codec: Codec[T]) -> Codec[T]:
     """Return the codec, if it is one.
 
     Raises:
-        TypeError: it lacks a method.
+        TypeError: it lacks a method, or has a coroutine function for one.
     """
     for method in ("encode", "decode"):
         if not callable(getattr(codec, method, None)):
             raise TypeError(f"codec must have encode() and decode(), not {type(codec).__name__}")
+        check_callable(f"codec.{method}", getattr(codec, method))
     return codec

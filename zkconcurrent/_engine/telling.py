@@ -27,11 +27,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from inspect import iscoroutinefunction
 from operator import length_hint, methodcaller
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ForwardRef, TypeAlias
 
+from .._arguments.functions import check_callable
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
 from .._protocol.operations import OutOfReach
 from .._protocol.ticket import LossRecord, State, Ticket
@@ -113,18 +113,12 @@ def check_listener(listener: object) -> None:
     Raises:
         TypeError: it can't be called, or is a coroutine function.
     """
-    if not callable(listener):
-        raise TypeError(f"a listener must be callable, not {type(listener).__name__}")
-    if is_async(listener):
-        raise TypeError(
-            "a listener must not be a coroutine function, as nothing would await it: give a function that passes the "
-            "event on, such as `queue.put_nowait` of a task's queue by `loop.call_soon_threadsafe`"
-        )
-
-
-def is_async(function: object) -> bool:
-    """Return whether a call of an object only makes a coroutine, which a thread does not await."""
-    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    check_callable(
+        "a listener",
+        listener,
+        "give a function that passes the event on, such as `queue.put_nowait` of a task's queue by "
+        "`loop.call_soon_threadsafe`",
+    )
 
 
 def in_listener() -> bool:

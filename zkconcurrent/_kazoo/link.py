@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import CheckVersion, Create2, Exists, GetData, SetData, Sync, Transaction
 from kazoo.protocol.serialization import Create as CreateRequest
@@ -64,6 +64,7 @@ __all__ = [
     "KazooState",
     "Link",
     "Permissions",
+    "TransactionRequest",
     "ZnodeStat",
     "make_acl",
     "make_digest_acl_credential",

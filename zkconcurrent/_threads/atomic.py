@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+from .._arguments.functions import check_callable
 from .._arguments.paths import check_path
 from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, look
-from .base.primitive import check_callable, kind_of
+from .base.primitive import kind_of
 from .base.value_base import BaseValue
 
 

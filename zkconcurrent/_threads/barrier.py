@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from .._arguments.functions import check_callbacks
 from .._engine.driver import Call
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
@@ -21,7 +22,7 @@ from .._runtime import waiting
 from .._runtime.stacks import frames_from
 from .._runtime.waiting import Steps
 from .base.node_data import node_data
-from .base.primitive import Primitive, check_callbacks, discard_result, kind_of
+from .base.primitive import Primitive, discard_result, kind_of
 
 WITHDRAWAL_POLL_INTERVAL = 0.01  # seconds
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+from .._arguments.functions import check_callable
 from .._arguments.limits import check_seconds
 from .._engine.calls import Calls
 from .._engine.holds import Hold
@@ -143,7 +144,12 @@ class Condition(Primitive):
         """Wait until the predicate is true or the timeout passes; return the predicate's last result.
 
         As in `threading`, a timeout of zero or less makes one `wait`, in which others may hold the lock.
+
+        Raises:
+            TypeError: the predicate is not callable, or is a coroutine function.
+            Exception: as `wait`, and what the predicate raises.
         """
+        check_callable("predicate", predicate)
         now, left = self._session.now, timeout
         deadline: float | None = None
         while not (result := predicate()):

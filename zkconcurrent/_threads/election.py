@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from .._arguments.functions import check_callable
 from .._arguments.limits import check_seconds
 from .._engine.holds import Hold
 from .._engine.session import Session
-from .._engine.telling import is_async
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Node
@@ -277,10 +277,7 @@ class Election(PickledByPath):
             TypeError: it is a coroutine function, whose body would run after the term.
         """
         check_leader(func)
-        if is_async(func):
-            raise TypeError(
-                "func must not be a coroutine function: the term would end before it runs; use aio.Election"
-            )
+        check_callable("func", func, "the term would end before it runs; use aio.Election")
         with self.lead():
             return func(*args, **kwargs)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NoReturn, TypeAlias, TypeVar
 
+from .._arguments.functions import check_callbacks
 from .._engine.calls import Calls
 from .._engine.driver import Call
 from .._engine.holds import Hold
@@ -33,7 +34,7 @@ from .base.cancel import cancel_waits
 from .base.contender import Contender
 from .base.lock_base import Acquirable, LockBase, core_of
 from .base.lock_core import LockCore
-from .base.primitive import OnLost, OnSuspect, check_callbacks, kind_of
+from .base.primitive import OnLost, OnSuspect, kind_of
 from .lock import Lock
 from .rlock import RLock
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
+from .._arguments.functions import check_callbacks
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._protocol.operations import Recipe, SessionExpired
@@ -217,6 +218,7 @@ class PriorityQueue(Queue[T]):
         priority: Callable[[Any], float] | None = None,
         floats: bool = False,
     ) -> None:
+        check_callbacks(priority=priority)
         self._priority = priority
         self._floats = bool(floats)
         if floats:

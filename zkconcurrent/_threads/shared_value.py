@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec, check_codec, decoded, encoded
+from .._arguments.functions import check_callable
 from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ForeignNodeError
@@ -14,7 +15,7 @@ from .._kazoo.link import KazooClient
 from .._recipes.value import Layout, Seen, read, wait_until
 from .._runtime.public import public
 from .._runtime.waiting import Steps, call_user
-from .base.primitive import check_callable, kind_of
+from .base.primitive import kind_of
 from .base.value_base import BaseValue
 
 T = TypeVar("T")

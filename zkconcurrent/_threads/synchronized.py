@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import wrapt
 
+from .._arguments.functions import check_callable
 from .._arguments.locklike import LockLike
 from .._arguments.paths import check_name, check_path
 from .._arguments.template import Template
@@ -128,6 +129,8 @@ class LockedBy(ABC):
             return
         if not (isinstance(where, (KazooClient, self._namespace)) or callable(where)):
             raise TypeError(f"give a client, a namespace or a function that returns one, not {type(where).__name__}")
+        if not isinstance(where, (KazooClient, self._namespace)):
+            check_callable("the function that returns a client", where)
         self._template = Template(path)
         # Any text would do that is valid in a path; this one is what an error is to show.
         example = self._template.fill(lambda field: f"{{{field.argument}}}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from .._arguments.functions import check_callable
 from .._arguments.limits import check_seconds
 from .._arguments.paths import check_path
 from .._engine.driver import Call
@@ -136,9 +137,14 @@ class Condition(PrimitiveTwin):
         """Wait until the predicate is true or the timeout passes; return the predicate's last result.
 
         A timeout of zero or less makes one `wait`, in which others may hold the lock.
+
+        Raises:
+            TypeError: the predicate is not callable, or is a coroutine function, which nothing awaits.
+            Exception: as `wait`, and what the predicate raises.
         """
         if is_whole_task(Condition.wait_for):
             self._check_not_whole("wait_for")
+        check_callable("predicate", predicate)
         now, left = self._lock_core.session.now, timeout
         deadline: float | None = None
         while not (result := predicate()):

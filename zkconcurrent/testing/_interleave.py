@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._arguments.functions import check_callable
+
 # In seconds. It is long, as it only ends what would hang.
 _PATIENCE = 30.0
 # After Ctrl-C.
@@ -45,13 +47,15 @@ def interleave(
         What the calls have returned.
 
     Raises:
-        TypeError: one of the locks is of another class.
+        TypeError: one of the locks is of another class, or a call is a coroutine function.
         ValueError: `choose` has returned what it was not given.
         RuntimeError: all calls that have not ended wait for each other: a deadlock. The waits are ended by
             `cancel_waits()`.
         TimeoutError: a call neither pauses nor ends in 30 seconds, and does not wait for one of the locks.
         BaseException: the error of a call; of several, that of the first in the list.
     """
+    for func in (choose, *calls):
+        check_callable("each call, and `choose`,", func)
     for lock in locks:
         if not (hasattr(lock, "waiters") and hasattr(lock, "cancel_waits")):
             raise TypeError(f"interleave knows no waiters of this: name the locks that it consists of: {lock!r}")

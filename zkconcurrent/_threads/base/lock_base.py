@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
 
+from ..._arguments.functions import check_callbacks
 from ..._arguments.limits import check_label
 from ..._engine.calls import Calls
 from ..._engine.deadlocks import OnDeadlock, check_on_deadlock
@@ -19,7 +20,7 @@ from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
 from ..._engine.patience import CLEAN_UP_PATIENCE
 from ..._errors import LockLostError, ZkConcurrentError
-from ..._kazoo.link import KazooClient
+from ..._kazoo.link import KazooClient, TransactionRequest
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
@@ -28,7 +29,7 @@ from ..._runtime.waiting import Steps
 from .callbacks import Callbacks
 from .contender import Contender
 from .lock_core import LockCore, QueueCore
-from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, check_callbacks, kind_of, not_held, reports_loss
+from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, kind_of, not_held, reports_loss
 
 # The frames of the end of a block whose hold is lost.
 FRAMES_OF_END = 14
@@ -351,6 +352,11 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
         return self._guard(transaction, self._lock_core.must_hold)
 
     def _guard(self, transaction: TransactionT, held: Callable[[], Hold]) -> TransactionT:
+        if not isinstance(transaction, TransactionRequest):
+            raise TypeError(
+                f"transaction must be a kazoo TransactionRequest, as `client.transaction()` returns one, not "
+                f"{kind_of(transaction)}"
+            )
         if transaction.client.chroot != self._client.chroot:
             raise ValueError(f"the transaction's client must have the lock's chroot: {self._client.chroot!r}")
         transaction.check(held().ticket.node, -1)  # exists, in any version

@@ -13,7 +13,6 @@ from ..._arguments.paths import check_path
 from ..._engine.driver import Call
 from ..._engine.holds import PathState
 from ..._engine.session import Session
-from ..._engine.telling import is_async
 from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
@@ -262,25 +261,6 @@ def kind_of(value: object) -> str:
     """Return how messages name the type of an object: with its module, so that twins differ."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def check_callbacks(**callbacks: object) -> None:
-    """Refuse an `on_lost`, or another callback, that is neither None nor as `check_callable` wants it."""
-    for name, callback in callbacks.items():
-        if callback is not None:
-            check_callable(name, callback)
-
-
-def check_callable(name: str, func: object) -> None:
-    """Refuse an argument that can't be called, or that only makes a coroutine, which would count as true.
-
-    Raises:
-        TypeError: it can't be called, or is a coroutine function.
-    """
-    if not callable(func):
-        raise TypeError(f"{name} must be callable, not {type(func).__name__}")
-    if is_async(func):
-        raise TypeError(f"{name} must not be a coroutine function, as nothing would await it: give a plain function")
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:
