@@ -16,7 +16,6 @@ the session ends as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..._arguments.paths import unescape
@@ -314,14 +313,9 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
             yield op.CheckChroot(at.path)
         if above is None or node is None or not matches(node.data):
             return None
-        if above.version == -1:
-            # A check takes the version -1 for any version, so the node is written once more.
-            with suppress(op.ConnectionLost):
-                yield _count(at)
-        elif protected:
+        if protected:
             return above, node
-        else:
-            yield from ready(map_write)
+        yield from ready(map_write)
 
 
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
