@@ -147,6 +147,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "test_rwlock": {"test_both_holds_are_lost_and_settled": BY_LOOP},
     "test_multilock": {
         "test_interrupts_in_a_row_within_a_release": HALFWAY,
+        "test_a_loss_that_two_sessions_tell_at_once": HALFWAY,
         "test_an_error_that_does_not_end": HALFWAY,
         "test_what_it_is_made_of": IDENTITY,
         "test_a_loss_is_told": IDENTITY,

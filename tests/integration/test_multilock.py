@@ -42,6 +42,7 @@ from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._runtime.waiting import Steps
+from zkconcurrent._threads.base.lock_base import core_of
 from zkconcurrent._threads.base.lock_core import LockCore
 from zkconcurrent._threads.base.reentrant_core import ReentrantCore
 from zkconcurrent._threads.multilock import first_error
@@ -639,10 +640,14 @@ def test_interrupts_as_its_calls_are_abandoned(
         assert lock.hold_count() == 1
 
 
-def test_interrupts_in_a_row_within_a_release(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 212: however many strike, none of the locks stays held, which nobody could release as part of the whole."""
-    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
-    begin, strikes = LockCore.begin_release, 6
+@pytest.mark.parametrize(("kind", "levels"), [(Lock, 1), (RLock, 2)])
+def test_interrupts_in_a_row_within_a_release(
+    kind: type[Lock | RLock], levels: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 212: however many strike, each lock loses the one level, so none stays held by itself."""
+    lock = MultiLock([kind(zk, f"{zk_path}/{name}") for name in "abc"])
+    core = type(core_of(lock.locks[0]))
+    begin, strikes = core.begin_release, 6
 
     def struck(self: LockCore, hold: Hold) -> Call | None:
         nonlocal strikes
@@ -654,13 +659,28 @@ def test_interrupts_in_a_row_within_a_release(zk: KazooClient, zk_path: str, mon
             raise KeyboardInterrupt
         return call
 
-    monkeypatch.setattr(LockCore, "begin_release", struck)
-    lock.acquire()
+    for _ in range(levels):
+        lock.acquire()
+    monkeypatch.setattr(core, "begin_release", struck)
     with pytest.raises(TimeoutError):
         lock.release()
     assert strikes == 0
-    assert [each.hold_count() for each in lock.locks] == [0, 0, 0]
+    assert [each.hold_count() for each in lock.locks] == [levels - 1] * 3
+    monkeypatch.undo()
+    for _ in range(levels - 1):
+        lock.release()
     assert lock.hold_count() == 0
+
+
+def test_a_loss_that_two_sessions_tell_at_once(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported once."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=print)
+    calls: list[int] = []
+    monkeypatch.setattr(lock, "_start_on_lost", lambda: calls.append(1))
+    with lock:
+        for _ in range(2):
+            lock._joint_loss()._report(lock)
+    assert calls == [1]
 
 
 def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
