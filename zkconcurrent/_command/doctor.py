@@ -314,8 +314,6 @@ def _writes(link: Link, scratch: str) -> list[Finding]:
     except kazoo_errors.NoAuthError:
         remedy = "grant it the rights to create (c) and delete (d) where locks are"
         checks.append(Finding("writes", FAIL, f"this client may not write below {scratch}", remedy))
-    except kazoo_errors.UnimplementedError:
-        checks.append(Finding("writes", FAIL, "the server has no containers", "upgrade to 3.5.3 or newer"))
     except kazoo_errors.KazooException as error:
         remedy = "look at the servers' logs"
         checks.append(Finding("writes", FAIL, f"they fail below {scratch} ({type(error).__name__})", remedy))
