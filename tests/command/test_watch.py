@@ -139,6 +139,8 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) ->
     eventually(lambda: [title, f"{zk_path} has no lock that anybody holds or waits for"] in screen.frames())
     with zkconcurrent.Lock(zk, zk_path):
         eventually(lambda: screen.frames()[-1][1:2] == [f"{zk_path}: Lock"])
+    # Behind a line as wide as the terminal, this would erase the last character.
+    assert "\x1b[K\n" not in screen.text
     interrupt(process)
     for n in range(50):
         zk.create(f"{zk_path}/{n:02}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)

@@ -68,7 +68,8 @@ def _show_screen(title: str, lines: Sequence[str]) -> None:
     if len(lines) >= room:
         more = f"... {len(lines) - room + 2} more lines"
         lines = [*lines[: max(room - 2, 0)], more][: room - 1]
-    text = "".join(f"{line}{_END_OF_LINE}\n" for line in (styled(BOLD, escaped(title)), *lines))
+    # Erased first: behind a line that is as wide as the terminal, its last character would go.
+    text = "".join(f"{_END_OF_LINE}{line}\n" for line in (styled(BOLD, escaped(title)), *lines))
     if height < 2:
         # A new line would scroll the only one away.
         text = text.removesuffix("\n")
