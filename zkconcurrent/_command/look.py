@@ -1,4 +1,4 @@
-"""`ls` and `show`: who holds, who waits, since when, and behind whom.
+"""`ls` and `show`: who holds, who waits, when each queued, and behind whom.
 
 A listing alone tells which children of a node are contenders, of which kind, and who holds: by the rules of the locks
 themselves. The nodes' data and times are read for these alone. Nothing is written.
