@@ -158,5 +158,5 @@ TARGETS = [
     Target(
         "leader killed: the next, ms after the session's end", "leaders", "kill -9 of the leader", SINCE_END, None, 2
     ),
-    Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 5),
+    Target("import, beyond importing kazoo, ms of processor", "import", "zkconcurrent", "ms", None, 45),
 ]

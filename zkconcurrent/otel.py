@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,6 +16,7 @@ except ImportError as _missing:
 from ._engine.lock_events import DeadlockVictim, Failed, LockEvent
 from ._engine.metrics import BUCKETS, OUTCOMES, TABLE, Instrument, Recorder, Values, records
 from ._kazoo.link import KazooClient
+from ._runtime.clock import monotonic, wall_clock
 from ._threads.namespace import BasePath, sessions_of
 from ._version import __version__
 
@@ -138,7 +138,7 @@ def _trace(tracer: trace.Tracer, event: LockEvent, lock: Values) -> None:
     if waited < LONG:
         span.add_event(ACQUIRE, told)
         return
-    end = time.time_ns() - int((time.monotonic() - event.at) * 1e9)
+    end = int((wall_clock() - (monotonic() - event.at)) * 1e9)
     span = tracer.start_span(ACQUIRE, attributes=told, start_time=end - int(waited * 1e9))
     if isinstance(event, DeadlockVictim | Failed):
         span.record_exception(event.error, timestamp=end)

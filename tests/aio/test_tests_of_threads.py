@@ -16,6 +16,7 @@ import pytest
 
 import zkconcurrent
 from tests.helpers import lock_types, on_tasks
+from tests.helpers.homes import HOMES
 from zkconcurrent import aio
 
 KINDS = {
@@ -221,7 +222,7 @@ INTEGRATION = Path(__file__).parents[1] / "integration"
 # A primitive's tests are in the file of the same name as its module; the others are of several primitives.
 FILES = {
     *(
-        f"test_{zkconcurrent._HOMES[name].rpartition('.')[2]}"
+        f"test_{HOMES[name].rpartition('.')[2]}"
         for name in zkconcurrent.__all__
         if isinstance(getattr(on_tasks, name, None), type)
     ),

@@ -11,6 +11,7 @@ import prometheus_client
 from opentelemetry import metrics, trace
 
 import zkconcurrent
+import zkconcurrent.aio
 import zkconcurrent.otel
 import zkconcurrent.prometheus
 from zkconcurrent import LockLike, Namespace, synchronized

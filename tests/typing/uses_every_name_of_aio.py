@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-import zkconcurrent
+import zkconcurrent.aio
 from zkconcurrent import aio
 from zkconcurrent.aio import Namespace, synchronized
 

@@ -8,13 +8,15 @@ import re
 from pathlib import Path
 
 import zkconcurrent
+from tests.helpers.homes import HOMES
 
 PACKAGE = Path(zkconcurrent.__file__).parent
 
 # A folder is a layer; each may import itself and those before it in this list, of one line none the other.
 LAYERS = [
     {"_version", "_errors"},
-    {"_protocol", "_runtime", "_memory"},
+    {"_protocol", "_runtime"},
+    {"_memory"},
     {"_arguments"},
     {"_kazoo"},
     {"_engine", "_recipes"},
@@ -95,6 +97,15 @@ def test_what_decides_is_pure() -> None:
     assert {module: found for module in pure if (found := imports(module) & IMPURE)} == {}
 
 
+def test_where_clocks_are_read() -> None:
+    """No module but `_runtime.clock` reads one of `time`, except in the command, a process of its own."""
+    clocks = re.compile(r"\btime\.(monotonic|time|perf_counter|process_time|clock_gettime)(_ns)?\b(?!`|\(\)`)")
+    read = {
+        file.name for file in PACKAGE.rglob("*.py") if clocks.search(file.read_text()) and "_command" not in file.parts
+    }
+    assert read == {"clock.py"}
+
+
 def test_where_kazoo_is_met() -> None:
     """Only the folder of that name imports kazoo."""
     assert {layer(module) for module in modules() if "kazoo" in imports(module)} == {"_kazoo"}
@@ -110,7 +121,7 @@ def test_the_map_names_every_module() -> None:
     """The map in the docs has each module of the library, but for those of one primitive, which every layer has."""
     page = PACKAGE.parent / "docs" / "explanation" / "design.md"
     drawn = set(re.findall(r"\w+", page.read_text().split("```")[1]))
-    drawn |= {"_version", "value", *(name.removeprefix("_threads.") for name in zkconcurrent._HOMES.values())}
+    drawn |= {"_version", "value", *(name.removeprefix("_threads.") for name in HOMES.values())}
     last = {name: name.rpartition(".")[2] for name in modules()}
     assert [name for name in last if last[name] not in drawn and last[name].removeprefix("_") not in drawn] == []
 

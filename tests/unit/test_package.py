@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import shutil
 import typing
 from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import zkconcurrent
-from tests.helpers.processes import run_python
+from tests.helpers import first_uses
+from tests.helpers.homes import HOMES
+from tests.helpers.processes import ROOT, run_python
 from zkconcurrent import aio, otel, prometheus, testing
 
 packages = pytest.mark.parametrize("package", [zkconcurrent, aio], ids=lambda package: package.__name__)
@@ -33,7 +38,7 @@ def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
     """They read no `__all__` that the module derives: what they see are the imports with `as`."""
     imports = [node for node in ast.walk(ast.parse(inspect.getsource(package))) if isinstance(node, ast.ImportFrom)]
     seen = [alias.asname for node in imports for alias in node.names if alias.asname]
-    assert sorted(seen) == sorted({*package.__all__, *(["aio"] if package is zkconcurrent else [])})
+    assert sorted(seen) == package.__all__
 
 
 @packages
@@ -147,30 +152,59 @@ def test_tasks_have_the_names_of_threads() -> None:
     }  # `asyncio` has no such class, or other names; or it is of the whole process
     own = {"Completion", "Joining", "Lost", "QueueEmpty", "QueueFull", "QueueShutDown"}
     # Listeners are the same for both; `Lost` is another class in `aio`.
-    shared |= {
-        name
-        for module in ("_engine.lock_events", "_engine.queue_listener")
-        for name in zkconcurrent._MODULES[module].split()
-    }
+    shared |= {name for name, home in HOMES.items() if home in ("_engine.lock_events", "_engine.queue_listener")}
     shared |= {"add_listener"}
     errors = {name for name in zkconcurrent.__all__ if name.endswith("Error")}
     assert set(zkconcurrent.__all__) - shared - errors == set(aio.__all__) - own
 
 
-def test_kazoo_is_loaded_with_the_first_lock() -> None:
-    """Importing the package imports nothing of kazoo; naming a lock does."""
-    code = (
-        "import sys, zkconcurrent; assert 'kazoo' not in sys.modules; zkconcurrent.Lock; assert 'kazoo' in sys.modules"
-    )
-    run_python("-c", code)
+def test_the_import_loads_all_that_is_for_threads(tmp_path: Path) -> None:
+    """Fault 506: the first use of a name loads no module, so it needs no file: an upgrade may have removed them."""
+    code = """
+import os, sys, zkconcurrent
+loaded = {*sys.modules}
+os.rename("zkconcurrent", "removed")
+from tests.helpers import first_uses
+first_uses.use_all()
+print("then loaded:", [name for name in sys.modules if name not in loaded and not name.startswith("tests")])
+"""
+    shutil.copytree(Path(zkconcurrent.__file__).parent, tmp_path / "zkconcurrent")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = run_python("-c", code, cwd=tmp_path, env=environment)
+    assert "then loaded: []" in done.stdout, done.stdout
 
 
-def test_asyncio_is_loaded_with_what_is_for_tasks() -> None:
-    """Importing the package, or a lock for threads, imports no asyncio; `aio` does, without an import of its own."""
-    code = (
-        "import sys, zkconcurrent; zkconcurrent.Lock; assert 'asyncio' not in sys.modules; "
-        "zkconcurrent.aio.Lock; assert 'asyncio' in sys.modules"
-    )
+def test_each_name_is_used_there() -> None:
+    """What has no use of its own is what calls return, raise or report, but for the codec of a package of its own."""
+    results = (BaseException, zkconcurrent.LockEvent, tuple, Enum)
+    others = {"Claim", "Codec", "LockLike", "Membership", "MSGPACK", "Term", "__version__"}
+    left = {*zkconcurrent.__all__} - {name.partition(",")[0] for name in first_uses.uses()} - others
+    assert [name for name in left if not issubclass(getattr(zkconcurrent, name), results)] == []
+
+
+def test_what_is_for_some_programs_has_an_import_of_its_own() -> None:
+    """`aio`, the tests' servers, the exporters, the driver for tooz and the command are not loaded with the package."""
+    loaded = run_python("-c", "import sys, zkconcurrent; print(*sys.modules)").stdout.split()
+    others = ("aio", "testing", "otel", "prometheus", "tooz", "_command")
+    assert [name for name in loaded if name.removeprefix("zkconcurrent.").partition(".")[0] in others] == []
+    run_python("-c", "import zkconcurrent; assert not hasattr(zkconcurrent, 'aio')")
+
+
+def test_use_within_a_patch_of_the_modules() -> None:
+    """Fault 506: what a test drops of `sys.modules` at its end is not the library: there is one copy of it."""
+    code = """
+import sys, zkconcurrent
+from unittest import mock
+with mock.patch.dict(sys.modules, {"some_sdk": mock.Mock()}):
+    one = zkconcurrent.connect("memory:")
+    first = zkconcurrent.Lock(one, "/a")
+    first.acquire()
+other = zkconcurrent.connect("memory:")
+assert not zkconcurrent.Lock(other, "/a").acquire(timeout=0.1)
+with zkconcurrent.RLock(one, "/r"):
+    first.release()
+one.stop(), other.stop()
+"""
     run_python("-c", code)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import zkconcurrent
+from tests.helpers.homes import HOMES
 from tests.helpers.kinds import ARGUMENTS, KINDS, primitives
 from zkconcurrent import aio
 
@@ -89,7 +90,7 @@ def test_a_primitive_is_everywhere(name: str) -> None:
     """Each has its uses, twin, names, tests and pages."""
     parameters = inspect.signature(getattr(zkconcurrent, name)).parameters.values()
     required = {each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD}
-    left = missing(name, zkconcurrent._HOMES[name].rpartition(".")[2], required - {"client", "path"})
+    left = missing(name, HOMES[name].rpartition(".")[2], required - {"client", "path"})
     lines = "".join(f"\n  {file}: {what}" for file, what in left.items())
     assert not left, f"{name} lacks what every primitive has; add{lines}"
 

@@ -8,12 +8,10 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, NoReturn, TypeAlias
 
 from .._arguments.certificates import check_files
@@ -26,14 +24,16 @@ from .._kazoo.link import FORKED, KazooClient
 from .._kazoo.replies import failure, kazoo_errors
 from .._kazoo.requests import request_close
 from .._kazoo.transport import MAX_REQUEST
+from .._memory import process
 from .._protocol.lease import MARGIN
 from .._protocol.operations import ConnectionLost, SessionExpired
 from .._runtime import this_process
+from .._runtime.clock import monotonic
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import closers
 from .._runtime.public import ErrorKind, Self, Traceback, public
-from .._runtime.serving import serves_here, serving
+from .._runtime.serving import serves_here
 from .acl import take_acl
 from .secrets import RedactedLog, Secret, credentials, secret
 from .url import Settings, check_lease, meant, parse
@@ -292,7 +292,6 @@ def prepare(
     check_interpreter()
     found = parse(url)
     if of_this_process := "memory" in found:
-        process = _memory()
         found |= {"hosts": process.address(found.pop("memory")), "tick": found.get("tick", process.TICK)}
     if start_timeout is not None:
         options["start_timeout"] = start_timeout
@@ -412,14 +411,13 @@ class LocalRoot:
                     "namespace('local') does not work where eventlet has patched the sockets: use "
                     "namespace(connect('memory:')) there"
                 )
-            process = _memory()
             server = process.local()
             client = self._client = _only(("local", ()), partial(_make_local, server.dial, process.TICK))
             if not client.connected:
                 # On another thread: kazoo can't go on with a start that a signal has interrupted.
                 threading.Thread(target=client.open_at_use, name="zkconcurrent start", daemon=True).start()
-            until = time.monotonic() + PATIENCE
-            while not client.connected and time.monotonic() < until:
+            until = monotonic() + PATIENCE
+            while not client.connected and monotonic() < until:
                 client.handler.sleep_func(0.001)
             self._kept = Session.of(client).directory.keep(self.path, server.unused.append)
             self._opened_after = this_process.forks
@@ -430,18 +428,8 @@ def _make_local(dial: Callable[[], socket.socket], tick: float) -> Client:
     client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(RETRY))
     client.dial, client._name = dial, _LOCAL
     # The service's own clock, which stands still while the machine sleeps.
-    Session.of(client).clock = time.monotonic
+    Session.of(client).clock = monotonic
     return client
-
-
-def _memory() -> ModuleType:
-    """Return the module of this process's own services; most programs need none."""
-    from .._memory import process
-
-    process.around = serving
-    if process.stop not in closers:
-        closers.append(process.stop)
-    return process
 
 
 def _name(url: str, options: Settings, settings: Settings) -> _Name | str:
@@ -463,13 +451,13 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         TimeoutError: that took too long, or the caller gave up.
         RefusedError: the service refuses the credentials or the chroot.
     """
-    until = time.monotonic() + patience
+    until = monotonic() + patience
     # The session sees the client before its start, so the first acquire need not prove that the session lives.
     session = Session.of(client)
     session.check_thread(chroot or "/")
     link = session.link
     live = client.start_async()
-    while (left := until - time.monotonic()) > 0:
+    while (left := until - monotonic()) > 0:
         if link.stopped or given_up():
             # The link is stopped if kazoo gave up and its connection thread has ended.
             break
@@ -479,7 +467,7 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         try:
             # The chroot is set afterwards, as kazoo can't create it from below.
             made = client.ensure_path_async(chroot or "/", acl=client.directory_acl)
-            while not made.ready() and time.monotonic() < until and not given_up():
+            while not made.ready() and monotonic() < until and not given_up():
                 made.wait(_POLL)
             if not made.ready():
                 break
@@ -514,7 +502,7 @@ def _close_all(until: float) -> None:
     for client in ours:
         client.logger.muted = True
     for client, stopped in [(client, request_close(client)) for client in ours]:
-        stopped.wait(max(0.0, until - time.monotonic()))
+        stopped.wait(max(0.0, until - monotonic()))
         if stopped.is_set():
             # Python would warn of its sockets. Something else may have closed their descriptors.
             with suppress(OSError):
@@ -535,4 +523,5 @@ _numbers = itertools.count(1)
 _inherited: list[Client] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
-closers.append(_close_all)
+# The services end once their clients are closed.
+closers += [_close_all, process.stop]

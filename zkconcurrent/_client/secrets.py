@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from typing import Any
+
+from .._runtime.clock import monotonic
 
 _SAME = 60.0  # seconds
 # So often is one kind of warning shown in that time.
@@ -74,7 +75,7 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
             return
         hides = "passwd" in str(msg)
         shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
-        text, now = f"{msg} {shown}", time.monotonic()
+        text, now = f"{msg} {shown}", monotonic()
         if "Connecting to" in text:
             level = logging.DEBUG if text in self._tried else level
             self._tried.add(text)

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from .._kazoo.link import KazooClient, Link
 from .._kazoo.replies import kazoo_errors
+from .._threads.detached import DetachedLock
 from .look import Scan, Standing, sentences
 from .outcome import CommandError, Exit, escaped, say, write
 from .server import link_of
@@ -103,8 +104,6 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
     client, contender = link.client, place.contender
     if not contender.session:
         # A detached hold: only what its owner, or an operator, calls ends it, and no process hears of it.
-        from .._threads.detached import DetachedLock
-
         try:
             return DetachedLock(client, place.path, contender.owner or "-").force_release(contender.token)
         except ValueError:

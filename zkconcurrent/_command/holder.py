@@ -27,7 +27,10 @@ from .._kazoo.replies import kazoo_errors
 from .._runtime.clock import boot_clock
 from .._threads.base import node_data
 from .._threads.base.lock_base import Acquirable, LockBase, core_of
+from .._threads.multilock import MultiLock
 from .._threads.rlock import RLock
+from .._threads.rwlock import ReadWriteLock
+from .._threads.semaphore import Semaphore
 from .once import Mark
 from .outcome import CommandError, Exit, lacks_threads
 
@@ -184,13 +187,9 @@ class Holder:
             self._mark = Mark(client, found.paths[0], found.once_per, found.until_success)
         locks: list[RLock]
         if found.permits is not None:
-            from .._threads.semaphore import Semaphore
-
             self._locks = [semaphore := Semaphore(client, found.paths[0], found.permits, on_lost=self._on_lost)]
             return semaphore
         if found.shared or found.exclusive:
-            from .._threads.rwlock import ReadWriteLock
-
             pairs = [ReadWriteLock(client, path, on_lost=self._on_lost) for path in found.paths]
             locks = [pair.read_lock if found.shared else pair.write_lock for pair in pairs]
         else:
@@ -199,8 +198,6 @@ class Holder:
         self._locks = [*locks]
         if len(locks) == 1:
             return locks[0]
-        from .._threads.multilock import MultiLock
-
         return MultiLock(locks)
 
     def _acquire(self, lock: Acquirable) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any
 
 from .._errors import ClientError
 from .._kazoo.link import FORKED, Link
-from .._runtime.clock import boot_clock
+from .._runtime.clock import boot_clock, monotonic
 from .._runtime.live_set import LiveSet
 from .._runtime.stacks import frames_from
 from .._runtime.this_process import new_uuid
@@ -61,7 +60,7 @@ class ClientState:
         unlogged: what is left to log.
     """
 
-    def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
+    def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = monotonic):
         self.link = link
         self.clock = clock
         self.now = now

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,7 +28,7 @@ from .._kazoo.replies import failure
 from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._protocol.ticket import LossRecord, State, Ticket
-from .._runtime.clock import boot_clock
+from .._runtime.clock import boot_clock, monotonic, wall_clock
 from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
@@ -107,8 +106,8 @@ class Session(ClientState):
         client: KazooClient,
         link: Link | None = None,
         clock: Callable[[], float] = boot_clock,
-        now: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        now: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = wall_clock,
     ) -> None:
         super().__init__(link or Link(client), clock, now)
         self.wall_clock = wall_clock

@@ -26,10 +26,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from operator import length_hint, methodcaller
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, ForwardRef, TypeAlias
+from typing import Any, TypeAlias
 
 from .._arguments.functions import check_callable
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
@@ -40,17 +39,12 @@ from .._runtime.interrupts import insist
 from .._runtime.live_set import LiveSet
 from .._runtime.stacks import frames_from
 from .._runtime.waiting import Steps
+from . import lock_events as events
 from .client_state import ClientState, log
 from .keeper import Helper, Keeper
 from .loss_cause import cause_of, was_lost, words
 
-if TYPE_CHECKING:
-    from .lock_events import LockEvent
-else:
-    # A program without listeners never imports it.
-    LockEvent = ForwardRef("import_module(_EVENTS).LockEvent", module=__name__)
-
-Listener: TypeAlias = Callable[[LockEvent], object]
+Listener: TypeAlias = Callable[[events.LockEvent], object]
 # An acquire that waits for nobody is over sooner, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 
@@ -84,7 +78,6 @@ _numbers = itertools.count(1)
 # The threads that may be telling just now: an interrupt may leave one behind.
 _telling: set[int] = set()
 _CALL = methodcaller("__call__")
-_EVENTS = "zkconcurrent._engine.lock_events"
 
 
 def add(listener: Listener, session: ClientState | None = None, below: str = "/") -> Callable[[], None]:
@@ -94,8 +87,6 @@ def add(listener: Listener, session: ClientState | None = None, below: str = "/"
         TypeError: see `check_listener`.
     """
     check_listener(listener)
-    # Only now: where nobody listens, no event is made, and to make their classes is a third of the library's import.
-    import_module(_EVENTS)
     client = None if session is None else weakref.ref(session, lambda _: remove())
     registration = Registration(listener, client, below.rstrip("/"))
 
@@ -149,7 +140,7 @@ class Part:
 
     __slots__ = ("at", "calls", "kind", "listeners")
 
-    def __init__(self, event: LockEvent, listeners: Sequence[Registration]) -> None:
+    def __init__(self, event: events.LockEvent, listeners: Sequence[Registration]) -> None:
         self.kind = type(event).__name__
         self.at = event.at
         self.listeners = listeners
@@ -355,7 +346,7 @@ class Story:
             for other in self._teller.untold_of(self):
                 other.look()
         at = self._client.now()
-        make: Callable[..., LockEvent] = getattr(sys.modules[_EVENTS], kind)
+        make: Callable[..., events.LockEvent] = getattr(events, kind)
         event = make(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
         event._set_client(self._teller.client_ref)
         # R4: of several, one is recorded.

@@ -13,10 +13,10 @@ may be days old. Here:
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401 - `getaddrinfo` would load it at its first call
 import math
 import socket
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from kazoo.client import KazooClient
 
+from .._runtime.clock import monotonic
 from .._runtime.this_process import choices
 from .private_parts import PrivateParts
 
@@ -87,7 +88,7 @@ class Addresses:
         Later, slow servers get more time: a share for each name, and twice as much each time that none was reached.
         """
         number = len(self._client.hosts)
-        if self._parts.session_id and time.monotonic() < self._lost_at + min(timeout, self._granted):
+        if self._parts.session_id and monotonic() < self._lost_at + min(timeout, self._granted):
             timeout = min(timeout, self._granted)
             number = max(number, sum(len(self._found.get(host, ())) for host in set(self._hosts())))
         else:
@@ -96,18 +97,18 @@ class Addresses:
 
     def opened(self, granted: float) -> None:
         """Note that a connection has begun, and the session timeout that was granted."""
-        self.opened_at, self._granted = time.monotonic(), granted
+        self.opened_at, self._granted = monotonic(), granted
         self._failures.clear()
         self.hung_up = False
         self._walks = 0
 
     def lost(self) -> None:
         """Note that a connection has ended."""
-        self._lost_at = time.monotonic()
+        self._lost_at = monotonic()
 
     def away_for_long(self) -> bool:
         """Return whether the client has not been connected for a session timeout: it is no mere restart of a server."""
-        return bool(time.monotonic() > self._lost_at + self._parts.requested_timeout)
+        return bool(monotonic() > self._lost_at + self._parts.requested_timeout)
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class Addresses:
         client that is stopped waits for none.
         """
         hosts = self._hosts()
-        self.resolved_at = time.monotonic()
+        self.resolved_at = monotonic()
         for host in hosts:
             if (family := _family_of(host[0])) is not None:
                 # An address needs no resolver, which may be out of reach, or forbidden.
@@ -158,7 +159,7 @@ class Addresses:
             left = [each for host, each in self._resolving.items() if host in hosts and not each.is_set()]
             patience = RESOLVER_PATIENCE
             if any(host in self._found for host in hosts):
-                patience -= time.monotonic() - self.resolved_at
+                patience -= monotonic() - self.resolved_at
             if not left or patience <= 0:
                 return
             left[0].wait(patience)
@@ -254,10 +255,10 @@ class Walk:
             if not left:
                 # kazoo pauses now, and then begins anew.
                 return
-            address, began = left[0], time.monotonic()
+            address, began = left[0], monotonic()
             tried.add(address)
             yield address
-            now = time.monotonic()
+            now = monotonic()
             lived = addresses.opened_at >= began
             if lived and now - addresses.opened_at > RESOLVE_AGAIN:
                 # The other servers may be well again. But this one hung up, and is not tried again without a pause.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 
-from .._runtime.clock import boot_clock
+from .._runtime.clock import boot_clock, monotonic
 from .addresses import OF_TLS, SHARES, WHY_HUNG_UP, WHY_NO_TLS, Addresses
 from .private_parts import PrivateParts, Replaced
 from .sockets import FairHandler, is_open, receive
@@ -50,7 +49,7 @@ class Opening:
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
         sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
-        until: when the present request of a handshake must be answered, by `time.monotonic()`; None if there is none.
+        until: when the present request of a handshake must be answered, by the monotonic clock; None if there is none.
     """
 
     def __init__(self, parts: PrivateParts) -> None:
@@ -187,7 +186,7 @@ class Opening:
 
     @contextmanager
     def _answered_within(self, timeout: float) -> Iterator[None]:
-        self.until = time.monotonic() + timeout
+        self.until = monotonic() + timeout
         try:
             yield
         finally:
@@ -207,7 +206,7 @@ class Opening:
         if not 0 <= length <= _LONGEST_REPLY:
             raise kazoo_errors.ConnectionDropped(_NO_ZOOKEEPER)
         while len(got) < length:
-            left = (self.until or 0.0) - time.monotonic()
+            left = (self.until or 0.0) - monotonic()
             if left <= 0 or self._parts.stopped.is_set():
                 raise handler.timeout_exception("socket time-out during read")
             # What TLS has decrypted does not show at the socket.

@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 
+from .._runtime.clock import monotonic
+from .._runtime.serving import serving
 from .service import Limits, Service
-from .tcp import TcpServer, monotonic_ms
+from .tcp import TcpServer, monotonic_ms, wall_ms
 from .tree import Tree
 
 TICK = 0.2  # seconds
@@ -25,8 +24,6 @@ TICK = 0.2  # seconds
 _LOCAL = "(local)"
 _LIMITS = Limits(tick=int(TICK * 1000), longest=2**31 - 1)
 
-# What surrounds the work of each thread, by which the library knows it.
-around: Callable[[], AbstractContextManager[None]] = nullcontext
 _servers: dict[str, tuple[TcpServer, threading.Thread]] = {}
 
 
@@ -45,7 +42,7 @@ def local() -> TcpServer:
 def _serve(name: str, port: int | None) -> TcpServer:
     found = _servers.get(name)
     if found is None:
-        server = TcpServer(Service(Tree(), _LIMITS, monotonic_ms, lambda: time.time_ns() // 1_000_000), port, {})
+        server = TcpServer(Service(Tree(), _LIMITS, monotonic_ms, wall_ms), port, {})
         # A daemon: it serves until the process ends, also those who close their sessions at its exit.
         thread = threading.Thread(target=_run, args=(server,), name=f"zkconcurrent memory:{name}", daemon=True)
         # R4: another thread, or a signal handler, may be faster. There is no lock for which a signal handler could
@@ -58,7 +55,7 @@ def _serve(name: str, port: int | None) -> TcpServer:
 
 
 def _run(server: TcpServer) -> None:
-    with around():
+    with serving():
         server.run()
 
 
@@ -81,7 +78,7 @@ def stop(until: float) -> None:
     """Stop all services, at the exit of the process; wait for it until the given time, by the monotonic clock."""
     for server, thread in list(_servers.values()):
         server.stop()
-        thread.join(max(0.0, until - time.monotonic()))
+        thread.join(max(0.0, until - monotonic()))
 
 
 def _leave_to_parent() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from .changes import OPEN, Acl, Code, Ids, Refused
-
-if TYPE_CHECKING:
-    from ipaddress import IPv4Network, IPv6Network
 
 
 def resolve(acl: Acl, ids: Ids | None) -> Acl:
@@ -65,10 +62,7 @@ def _matches(scheme: str, known: str, name: str) -> bool:
 
 
 def _network(name: str) -> IPv4Network | IPv6Network | None:
-    # It is seldom needed, and slow to import.
-    import ipaddress
-
     try:
-        return ipaddress.ip_network(name, strict=False)
+        return ip_network(name, strict=False)
     except ValueError:
         return None

@@ -13,11 +13,13 @@ import selectors
 import socket
 import sys
 import time
+import traceback
 from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from .._runtime.clock import monotonic, wall_clock
 from .changes import Change
 from .service import Limits, Service
 from .tree import Tree
@@ -191,9 +193,6 @@ class TcpServer:
                 connection.receive(data)
         except Exception:
             # An error of this server is in the log, and ends no other connection.
-            # It is seldom needed, and slow to import.
-            import traceback
-
             traceback.print_exc()
             data = b""
         if not data:
@@ -234,7 +233,12 @@ class TcpServer:
 
 def monotonic_ms() -> int:
     """Return milliseconds by a clock that only ever grows."""
-    return time.monotonic_ns() // 1_000_000
+    return int(monotonic() * 1000)
+
+
+def wall_ms() -> int:
+    """Return milliseconds since 1970."""
+    return int(wall_clock() * 1000)
 
 
 def main(config: str, containers: str, forgets: str = "") -> None:
@@ -253,7 +257,7 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     data.mkdir(exist_ok=True)
     journal = Journal(data / "journal")
     tree = journal.read()
-    service = Service(tree, limits, monotonic_ms, lambda: time.time_ns() // 1_000_000, journal.write)
+    service = Service(tree, limits, monotonic_ms, wall_ms, journal.write)
     for session in list(tree.sessions) if forgets else ():
         service.close(session)
     TcpServer(service, int(settings["clientPort"]), {**settings, "dataDir": str(data)}).run()

@@ -7,6 +7,8 @@ between them events, with the xid -1. Instead of the first frame a client may se
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -347,8 +349,5 @@ def _password(session: int) -> bytes:
 
 
 def _digest(credentials: bytes) -> str:
-    import base64  # seldom needed, both
-    import hashlib
-
     name = credentials.partition(b":")[0].decode(errors="replace")
     return f"{name}:{base64.b64encode(hashlib.sha1(credentials).digest()).decode()}"

@@ -1,4 +1,8 @@
-"""The clock of leases, which goes on while the machine sleeps, as the server's does; and dates, for people to read."""
+"""The clocks, each bound once, as the library is imported; and dates, for people to read.
+
+A test that replaces a clock of `time` must end no lease and no timeout. So no other module reads one there. And none of
+these is a function of `time` itself: freezegun replaces each of those in every module that has it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
 
-# `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
-# on; on macOS the system's monotonic clock does.
-boot_clock: Callable[[], float] = time.monotonic
+monotonic: Callable[[], float] = partial(time.monotonic)
+wall_clock: Callable[[], float] = partial(time.time)
+# The clock of leases goes on while the machine sleeps, as the server's does. On Linux that is the boot-time clock; on
+# macOS the system's monotonic clock does.
+boot_clock = monotonic
 if hasattr(time, "clock_gettime"):
     boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -19,7 +25,7 @@ def ago(seconds: float) -> datetime:
 
     A thread that is suspended in between puts a beginning too late, never before the true one.
     """
-    return datetime.fromtimestamp(time.time() - seconds, timezone.utc)
+    return datetime.fromtimestamp(wall_clock() - seconds, timezone.utc)
 
 
 def in_words(date: datetime) -> str:

@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Protocol
 
 from .._errors import ClientError
 from . import this_process
+from .clock import monotonic
 
 PATIENCE = 1.0  # seconds
 # How the names of the library's threads begin.
@@ -73,7 +73,7 @@ def _threads_left() -> list[threading.Thread]:
 def _at_exit() -> None:
     _silence_daemon_threads()
     _log_to_open_streams()
-    until = time.monotonic() + PATIENCE
+    until = monotonic() + PATIENCE
     sessions = [session for session in living_sessions() if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
         wait(until)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar, get_origin
 
 from .._arguments.limits import check_label
 from .._arguments.paths import check_name, check_path
+from .._client.connect import LocalRoot
 from .._engine import telling
 from .._engine.deadlocks import OnDeadlock, check_on_deadlock
 from .._engine.driver import Call
@@ -40,9 +41,6 @@ from . import (
 from . import dict as _dict
 from . import set as _set
 from .base.primitive import OnLost, OnSuspect, PickledByPath
-
-if TYPE_CHECKING:
-    from .._client.connect import LocalRoot
 
 Listener: TypeAlias = telling.Listener
 P = ParamSpec("P")
@@ -275,9 +273,6 @@ def opened(
     if client != "local":
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
     path = base(path)
-    # It is loaded at its first use.
-    from .._client.connect import LocalRoot
-
     root = LocalRoot()
     made = kind(root.open(), root.path if path == "/" else root.path + path, on_deadlock, label)
     made._local = root

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from .._arguments.limits import check_int
+from .._runtime.clock import monotonic
+from .._runtime.public import Self
 from ._ports import ReservedPorts, try_ports
 from ._server import Server
-from ._service import Self, Service
+from ._service import Service
 
 _ELECTION_TIMEOUT = 30.0
 _POLL_INTERVAL = 0.02
@@ -47,8 +50,6 @@ class Ensemble(Service):
         each: Callable[[int], Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
-        from .._arguments.limits import check_int  # as in `Server`
-
         if check_int("n", n) < 3:
             raise ValueError(f"an ensemble has at least three servers, not {n}")
         self._n = n
@@ -113,8 +114,8 @@ class Ensemble(Service):
         Raises:
             TimeoutError: no server became the leader in time.
         """
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
+        deadline = monotonic() + timeout
+        while monotonic() < deadline:
             answers = [(server, server.status()) for server in self.servers]
             # A thawed old leader still claims to lead. The upper half of a zxid is the epoch: take the newest.
             leaders = {int(told["Zxid"], 16) >> 32: server for server, told in answers if told.get("Mode") == "leader"}

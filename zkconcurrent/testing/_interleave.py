@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._arguments.functions import check_callable
+from .._runtime.clock import monotonic
 
 # In seconds. It is long, as it only ends what would hang.
 _PATIENCE = 30.0
@@ -132,19 +133,19 @@ def _settle(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
 
     A thread that a release has woken is no waiter any more, and has not paused yet: so it is waited for, too.
     """
-    until = time.monotonic() + _PATIENCE
+    until = monotonic() + _PATIENCE
     while running := [n for n, turn in enumerate(turns) if not (turn.paused or turn.ended)]:
         if len({each.node for lock in locks for each in lock.waiters()}) == len(running):
             return
-        if time.monotonic() > until:
+        if monotonic() > until:
             raise TimeoutError(f"the calls {running} neither pause nor end, and not all of them wait for a lock")
         time.sleep(_POLL_INTERVAL)
 
 
 def _end(turns: Sequence[_Turn], locks: Sequence[Any], patience: float) -> None:
     """Wait until all threads have ended; end their waits, if they have run into a deadlock."""
-    until = time.monotonic() + patience
-    while not all(turn.ended for turn in turns) and time.monotonic() < until:
+    until = monotonic() + patience
+    while not all(turn.ended for turn in turns) and monotonic() < until:
         for turn in turns:
             turn.go_on(for_good=True)
             turn.thread.join(_POLL_INTERVAL)

@@ -12,11 +12,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from .._arguments.limits import check_int, check_seconds
+from .._runtime.clock import monotonic
+from .._runtime.public import Self
 from ._installation import MEMORY, Installation, find_installation
 from ._java import find_java, java_version
 from ._ports import PortTakenError, ReservedPorts, in_use, try_ports
 from ._process_guard import ProcessGuard
-from ._service import Self, Service
+from ._service import Service
 
 # Small and quick to start, rather than fast in the long run. Every Java from 8 on accepts these.
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
@@ -46,7 +49,14 @@ _TAKEN = "Address already in use"
 _CONTAINERS = "znode.container.checkIntervalMs"
 
 _PACKAGE = Path(__file__).parents[1]
-_MEMORY = "import sys; sys.path.insert(0, sys.argv[1]); from zkconcurrent._memory.tcp import main; main(*sys.argv[2:])"
+# In the place of the package itself, which would load the library and kazoo, is an empty one with the same modules.
+_MEMORY = """
+import sys, types
+sys.modules["zkconcurrent"] = package = types.ModuleType("zkconcurrent")
+package.__path__ = [sys.argv[1]]
+from zkconcurrent._memory.tcp import main
+main(*sys.argv[2:])
+"""
 
 _START_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.02
@@ -89,9 +99,6 @@ class Server(Service):
         server_id: int | None = None,
         installation: Installation | None = None,
     ) -> None:
-        # A test run that uses no server should load none of the library.
-        from .._arguments.limits import check_int, check_seconds
-
         if port is not None and not 0 < check_int("port", port) < 65536:
             raise ValueError(f"a port is a number from 1 to 65535, not {port}")
         self._fixed_port = port
@@ -222,11 +229,11 @@ class Server(Service):
             RuntimeError: the server ended, or does not serve in time; the message ends with its log. Or the settings do
                 not allow the four-letter command `conf`.
         """
-        began = time.monotonic()
+        began = monotonic()
         waited = 0.0
         # A server that is still starting may never reply to a request, so the patience with each begins small.
         while not self._serves(patience=max(0.1, waited / 2)):
-            waited = time.monotonic() - began
+            waited = monotonic() - began
             if not self.is_running:
                 self._fail("ended instead of serving")
             if waited > timeout:
@@ -344,7 +351,7 @@ class Server(Service):
                 sys.executable,
                 "-ISc",
                 _MEMORY,
-                str(_PACKAGE.parent),
+                str(_PACKAGE),
                 str(config),
                 str(self._properties[_CONTAINERS]),
             ]
@@ -394,7 +401,5 @@ def _for_java(text: str) -> str:
 
 
 def _milliseconds(name: str, seconds: float) -> int:
-    from .._arguments.limits import check_seconds
-
     check_seconds(name, seconds)
     return round(seconds * 1000)

@@ -6,15 +6,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ForwardRef
+from typing import Any
 
-if TYPE_CHECKING:
-    from kazoo.client import KazooClient
-    from typing_extensions import Self as Self
-else:
-    # They are imported when the annotations are resolved: a test run that uses no server should load neither.
-    KazooClient = ForwardRef("__import__('kazoo.client').client.KazooClient")
-    Self = ForwardRef("__import__('zkconcurrent._runtime.public')._runtime.public.Self")
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+
+from .._runtime.clock import monotonic
 
 # In seconds. kazoo's `start()` waits longer.
 PATIENCE = 10.0
@@ -36,8 +33,6 @@ class Service(ABC):
         Args:
             **options: arguments of `kazoo.client.KazooClient`, such as `timeout` (of the session, in seconds).
         """
-        from kazoo.client import KazooClient
-
         client = KazooClient(**{"hosts": self.hosts, **options})
         try:
             client.start()
@@ -56,12 +51,10 @@ class Service(ABC):
         Raises:
             ValueError: the client is not connected, so its session is unknown; or it is one of another service.
         """
-        from kazoo.handlers.threading import KazooTimeoutError
-
         session = client.client_id
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
-        entered, known, until = session, False, time.monotonic() + PATIENCE
+        entered, known, until = session, False, monotonic() + PATIENCE
         # `entered` is None if the client reconnected before the close, and so cut off the second connection.
         while entered is None or entered[0] == session[0]:
             try:
@@ -70,10 +63,10 @@ class Service(ABC):
                     known |= entered is None or entered[0] == session[0]
             except KazooTimeoutError:
                 # The client cut off the second connection so early that kazoo takes this for a failed start.
-                if time.monotonic() > until:
+                if monotonic() > until:
                     raise
         # If the service had ended it before, it has closed the client's connection.
         while not known and client.client_id == session:
-            if time.monotonic() > until:
+            if monotonic() > until:
                 raise ValueError(f"there is no session {session[0]:#x} here: is the client one of another service?")
             time.sleep(_POLL_INTERVAL)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..._protocol.operations import Node
 from ..._protocol.ticket import REVOKED
 from ..._protocol.told import Told, origin_of
+from ..._recipes.detached import read
 from ..._runtime.public import public
 
 
@@ -62,9 +63,6 @@ class Contender(NamedTuple):
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
         """Parse a node's data."""
-        # Programs that ask for no contender never import this module.
-        from ..._recipes.detached import read
-
         told = Told.by_data(node.data)
         if told.pid is None and (origin := origin_of(node.data))[0]:
             told = told._replace(host=origin[0], pid=origin[1])

@@ -7,13 +7,13 @@ blocked thread acquires nothing, so what it held when it queued is never less th
 from __future__ import annotations
 
 import json
-import time
 from functools import lru_cache
 from itertools import chain, islice
 
 from ..._engine.holds import PathState, told_of
 from ..._protocol.node_names import unique
 from ..._protocol.ticket import HOLDS
+from ..._runtime.clock import wall_clock
 from ..._runtime.identity import HOST, holds_of, name
 from ..._runtime.identity import label as owner_label
 from ..._runtime.this_process import getpid
@@ -37,7 +37,7 @@ inherited: list[tuple[str, str]] = []
 
 def node_data(owner: int, label: str | None = None) -> bytes:
     """Return the data of a node: the host, process and owner that create it, the label of the lock, and the time."""
-    return b'%b, "time": %.6f}' % (_origin(getpid(), name(owner)[:60], owner, label), time.time())
+    return b'%b, "time": %.6f}' % (_origin(getpid(), name(owner)[:60], owner, label), wall_clock())
 
 
 def waiter_data(
@@ -61,7 +61,7 @@ def waiter_data(
     held = holds_of(owner)
     if deadline is None and not held and not inherited:
         # The most frequent case, and each acquire passes here.
-        return b'%b, "time": %.6f}' % (origin, time.time())
+        return b'%b, "time": %.6f}' % (origin, wall_clock())
     said: list[bytes] = [origin]
     if deadline is not None:
         # A free lock is acquired after the deadline, too.
@@ -92,7 +92,7 @@ def waiter_data(
                 said.append(b'"ends": 1')
         if left := len(inherited) + len(held) - count:
             said.append(b'"more": %d' % left)
-    return b'%b, "time": %.6f}' % (b", ".join(said), time.time())
+    return b'%b, "time": %.6f}' % (b", ".join(said), wall_clock())
 
 
 @lru_cache

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from inspect import signature
+from numbers import Real
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from ..._arguments.limits import check_seconds
@@ -279,9 +280,6 @@ def check_delay(delay: object) -> float:
         ValueError: it is not finite.
         OverflowError: it is above `threading.TIMEOUT_MAX`.
     """
-    # `numbers` is imported only here, as it takes longer to import than most modules of this library.
-    from numbers import Real
-
     if isinstance(delay, bool) or not isinstance(delay, Real):
         raise TypeError(f"delay must be a number of seconds, not {type(delay).__name__}")
     if delay != delay or delay in (math.inf, -math.inf):
