@@ -129,14 +129,14 @@ def until_it_answers(server: subprocess.Popen[Any], port: int, says: str, path: 
 def serve(
     run: Run,
     *options: str,
-    config: str = "gunicorn_conf.py",
+    program: str = "gunicorn --config gunicorn_conf.py",
     says: str = "apples, ",
     more: Mapping[str, str] = {},
 ) -> tuple[subprocess.Popen[Any], int]:
     """Run gunicorn until it answers; the process and the port it listens on."""
     port = free_port()
     bound = ("--bind", f"127.0.0.1:{port}", "--no-control-socket")
-    gunicorn = start(run, f"gunicorn --config {config}", *bound, *options, more=more)
+    gunicorn = start(run, program, *bound, *options, more=more)
     until_it_answers(gunicorn, port, says)
     return gunicorn, port
 
@@ -152,6 +152,18 @@ def test_gunicorn(run: Run, apples: Lock, in_thread: InThread, options: tuple[st
     answers = {request.result(PATIENCE) for request in requests}
     assert answers == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
     assert len(answers) == 2
+    stop(gunicorn)
+
+
+def test_gunicorn_with_gevent(run: Run, apples: Lock, in_thread: InThread) -> None:
+    """Workers of gevent take the same files: more requests than workers wait at once, each in a greenlet."""
+    gunicorn, port = serve(run, program="gunicorn --worker-class gevent")
+    with apples:
+        requests = [in_thread(ask, port) for _ in range(10)]
+        waiters = eventually(lambda: len(them := apples.waiters()) == 10 and them, patience=PATIENCE)
+        assert not any(request.done() for request in requests)
+    answers = {request.result(PATIENCE) for request in requests}
+    assert answers == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
     stop(gunicorn)
 
 
@@ -175,7 +187,7 @@ def test_metrics_of_gunicorn(
     more = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics")}
     # The third answers while two wait.
     options = ("--workers", "3", "--timeout", "120", *options)
-    gunicorn, port = serve(run, *options, config="metered_conf.py", says="sold", more=more)
+    gunicorn, port = serve(run, *options, program="gunicorn --config metered_conf.py", says="sold", more=more)
     till = Lock(connect(), "/metered/till")
 
     def scrape() -> dict[str, float]:

@@ -1,17 +1,16 @@
 """Locks between greenlets; run by test_gevent in a process of its own, as monkey-patching is for a whole process.
 
-python -m tests.faults.greens HOSTS PATH patched|unpatched
+python -m tests.faults.greens HOSTS PATH
 """
 
+# ruff: noqa: E402 - gevent patches before all else
 from __future__ import annotations
 
+from gevent import monkey
+
+monkey.patch_all()
+
 import sys
-
-if sys.argv[3:] == ["patched"]:
-    from gevent import monkey
-
-    monkey.patch_all()
-
 import threading
 import time
 from collections.abc import Callable

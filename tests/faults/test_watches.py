@@ -147,7 +147,7 @@ client.stop()
 """
 
 
-@pytest.mark.parametrize("how", ["patched", "unpatched", "forked"])
+@pytest.mark.parametrize("how", ["patched", "forked"])
 def test_greenlets_and_forked_children(how: str, zookeeper: Server, zk_path: str) -> None:
     """Under gevent they are removed as elsewhere; a forked child removes none, and the parent goes on."""
     done = run_python("-W", "ignore::DeprecationWarning", "-c", UNUSUAL, how, zookeeper.hosts, zk_path, timeout=100)

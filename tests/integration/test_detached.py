@@ -15,7 +15,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
-from zkconcurrent._runtime.identity import holds_of, identity
+from zkconcurrent._runtime.identity import holds_of, of_thread
 from zkconcurrent.testing import Server
 
 spawn = spawning("tests.integration.detached_party", 4)
@@ -479,4 +479,4 @@ def test_tries_gather_nothing(zk: KazooClient, zk_path: str) -> None:
     for _ in range(20):
         assert lock.acquire(blocking=False)
         lock.release()
-    assert len(holds_of(identity()())) == 1
+    assert len(holds_of(of_thread())) == 1

@@ -272,17 +272,6 @@ def test_greenlets() -> None:
     assert run(program) == (0, "25 1\n", "")
 
 
-def test_under_eventlet() -> None:
-    """It is refused, with what works there."""
-    program = (
-        "import eventlet; eventlet.monkey_patch()\n"
-        "import zkconcurrent\n"
-        "try: zkconcurrent.namespace('local')\n"
-        "except RuntimeError as error: print('memory:' in str(error))\n"
-    )
-    assert run(program)[:2] == (0, "True\n")
-
-
 # -- what is dropped ---------------------------------------------------------------------------------------------------
 
 

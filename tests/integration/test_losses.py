@@ -25,7 +25,7 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, RLock, Semaphore, aio
 from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._engine.session import Session
-from zkconcurrent._runtime.identity import ident, identity
+from zkconcurrent._runtime.identity import ident, of_thread
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")
@@ -409,7 +409,7 @@ def in_next_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         def with_the_number(function: Callable[[], object], future: Future[Any]) -> None:
             has_it.add(_thread.get_ident())
             try:
-                assert ident(identity()()) == number  # the library is given it, too
+                assert ident(of_thread()) == number  # the library is given it, too
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)

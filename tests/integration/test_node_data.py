@@ -35,7 +35,7 @@ from zkconcurrent import (
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._protocol.node_names import MARK
 from zkconcurrent._protocol.told import Told
-from zkconcurrent._runtime.identity import identity
+from zkconcurrent._runtime.identity import of_thread
 from zkconcurrent._threads import detached
 from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS, MOST_LOOKS, waiter_data
 from zkconcurrent.testing import Server
@@ -209,7 +209,7 @@ def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pyte
 
     with many:
         monkeypatch.setattr(Hold, "alive", property(alive))
-        data = waiter_data(identity()(), many.locks[0]._path_state, None)
+        data = waiter_data(of_thread(), many.locks[0]._path_state, None)
         monkeypatch.undo()
     told = Told.by_data(data)
     assert len(looks) <= MOST_LOOKS

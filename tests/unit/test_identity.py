@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
 import threading
+from functools import partial
 from types import FrameType
 from typing import Any
 
-import gevent
 import pytest
 
 from tests.helpers.processes import run_python
 from zkconcurrent._runtime import identity as _identity
-from zkconcurrent._runtime.identity import ended, ident, identity
+from zkconcurrent._runtime.identity import ended, ident
+from zkconcurrent._runtime.identity import of_thread as me
 
 
 def test_threads() -> None:
     """Each call in a thread gives one number, and another thread's differs, although its `get_ident` may not."""
-    me = identity()
-    assert me() == me() == identity("sequential_threading_handler")()
+    assert me() == me()
     assert ident(me()) == threading.get_ident()
     seen: list[int] = []
     for _ in range(10):
@@ -33,23 +32,28 @@ def test_threads() -> None:
 
 
 def test_greenlets() -> None:
-    """The same is true of greenlets, for kazoo's handler of gevent, whether or not the program is patched."""
-    me = identity("sequential_gevent_handler")
-    seen: list[int] = []
-    for _ in range(10):
-        gevent.spawn(lambda: seen.extend([me(), me()])).join()
-    assert len(set(seen)) == 10
-    assert me() not in seen
-    gevent.spawn(int).join()
-    gc.collect()
-    assert sum(ended(each) for each in seen) >= 18  # gevent may keep the last one for a while
-    assert not ended(me())
+    """The same is true of greenlets, where gevent has patched the program."""
+    program = """
+from gevent import monkey; monkey.patch_all()
+import gc, gevent
+from zkconcurrent._runtime.identity import ended, of_thread as me
+seen = []
+for _ in range(10):
+    gevent.spawn(lambda: seen.extend([me(), me()])).join()
+assert len(set(seen)) == 10
+assert me() not in seen
+gevent.spawn(int).join()
+gc.collect()
+assert sum(ended(each) for each in seen) >= 18  # gevent may keep the last one for a while
+assert not ended(me())
+"""
+    run_python("-c", program)
 
 
 @pytest.mark.parametrize("stop", range(1, 8))
 def test_asked_while_it_is_made(stop: int) -> None:
     """A signal handler or a finalizer that asks while the number is being made is told the same number."""
-    me = _identity._identity.__wrapped__(threading.local, threading.get_ident)
+    me = partial(getattr, _identity._Owner(), "number")
     nested: list[int] = []
     lines = 0
 

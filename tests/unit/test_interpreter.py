@@ -1,4 +1,4 @@
-"""An isolated subinterpreter, where no client could work, is refused at once."""
+"""Where no client could work, each is refused at once: an isolated subinterpreter; greenlets that come too late."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+
+from tests.helpers.processes import run_python
 
 HERE = """
 import sys
@@ -52,3 +54,56 @@ def run(code: str) -> None:
 def test_an_isolated_subinterpreter(use: str) -> None:
     """To make anything there is a RuntimeError that says why."""
     run(REFUSED.format(use=use))
+
+
+PATCH = "from gevent import monkey; monkey.patch_all()"
+OF_GEVENT = "from kazoo.handlers.gevent import SequentialGeventHandler as Handler"
+OF_EVENTLET = """
+from kazoo.handlers.threading import SequentialThreadingHandler
+class Handler(SequentialThreadingHandler):
+    name = "sequential_eventlet_handler"
+"""
+# eventlet puts its own function there.
+PATCH_BY_EVENTLET = """
+import threading
+def get_ident(own=threading.get_ident): return own()
+get_ident.__module__ = "eventlet.green.thread"
+threading.get_ident = get_ident
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("", PATCH, "gevent must patch the program before zkconcurrent is imported: begin the program with"),
+        ("", OF_GEVENT, "gevent must patch"),
+        ("", f"{PATCH}\n{OF_GEVENT}", "gevent must patch"),
+        ("", PATCH_BY_EVENTLET, "zkconcurrent does not work on eventlet: use gevent, or threads"),
+        (PATCH_BY_EVENTLET, "", "does not work on eventlet"),
+        ("", OF_EVENTLET, "does not work on eventlet"),
+    ],
+    ids=["patched late", "handler of gevent", "both", "eventlet late", "eventlet", "handler of eventlet"],
+)
+def test_greenlets_that_come_too_late(before: str, after: str, says: str) -> None:
+    """Fault 244: where the threads that the library knows are not the program's, each first use says what to do."""
+    program = f"""
+{before}
+import zkconcurrent
+from kazoo.client import KazooClient
+{after}
+options = {{"handler": Handler()}} if "Handler" in globals() else {{}}
+uses = [
+    lambda: zkconcurrent.Lock(KazooClient(**options), "/lock"),
+    lambda: zkconcurrent.connect("memory:", **options),
+]
+if not options:
+    uses.append(lambda: zkconcurrent.namespace("local"))
+for use in uses:
+    try:
+        use()
+    except RuntimeError as error:
+        assert {says!r} in str(error), error
+    else:
+        raise AssertionError("it was not refused")
+"""
+    run_python("-W", "ignore", "-c", program)

@@ -28,7 +28,7 @@ LAYERS = [
     {"__main__"},
 ]
 PURE = {"_protocol", "_recipes", "_engine.patience", "_engine.registry"}
-IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
+IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent"}
 
 
 @functools.cache

@@ -6,7 +6,6 @@ import itertools
 import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -405,12 +404,6 @@ class LocalRoot:
         """Return the client of all local namespaces of this process; begin its service at the first use."""
         if self._opened_after != this_process.forks:
             check_interpreter()
-            patcher = sys.modules.get("eventlet.patcher")
-            if patcher is not None and patcher.is_monkey_patched("socket"):
-                raise RuntimeError(
-                    "namespace('local') does not work where eventlet has patched the sockets: use "
-                    "namespace(connect('memory:')) there"
-                )
             server = process.local()
             client = self._client = _only(("local", ()), partial(_make_local, server.dial, process.TICK))
             if not client.connected:

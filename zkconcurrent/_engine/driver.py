@@ -284,7 +284,6 @@ class Call:
             if present is not None and session.link.connected:
                 return
             session.check_usable(self.path)
-            session.check_seen(self.path)
             self._note_waiter()
             # kazoo does not report that it gives up, or stops, while disconnected.
             yield from self.park(session.now() + POLL_INTERVAL)

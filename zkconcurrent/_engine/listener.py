@@ -14,11 +14,9 @@ from typing import Any
 from .._kazoo.link import KazooState
 from .._kazoo.watches import on_connection_thread
 from .._protocol.lease import Lease
-from .client_state import UNANSWERED, ClientState
+from .client_state import ClientState
 
 ADOPT_INTERVAL = 0.01  # seconds
-# A connection that can't be adopted is reported after the fourth part of a session timeout.
-UNSEEN = 4
 # The keeper looks once a second, so the hint comes within two seconds.
 HINT_AFTER = 0.9  # seconds
 
@@ -47,8 +45,6 @@ class Listener:
         self._client = client
         self._began = began
         self._ended = ended
-        # When this first found the client connected, with a session timeout that is not known; None if it is not so.
-        self._unseen_since: float | None = None
         # When this first found that the client has never been connected; infinity once that was logged.
         self._tries_since: float | None = None
 
@@ -124,12 +120,8 @@ class Listener:
         """Take over a connection that is older than the library, once its timeout is known."""
         client = self._client
         if not client.link.connected or client.registry.session is not None:
-            self._unseen_since = None
             return
-        lease = client.link.adopt()
-        if lease is None and self._unseen_since is None:
-            self._unseen_since = client.now()
-        self._opened(lease)
+        self._opened(client.link.adopt())
         client.wake_calls()
 
     def hint(self) -> None:
@@ -148,17 +140,4 @@ class Listener:
     def adoption_due(self) -> float | None:
         """Return in how many seconds to `adopt` again; None if there is nothing to adopt."""
         client = self._client
-        if not client.link.connected or client.registry.session is not None:
-            return None
-        if self._unseen_since is None:
-            return ADOPT_INTERVAL
-        return max(ADOPT_INTERVAL, (client.now() - self._unseen_since) / UNSEEN)
-
-    def is_blind(self) -> bool:
-        """Return whether the client has been connected for long, and its own thread or greenlet did not run."""
-        client, since = self._client, self._unseen_since
-        if since is None or client.registry.session is not None or not client.link.connected:
-            return False
-        if client.link.transport.opening.is_served:
-            return False
-        return client.now() - since > min(UNANSWERED, client.link.requested_timeout) / UNSEEN
+        return ADOPT_INTERVAL if client.link.connected and client.registry.session is None else None

@@ -148,7 +148,7 @@ class Session(ClientState):
 
         Raises:
             TypeError: `client` is not a kazoo client.
-            RuntimeError: this is an isolated subinterpreter.
+            RuntimeError: see `check_interpreter`.
         """
         if not isinstance(client, KazooClient):
             do = ": write `async with aio.connect(...) as zk:`" if hasattr(client, "__aenter__") else ""
@@ -157,7 +157,7 @@ class Session(ClientState):
         if session is not None and session.keeper.begun:
             return session
         if session is None:
-            check_interpreter()
+            check_interpreter(client.handler.name)
         # R4: of two threads, or of a thread and its signal handler, one makes the session, and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
@@ -167,8 +167,7 @@ class Session(ClientState):
 
         Raises:
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
-                exiting; the caller runs on one of kazoo's threads or of the library's, or is a listener; or the
-                client's greenlets run in another thread.
+                exiting; or the caller runs on one of kazoo's threads or of the library's, or is a listener.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)
@@ -179,12 +178,6 @@ class Session(ClientState):
         self.check_thread(path)
         if in_listener():
             raise ClientError(path, "called from a listener, which must not wait: hand the work to another thread")
-        if self.link.in_other_hub:
-            raise ClientError(
-                path,
-                "the client was started in another thread, whose gevent hub runs it: a call from here would wait for "
-                "greenlets that may not run; start a client in this thread",
-            )
 
     def check_thread(self, path: str) -> None:
         """Refuse to wait on a thread that others wait for.
@@ -198,21 +191,6 @@ class Session(ClientState):
                 "called from one of kazoo's own threads or the library's (by a watch, a listener or a completion, or "
                 "by a finalizer that the garbage collector ran there), where waiting for ZooKeeper would hang; hand "
                 "the work to another thread: client.handler.spawn(...)",
-            )
-
-    def check_seen(self, path: str) -> None:
-        """Refuse to wait for a session timeout that the library does not learn.
-
-        Raises:
-            ClientError: the client is connected, but its thread or greenlet does not run.
-        """
-        if self.listener.is_blind():
-            raise ClientError(
-                path,
-                "the client is connected, but its own thread or greenlet does not run: under gevent or eventlet, the "
-                "client may have been started in another thread, whose hub runs it; start a client in this thread. "
-                "Patch everything before any other import, and give the client kazoo's handler for it "
-                "(handler=SequentialGeventHandler())",
             )
 
     @property

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient, TransactionRequest
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import CheckVersion, Create2, Exists, GetData, SetData, Sync, Transaction
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -32,7 +30,7 @@ from kazoo.security import (
 from .._protocol import operations as op
 from .._protocol.lease import Lease
 from .._runtime.events import AutoResetEvent, SteadyEvent
-from .._runtime.identity import ident, identity
+from .._runtime.identity import ident, of_thread
 from .._runtime.serving import serves_here
 from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
@@ -89,14 +87,13 @@ class Link:
         self._parts = self.transport.parts
         self.servers = Servers(client)
         self.leases = Leases(self._parts, self.transport.opening)
-        self.identity = identity(client.handler.name)
+        self.identity = of_thread
         # kazoo's threads, and their numbers.
         self._own_threads: tuple[list[object], set[object]] = [], set()
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
         # from being set, and the first kind costs half the work of kazoo's.
-        of_threads = type(client.handler) is SequentialThreadingHandler
-        self.sleep_event = AutoResetEvent if of_threads else client.handler.event_object
-        self.user_event = SteadyEvent if of_threads else client.handler.event_object
+        self.sleep_event = AutoResetEvent
+        self.user_event = SteadyEvent
         # Whether others, too, may have primitives below a path.
         self.is_directory: Callable[[str], bool] = lambda _: False
         self.seen_chroot = ""
@@ -217,25 +214,14 @@ class Link:
     # -- threads -------------------------------------------------------------------------------------------------
 
     def spawn(self, run: Callable[[], object], name: str, *, daemon: bool = True) -> None:
-        """Run a function on a thread of its own, or on a greenlet if the client uses those.
+        """Run a function on a thread of its own.
 
         Args:
             run: the function.
             name: the thread's, as stack dumps and debuggers show it: its work, and at which path.
-            daemon: whether the interpreter does not wait for it at exit; it waits for no greenlet.
+            daemon: whether the interpreter does not wait for it at exit.
         """
-        if type(self.handler) is not SequentialThreadingHandler:
-            self.handler.spawn(run)
-        elif daemon:
-            self.handler.spawn(_run_as, f"zkconcurrent {name}", run)
-        else:
-            threading.Thread(target=run, name=f"zkconcurrent {name}").start()
-
-    @property
-    def in_other_hub(self) -> bool:
-        """Whether gevent runs the client in another thread, so that the caller's waits would not let it go on."""
-        hub = getattr(self._parts.routine, "parent", None)
-        return hub is not None and "gevent" in sys.modules and hub is not sys.modules["gevent"].get_hub()
+        threading.Thread(target=run, name=f"zkconcurrent {name}", daemon=daemon).start()
 
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on a thread where a wait for a reply would never end.
@@ -461,9 +447,3 @@ _PARTS: dict[type, Callable[[Link, str, Any], object]] = {
     op.Delete: lambda _, path, step: DeleteRequest(path, step.version),
     op.Check: lambda _, path, step: CheckVersion(path, step.version),
 }
-
-
-def _run_as(name: str, run: Callable[[], object]) -> None:
-    """Run a function on the thread that the handler has started for it, under a name that says what it does."""
-    threading.current_thread().name = name
-    run()

@@ -45,7 +45,6 @@ class Opening:
         handshake: the last handshake; None if it was over before this was made.
         old_timeout: the session timeout, in seconds, of a connection that is older than this; None while unknown.
         on_old_timeout: called on kazoo's thread once that is known.
-        is_served: whether kazoo's thread has run since this is there; amid a large reply, it has yet to do other work.
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
         sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
@@ -61,7 +60,6 @@ class Opening:
         self.handshake: Handshake | None = None
         self.old_timeout: float | None = None
         self.on_old_timeout: Callable[[], None] = lambda: None
-        self.is_served = False
         self.addresses = Addresses(parts.client)
         self.refusal: Exception | None = None
         self.sasl_replies: int | None = None

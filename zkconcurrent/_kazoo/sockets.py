@@ -86,8 +86,8 @@ class WakeupSocket:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        # gevent's and eventlet's own would block.
-        self._raw = getattr(sock, "fd", sock) if hasattr(sock, "act_non_blocking") else getattr(sock, "_sock", sock)
+        # gevent's own would block.
+        self._raw = getattr(sock, "_sock", sock)
         # Whether a byte has had no room.
         self._owes_byte = False
 

@@ -19,7 +19,7 @@ recipe go out in one system call: each but the last is only left in `SendLock.un
 along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send it.
 
 The connection thread reads all that has arrived in one call; kazoo's reads the length of a reply, then the rest. With
-TLS, gevent, eventlet or another handler, and while kazoo's queue has requests, requests go kazoo's way.
+TLS, kazoo's handler for gevent or another one, and while kazoo's queue has requests, requests go kazoo's way.
 
 A client that was started before its first primitive has a connection that proves nothing yet. The first acquire that
 needs a proof has that connection replaced, once: the request that begins a connection reaches the leader, and a write
@@ -496,7 +496,7 @@ class Transport:
 
     def _select(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files; one with data already read ahead is ready, and the others are polled too."""
-        ahead, self.opening.is_served = self._received_from, True
+        ahead = self._received_from
         self.large.parts += self.large.length > 0
         if not self._received or ahead is None or ahead not in readers:
             return self._waiter.wait(readers, writers, others, timeout)
@@ -506,7 +506,7 @@ class Transport:
 
     def _select_by_handler(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
         """Wait for files as greenlets do."""
-        found, self.opening.is_served = decrypted(readers), True
+        found = decrypted(readers)
         self.large.parts += self.large.length > 0
         return (found, [], []) if found else self._handler.select(readers, writers, others, timeout)
 

@@ -14,7 +14,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from os import urandom
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -48,41 +48,27 @@ class _Life:
         self.holds: dict[str, Any] = {}
 
 
-def identity(handler: str = "") -> Callable[[], int]:
-    """Return the function that identifies the caller: the thread, or the greenlet if kazoo's handler uses them."""
-    local: type = threading.local
-    get_ident: Callable[[], int] = threading.get_ident
-    if "gevent" in handler:
-        from gevent.local import local  # type: ignore[no-redef]
-        from gevent.thread import get_ident  # type: ignore[no-redef]
-    elif "eventlet" in handler:
-        from eventlet.corolocal import local  # type: ignore[no-redef]
-        from eventlet.green.thread import get_ident  # type: ignore[no-redef]
-    return _identity(local, get_ident)
-
-
-# A thread has one number for all clients.
-@cache
-def _identity(local: type, get_ident: Callable[[], int]) -> Callable[[], int]:
-    owner = type("Owner", (local,), {"number": _Number(get_ident)})()
-    # This runs no Python frame, except at the first use in each thread.
-    return partial(getattr, owner, "number")
-
-
 class _Number:
     """The class attribute that gives a thread its number, at the thread's first use."""
-
-    def __init__(self, get_ident: Callable[[], int]) -> None:
-        self._get_ident = get_ident
 
     def __get__(self, owner: object, kind: type) -> object:
         if owner is None:
             return self
         mine = owner.__dict__
         # R3, R4: each step takes effect once, even if a signal handler or a finalizer calls in between.
-        life = mine.setdefault("life", _Life(next(_numbers), self._get_ident()))
+        life = mine.setdefault("life", _Life(next(_numbers), threading.get_ident()))
         _living[life.number] = life
         return mine.setdefault("number", life.number)
+
+
+class _Owner(threading.local):
+    """The calling thread. Where gevent has patched the program, this is the calling greenlet."""
+
+    number = _Number()
+
+
+of_thread: Callable[[], int] = partial(getattr, _Owner(), "number")
+"""Return the number of the calling thread or greenlet; no Python frame runs, except at the first use in each."""
 
 
 class ReleasesAtEnd(Protocol):

@@ -1,16 +1,38 @@
-"""The interpreter must allow daemon threads: kazoo and the library have several."""
+"""What the interpreter must have: daemon threads, as kazoo and the library have several; greenlets from the start."""
 
 from __future__ import annotations
 
 import _thread
+import threading
 
 
-def check_interpreter() -> None:
-    """Refuse to begin in an isolated subinterpreter, where no client could ever connect.
+def _threads_by() -> str:
+    """Return the package whose threads the program has: `_thread`, Python's own, or one that has replaced them."""
+    return threading.get_ident.__module__.partition(".")[0]
+
+
+_BY = _threads_by()
+
+
+def check_interpreter(handler: str = "") -> None:
+    """Refuse to begin where no client could work.
+
+    Args:
+        handler: the name of the client's handler.
 
     Raises:
-        RuntimeError: this is an isolated subinterpreter.
+        RuntimeError: this is an isolated subinterpreter; the program, or the handler, is one of eventlet; or it is one
+            of gevent, which had not patched the program when the library was imported.
     """
+    by = _threads_by() + handler
+    if "eventlet" in by:
+        raise RuntimeError("zkconcurrent does not work on eventlet: use gevent, or threads")
+    if "gevent" in by and _BY != "gevent":
+        raise RuntimeError(
+            "gevent must patch the program before zkconcurrent is imported: begin the program with `from gevent import "
+            "monkey; monkey.patch_all()`; with gunicorn's gevent workers, import zkconcurrent nowhere before the hooks "
+            "of the configuration run"
+        )
     allowed = getattr(_thread, "daemon_threads_allowed", _can_start_daemon_threads)  # since Python 3.12
     if not allowed():
         raise RuntimeError(

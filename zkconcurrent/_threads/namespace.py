@@ -208,7 +208,7 @@ def namespace(
             empty or not printable. The namespace's methods raise it if a name is invalid, or belongs to another kind
             of object.
         ClientError: other processes use other ensembles, or other names of them; the error shows both.
-        RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
+        RuntimeError: this is an isolated subinterpreter, or runs on greenlets where the library can't.
 
     Source:
         The module `threading`.

@@ -26,7 +26,7 @@ from .._arguments.locklike import LockLike
 from .._arguments.paths import check_name, check_path
 from .._arguments.template import Template
 from .._kazoo.link import KazooClient
-from .._runtime.identity import identity
+from .._runtime.identity import of_thread
 from .._runtime.public import ErrorKind, Traceback, public
 from .base.primitive import kind_of, opens_by_name
 from .base.reentrant_core import Levels
@@ -290,7 +290,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     _namespace = Namespace
     _rlock = RLock
     _lock_kind = LockLike
-    _caller = staticmethod(identity())
+    _caller = staticmethod(of_thread)
 
     def __init__(self, where: Where | LockLike, path: str | None = None, *, wait_release: bool = True) -> None:
         super().__init__(where, path)

@@ -99,7 +99,7 @@ def namespace(
         ValueError: the path or an option is invalid, or the ensembles are, as with `zkconcurrent.namespace`. The
             namespace's methods raise it if a name is invalid, or belongs to another kind of object.
         ClientError: other processes use other ensembles, or other names of them.
-        RuntimeError: this is an isolated subinterpreter; or it is "local", and eventlet has patched the sockets.
+        RuntimeError: this is an isolated subinterpreter, or runs on greenlets where the library can't.
 
     Source:
         The module `asyncio`.
