@@ -115,7 +115,7 @@ lint: ## style, format and types
 	@tools/venv lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy zkconcurrent examples/demo tests/typing
+	$(BIN)/mypy zkconcurrent pytest_zkconcurrent.py examples/demo tests/typing
 	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
 
 clean: ## removes the environment, caches and the pictures

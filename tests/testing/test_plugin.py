@@ -198,7 +198,7 @@ def test_no_server(tmp_path: Path) -> None:
     ids=["asked for", "in the environment", "no Java here"],
 )
 def test_a_server_in_memory(options: list[str], environment: dict[str, str], kind: str, tmp_path: Path) -> None:
-    """It is started where it is asked for, and where there is no Java; the header says so."""
+    """It is started where it is asked for, and where there is no Java; pytest says so behind the collection."""
     (programs := tmp_path / "bin").mkdir()
     (programs / "sh").symlink_to("/bin/sh")
     if environment.get("JAVA_HOME") == "":
@@ -224,10 +224,32 @@ def test_a_real_server_and_one_in_memory(tmp_path: Path) -> None:
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
 
 
-def test_costs_nothing_until_used() -> None:
-    """Every test run loads the plugin where the package is installed, so that imports neither kazoo nor the locks."""
-    program = "import sys, zkconcurrent.testing.plugin; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert "kazoo" not in modules
-    assert "zkconcurrent.testing._server" in modules
-    assert not [name for name in modules if name.startswith("zkconcurrent._") and name != "zkconcurrent._version"]
+def test_costs_nothing_until_used(tmp_path: Path) -> None:
+    """Every run of pytest loads the plugin where the package is installed: one that uses no fixture loads no more."""
+    text = "import sys\n\ndef test_it():\n    assert not {'kazoo', 'zkconcurrent'} & sys.modules.keys()\n"
+    ended = run_pytest(tmp_path, *NONE, text=text)
+    assert "1 passed" in ended.stdout, ended.stdout
+    assert "zookeeper:" not in ended.stdout
+
+
+def test_a_conftest_that_patches(tmp_path: Path) -> None:
+    """The fixtures work where a `conftest.py` has gevent patch the process, which the plugin's import came before."""
+    (tmp_path / "conftest.py").write_text("from gevent import monkey\n\nmonkey.patch_all()\n")
+    text = """
+import gevent
+from zkconcurrent import Lock
+
+def test_greenlets(zk, zk_path):
+    inside = []
+
+    def work():
+        with Lock(zk, zk_path):
+            inside.append(1)
+            gevent.sleep(0.001)
+            assert len(inside) == 1
+            inside.pop()
+
+    gevent.joinall([gevent.spawn(work) for _ in range(5)], timeout=30, raise_error=True)
+"""
+    ended = run_pytest(tmp_path, *NONE, "--zookeeper=memory", text=text)
+    assert "1 passed" in ended.stdout, ended.stdout

@@ -45,7 +45,8 @@ def copy_of_checkout(folder: Path) -> Path:
     """Return a copy of what a build needs, as a build writes beside its sources."""
     checkout = folder / "checkout"
     shutil.copytree(ROOT / "zkconcurrent", checkout / "zkconcurrent", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py"):
+    names = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "pytest_zkconcurrent.py", "setup.cfg", "setup.py")
+    for name in names:
         shutil.copy(ROOT / name, checkout)
     return checkout
 

@@ -3,7 +3,8 @@
     with Server() as server:
         zk = zkconcurrent.connect(f"zk://{server.hosts}")
 
-The package is also a command, `python -m zkconcurrent.testing`, and has pytest fixtures: see `plugin`.
+The package is also a command, `python -m zkconcurrent.testing`, and pytest has fixtures of it: see
+`pytest_zkconcurrent`.
 """
 
 from ._ensemble import Ensemble, Peer

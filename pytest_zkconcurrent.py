@@ -1,7 +1,10 @@
 """Fixtures for tests that need a ZooKeeper; pytest finds them wherever zkconcurrent is installed.
 
-They start a server, and import kazoo, only when a test requests one. The server is a real one where ZooKeeper and Java
-are installed, else one in memory. `--zookeeper=real` or `--zookeeper=memory` decides; the run's header says which.
+They start a server, and import the library, only when a test requests one: every run of pytest loads this module, and
+before a `conftest.py` may have gevent patch the process. So it lies beside the package, whose modules would load all.
+
+The server is a real one where ZooKeeper and Java are installed, else one in memory. `--zookeeper=real` or
+`--zookeeper=memory` decides; what pytest prints of the tests collected says which.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os import urandom
 from typing import TYPE_CHECKING
 
@@ -18,7 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-    from . import Server
+    from zkconcurrent.testing import Server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,16 +34,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _server(config: pytest.Config) -> Server:
-    from . import MemoryServer, Server, any_server
+    from zkconcurrent.testing import MemoryServer, Server, any_server
 
     if config.getoption("--zookeeper") == "real" and os.environ.get("ZKCONCURRENT_SERVER") == "memory":
         raise pytest.UsageError("--zookeeper=real, but ZKCONCURRENT_SERVER is 'memory': leave one of them out")
     return {None: any_server, "real": Server, "memory": MemoryServer}[config.getoption("--zookeeper")]()
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """Return which server the fixtures start."""
-    from . import NoServerError
+def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> str | None:
+    """Return which server the fixtures start, if a test requests one."""
+    if not any("zookeeper" in getattr(item, "fixturenames", ()) for item in items):
+        return None
+    from zkconcurrent.testing import NoServerError
 
     try:
         return f"zookeeper: {_server(config).kind}"
@@ -80,7 +85,7 @@ def azk(zk: KazooClient, request: pytest.FixtureRequest) -> Iterator[KazooClient
     yield zk
     import asyncio
 
-    from ..aio._connect import finish
+    from zkconcurrent.aio._connect import finish
 
     # On a thread of its own: the loop of this one belongs to the plugin that runs the tests.
     finishing = threading.Thread(target=lambda: asyncio.run(finish(zk)))
