@@ -24,7 +24,7 @@ class ReentrantCore(LockCore):
     owned = True
 
     def mine(self) -> Hold | None:
-        hold = super().mine()
+        hold = self.path_state.own(self.rule.role, self.identity())
         if hold is None and self.path_state.lends:
             lent = (each for levels in generator_locals("levels", Levels) for each in levels.lent)
             hold = next((each.hold for core, each in lent if core.queue_key == self.queue_key), None)
@@ -32,8 +32,7 @@ class ReentrantCore(LockCore):
                 return None
         return hold
 
-    def releasable(self) -> Hold | None:
-        return self.mine()
+    releasable = mine
 
     def reenter_or_check(self) -> bool:
         if self.mine() is None:
