@@ -91,7 +91,7 @@ def test_all_kinds(look: Run, zk: KazooClient, connect: Connect, zk_path: str, i
     assert int(held["session"], 16) == zk.client_id[0] % 2**64
     assert waiting["blocker"] == held["node"].rpartition("/")[2]
     assert 0 <= held["queued_for"] < 600
-    assert datetime.fromisoformat(held["queued_at"]) == locks[0].owner().since
+    assert datetime.fromisoformat(held["queued_at"]) == locks[0].owner().queued
     # Only one who watches sees a hold begin.
     assert held["held_for"] is None
     # One level: those of `a/lock` are further down.

@@ -82,7 +82,7 @@ def test_holds(zk: KazooClient, zk_path: str) -> None:
         owner = lock.owner()
         assert owner is not None
         assert {hold.owner and hold.owner.by for hold in found} == {owner.by}
-        assert abs((found[0].since - owner.since).total_seconds()) < 5
+        assert abs((found[0].since - owner.queued).total_seconds()) < 5
         thread = threading.current_thread().name
         pattern = (
             rf"  holds {zk_path}/1 \(RLock\), token {owner.token}, since \d+-\d+-\d+ \d+:\d+:\d+ UTC \(\d+\.\d s\), "

@@ -162,7 +162,7 @@ def test_who_holds_and_who_waits(
         assert owner is not None
         assert (owner.pid, owner.thread, owner.session) == (os.getpid(), "MainThread", zk.client_id[0])
         assert owner.token == mine.fencing_token
-        assert owner.since >= before
+        assert owner.queued >= before
         assert zk.exists(owner.node)
         assert [(waiter.session, waiter.position) for waiter in waiters] == [(theirs.client.client_id[0], 1)]
         assert owner.position == 0

@@ -88,7 +88,7 @@ def locks(zk: zkconcurrent.Client) -> None:
         with_any(one)
     if owner is not None:
         said: tuple[str | None, int | None, str | None] = (owner.host, owner.pid, owner.thread)
-        since: datetime.datetime = owner.since
+        queued: datetime.datetime = owner.queued
         numbers: tuple[int, str, int, int] = (owner.session, owner.node, owner.token, owner.position)
     semaphore.acquire(timeout=None, permits=2)
     semaphore.release(2)

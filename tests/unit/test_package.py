@@ -69,7 +69,7 @@ def test_the_types_of_a_class_can_be_resolved(package: ModuleType) -> None:
     kinds = {name: kind for name in package.__all__ if isinstance(kind := getattr(package, name), type)}
     hints = {name: typing.get_type_hints(kind) for name, kind in kinds.items()}
     if package is zkconcurrent:
-        assert hints["Contender"]["since"] is datetime
+        assert hints["Contender"]["queued"] is datetime
         assert hints["Inspection"]["clients"] == tuple[zkconcurrent.ClientReport, ...]
         assert hints["Lost"]["cause"] == zkconcurrent.LossCause | None
 

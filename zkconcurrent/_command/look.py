@@ -91,7 +91,7 @@ class Standing(NamedTuple):
             "label": each.label,
             "by": each.by,
             "owner": each.owner,
-            "queued_at": each.since.isoformat(),
+            "queued_at": each.queued.isoformat(),
             "queued_for": round(self.queued_for(now), 3),
             "held_for": None if self.held_since is None else round(now - self.held_since, 3),
             "token": str(each.token),
@@ -107,7 +107,7 @@ class Standing(NamedTuple):
 
     def queued_for(self, now: float) -> float:
         """Return how many seconds ago it queued; this machine's clock may differ from the server's."""
-        return max(0.0, now - self.contender.since.timestamp())
+        return max(0.0, now - self.contender.queued.timestamp())
 
     def waits_long(self, now: float) -> bool:
         """Return whether it waits for longer than most; candidates, and consumers of an empty queue, wait for days."""
@@ -499,7 +499,7 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
         came = "claimed" if place.mode == "claim" else "queued"
         who = f"{_short(each.whole_name(), _LONGEST)}{held}"
         yield escaped(f"  {state}{mode}: {who}, {came} {age(place.queued_for(now))} ago")
-        yield f"    {came} at {each.since:%F %T} UTC, token {each.token}, session {_session(each)}"
+        yield f"    {came} at {each.queued:%F %T} UTC, token {each.token}, session {_session(each)}"
         yield escaped(f"    node {each.node.rpartition('/')[2]}")
         if each.owner is not None:
             until = ": until it is released, whatever becomes of the process" if not each.session else ""

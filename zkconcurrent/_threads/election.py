@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
         data: its data.
         session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
             hexadecimal, without a sign.
-        since: when the candidate queued, by the server's clock.
+        queued: when the candidate queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its term.
         host: the candidate's host, and
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
     id: str
     data: bytes
     session: int
-    since: datetime
+    queued: datetime
     node: str
     token: int
     host: str | None = None
@@ -58,9 +58,9 @@ class Candidate(NamedTuple):
     @classmethod
     def of(cls, path: str, name: str, node: Node) -> Candidate:
         """Make a candidate from a node that was read."""
-        since = datetime.fromtimestamp(node.ctime, timezone.utc)
+        queued = datetime.fromtimestamp(node.ctime, timezone.utc)
         text = node.data.decode("utf-8", "replace")
-        return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid, *origin_of(node.data))
+        return cls(text, node.data, node.session, queued, f"{path}/{name}", node.czxid, *origin_of(node.data))
 
 
 class BaseTerm:

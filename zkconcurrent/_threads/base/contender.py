@@ -23,7 +23,7 @@ class Contender(NamedTuple):
         thread: the thread's name; None for a candidate.
         session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
             hexadecimal, without a sign. 0 for the holder of a `DetachedLock`.
-        since: when the contender queued, by the server's clock.
+        queued: when the contender queued, by the server's clock; when a holder's hold began, its node does not tell.
         node: the node's path.
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
@@ -44,7 +44,7 @@ class Contender(NamedTuple):
     pid: int | None
     thread: str | None
     session: int
-    since: datetime
+    queued: datetime
     node: str
     token: int
     position: int = 0

@@ -123,7 +123,7 @@ class QueueCore:
                 state = f"{waiting} node{'s wait' if waiting != 1 else ' waits'} there"
                 if first is not None:
                     by = first.by
-                    state = f"held by {first.whole_name()}, queued since {first.since:%Y-%m-%d %H:%M:%S %Z}; {state}"
+                    state = f"held by {first.whole_name()}, queued since {first.queued:%Y-%m-%d %H:%M:%S %Z}; {state}"
                     if any(by == label(owner) for owner in owners):
                         state += "; this thread waits for itself, unless another one releases the lock"
         long_waits.warning(
