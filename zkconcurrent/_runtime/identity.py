@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOST = socket.gethostname().encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 Task: TypeAlias = "asyncio.Task[object]"
-"""An owner that is a task. A program without event loops never imports asyncio."""
+"""An owner that is a task. Only `aio` imports asyncio, which programs of threads do not need."""
 
 # It is above all results of `get_ident`, and small enough to be hashed fast: each acquire looks a number up.
 _FIRST = 1 << 50

@@ -226,7 +226,7 @@ class _Wakeup:
 
 async def wait_async(call: Resumable, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
-    # A program without an event loop never imports asyncio.
+    # `aio` has imported it; programs of threads do not need it.
     import asyncio
 
     if not call.settled:
