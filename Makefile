@@ -20,7 +20,7 @@ SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1; \
   $(BIN)/python -m tests.helpers.class_archive
 
-.PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo soak bench bench-against docs package lint clean
+.PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo newest-python soak bench bench-against docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -90,6 +90,12 @@ newest-kazoo: ## the contract tests on the newest kazoo there is, in an environm
 	newest=$$(build/newest-kazoo/bin/python -m pip index versions --pre kazoo 2>/dev/null | sed -n '1s/^kazoo (\(.*\))$$/\1/p'); \
 	echo "kazoo $$installed is tested; the newest is $${newest:-unknown}"; [ "$$installed" = "$$newest" ]
 	build/newest-kazoo/bin/python -m pytest tests/contract $(PYTEST_ARGS)
+
+newest-python: ## the tests that need no ZooKeeper, on Python 3.14, which must be on the path, in an environment of its own
+	python3.14 -m venv --clear build/newest-python
+	build/newest-python/bin/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	ZKCONCURRENT_SERVER=memory build/newest-python/bin/python -m pytest $(SHARED) --numprocesses auto tests/unit tests/contract \
+	  tests/aio $(PYTEST_ARGS)
 
 docs: ## these pages as HTML, in build/docs; a warning is an error
 	@tools/venv docs
