@@ -166,7 +166,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_forked_child": "forks where the loop's thread is not",
         "test_an_interrupted_release": "interrupts the thread that waits for its task, not the task",
         "test_what_it_refuses": IDENTITY,
-        "test_tries_gather_nothing": "counts the holds of the thread, where each call is a task of its own",
     },
     "test_semaphore": {
         "test_many_permits_of_a_thread_with_a_long_name": "names the thread that calls; tasks run on another one",

@@ -478,7 +478,7 @@ def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None
             *(f'{{"host": "h", "pid": 1, "thread": "t", "timeout": {odd}}}' for odd in ("1e999", "NaN", "9" * 999)),
             # Python reads no number of more digits, and writes none.
             json.dumps({"host": "h", "pid": 1, "thread": "t", "holds": [["/a", "n"]] * 17})[:-1]
-            + f', "more": {"9" * 4300}}}',
+            + f', "timeout": {"9" * 4300}}}',
             f'{{"host": "h", "pid": {"9" * 4300}, "thread": "t"}}',
             f'{{"host": "h", "pid": 1, "thread": "t", "owner": "o", "token": {"9" * 4300}}}',
         )

@@ -1,11 +1,10 @@
 """Random programs that may deadlock, and an oracle: the search of `_protocol/deadlocks.py` runs in them, step by step.
 
-Owners acquire and release mutexes, some of which others may release, read-write locks, and permits. One may be a
-stranger, whose nodes do not tell what it holds. Each reads from a server that may lag, and all of a search's reads
-interleave with what the others do. The oracle knows the true state at each instant. It knows nothing of the search: an
-owner is in a deadlock if it waits, through whomever, for itself; in a possible one if that is so as long as nobody
-releases what others may release. For permits, an owner waits only if there would be too few even if all gave theirs
-back that can go on.
+Owners acquire and release mutexes, some of which others may release, and read-write locks. Some waits have a deadline,
+others are cancelled. One owner may be a stranger, whose nodes tell nothing. Each reads from a server that may lag, and
+all of a search's reads interleave with what the others do. The oracle knows the true state at each instant. It knows
+nothing of the search: an owner is in a deadlock if it waits, through whomever, for itself, each wait has no deadline,
+and only its owner may release each hold.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ import random
 import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from zkconcurrent._errors import DeadlockEdge
 from zkconcurrent._protocol.deadlocks import Place, Waiter, search
 from zkconcurrent._protocol.node_names import unique
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.rules import MUTEX, PERMIT, READ, WRITE, Rule, in_the_way
+from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, Rule, in_the_way
 from zkconcurrent._protocol.told import Told
 
 
@@ -35,16 +33,14 @@ class Options:
     unending: bool = False
     unfair: bool = False
     bare: bool = False
-    permits: bool = False
     strangers: bool = False
     # Changes of the rules.
     confirms: bool = True
-    repeats: bool = False
     stale_holds: bool = False
     names_tokens: bool = False
     inner_waits_queue: bool = True
     counts_bare: bool = False
-    loose_tells: bool = True
+    tells_deadlines: bool = True
 
 
 @dataclass(eq=False)
@@ -60,7 +56,6 @@ class Znode:
     token: int
     bare: bool = False
     gone: float = math.inf
-    wanted: int = 0
     # The nodes ahead of it, as of the transaction `seen`.
     ahead: list[Znode] = field(default_factory=list)
     seen: int = 0
@@ -83,6 +78,11 @@ class Owner:
     ends: bool = True
     strange: bool = False
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether its wait has a deadline; otherwise one that ends is cancelled, and nobody knows before."""
+        return self.until < math.inf and self.number % 2 > 0
+
 
 @dataclass(eq=False)
 class Check:
@@ -91,7 +91,6 @@ class Check:
     node: Znode
     steps: Iterator[None]
     was_stuck: bool = False
-    was_possibly_stuck: bool = False
 
 
 class Program:
@@ -99,13 +98,10 @@ class Program:
 
     Attributes:
         victims: how many waits were ended by an error.
-        false: how many of these were never in a deadlock while they were searched.
-        twice: how many deadlocks had two victims.
-        unseen: whether owners are left in a deadlock that nobody has told of.
-        possible: how many possible deadlocks were told of.
-        imagined: how many of these had a member that was in none while it searched.
-        repeated: how many were told of by two members.
-        missed: whether owners are left in a possible deadlock of which nobody has told.
+        reported: the waits that reported a deadlock, and can't be ended.
+        false: how many reports there were by a wait that was in no deadlock while it searched.
+        twice: how many deadlocks were reported by two waits.
+        unseen: whether owners are left in a deadlock that nobody has reported.
     """
 
     def __init__(self, seed: int, options: Options) -> None:
@@ -115,9 +111,7 @@ class Program:
         self.now = 0.0
         self.nodes: list[Znode] = []
         paths = [f"/l{n}" for n in range(rng.randint(2, 5))]
-        kinds = ("mutex", "sem", "rw") if options.permits else ("mutex", "mutex", "rw")
-        self.kinds = {path: rng.choice(kinds) for path in paths}
-        self.sizes = {path: rng.randint(1, 3) for path in paths if self.kinds[path] == "sem"}
+        self.kinds = {path: rng.choice(("mutex", "mutex", "rw")) for path in paths}
         self.unfair = {path for path in paths if options.unfair and self.kinds[path] == "mutex" and rng.random() < 0.7}
         count = rng.randint(2, 6)
         self.owners = [Owner(n, rng.randrange(2) if options.unfair else n, rng.randint(2, 6)) for n in range(count)]
@@ -126,10 +120,8 @@ class Program:
         self.haste = rng.choice((1, 1, 4))
         self.checks: list[Check] = []
         self.victims = self.false = self.twice = 0
-        self.ended: set[frozenset[str]] = set()
         self.reported: set[str] = set()
-        self.unseen = self.missed = False
-        self.possible = self.imagined = self.repeated = 0
+        self.unseen = False
         self.tellers: dict[frozenset[str], str] = {}
 
     # -- ZooKeeper -----------------------------------------------------------------------------------------------
@@ -139,14 +131,11 @@ class Program:
         zxid = min(zxid, self.zxid)
         return [each for each in self.nodes if each.place.path == path and each.czxid <= zxid < each.gone]
 
-    def create(
-        self, owner: Owner, path: str, rule: Rule, number: str = "", *, bare: bool = False, wanted: int = 0
-    ) -> Znode:
+    def create(self, owner: Owner, path: str, rule: Rule, number: str = "", *, bare: bool = False) -> Znode:
         """Create a node of an owner."""
         held = [] if number else owner.holds
         names = {each: [each.place.path, unique(each.place.name)] for each in held}
         holds = [name for each, name in names.items() if not each.bare or self.options.counts_bare]
-        loose = [name for each, name in names.items() if each.bare and not self.options.counts_bare]
         if self.options.names_tokens:
             tokens = {each.czxid: each.place.name for each in self.nodes}
             holds = [
@@ -156,17 +145,10 @@ class Program:
         data: dict[str, Any] = {"host": "h", "pid": owner.process, "thread": f"t{owner.number}"}
         if told:
             data["holds"] = told
-            if owner.ends:
-                data["ends"] = 1
-        if loose and self.options.loose_tells:
-            data["loose"] = loose
-        if wanted:
-            data["permits"] = wanted
-        # Of a cancellation, nobody knows before.
-        if owner.until < math.inf and owner.number % 2:
+        if owner.gives_up and self.options.tells_deadlines:
             data["timeout"] = owner.until - self.now
         mark = uuid.UUID(int=self.random.getrandbits(128))
-        text = str(mark)[:24] + ("8" if told or "loose" in data else "0") + str(mark)[25:]
+        text = str(mark)[:24] + ("8" if told else "0") + str(mark)[25:]
         self.zxid += 1
         number = number or f"{len([each for each in self.nodes if each.place.path == path]):010d}"
         node = Znode(
@@ -178,7 +160,6 @@ class Program:
             b"10.0.0.1" if owner.strange else json.dumps(data).encode(),
             self.zxid,
             bare or owner.strange,
-            wanted=wanted,
         )
         self.nodes.append(node)
         owner.at = self.zxid
@@ -201,60 +182,25 @@ class Program:
         number = node.rule.key(node.place.name)
         return [there[name] for name in blocking if node.rule.key(name) != number]
 
-    def leases(self, node: Znode) -> list[Znode]:
-        """Return the permits that are held of the semaphore for which a node waits."""
-        return self.there(f"{node.place.path.rpartition('/')[0]}/leases") if node.wanted else []
-
-    def too_few(self, node: Znode, held: int) -> bool:
-        """Return whether a node would get no permits while so many are held."""
-        return node.wanted > 0 and self.sizes[node.place.path.rpartition("/")[0]] - held < node.wanted
-
     def blocked(self, node: Znode) -> bool:
         """Return whether a node must wait."""
-        return bool(self.ahead(node)) or self.too_few(node, len(self.leases(node)))
+        return bool(self.ahead(node))
 
     # -- the oracle ----------------------------------------------------------------------------------------------
 
-    def blockers(self, owner: Owner, holds: Owner | None = None, *, loosely: bool = False) -> set[Owner]:
-        """Return the owners that must go on before this one can.
-
-        Args:
-            owner: this one.
-            holds: an owner of whom only the holds count.
-            loosely: what another thread may release counts, too.
-        """
+    def blockers(self, owner: Owner) -> set[Owner]:
+        """Return the owners that must go on before this one can, as far as that is certain."""
+        if owner.strange or owner.gives_up:
+            return set()
         if owner.inner is not None:
             nodes = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
-        elif owner.waits is not None:
-            nodes = self.ahead(owner.waits) + self.leases(owner.waits)
         else:
-            return set()
-        # Of what another thread may release, nobody is sure.
-        sure = [each for each in nodes if loosely or not (each.bare and each.owner.waits is not each)]
-        found = {each.owner for each in sure if each.owner is not holds or each.owner.waits is not each}
-        # One's own permits are no reason to wait: there might be others.
-        return found - {owner} if owner.waits is not None and owner.waits.wanted else found
+            nodes = [] if owner.waits is None else self.ahead(owner.waits)
+        return {each.owner for each in nodes if not each.bare or each.owner.waits is each}
 
-    def members(self) -> set[Owner]:
-        """Return the greatest set of owners each of which waits for others of it, as long as these do nothing."""
-        found = {each for each in self.owners if each.waits is not None or each.inner is not None}
-        while free := {each for each in found if not self.is_stuck_among(each, found)}:
-            found -= free
-        return found
-
-    def is_stuck_among(self, owner: Owner, others: set[Owner]) -> bool:
-        """Return whether an owner can't go on as long as some others do nothing."""
-        if (node := owner.waits) is None or not node.wanted:
-            return bool(self.blockers(owner, loosely=True) & others)
-        held = sum(each.owner in others for each in self.leases(node))
-        return self.too_few(node, held) or any(each.owner in others for each in self.ahead(node))
-
-    def awaited(self, holds: Owner | None = None, *, loosely: bool = False) -> dict[Owner, set[Owner]]:
-        """Return for whom each owner waits, through whomever; the arguments as for `blockers`."""
-        edges = {each: self.blockers(each, holds, loosely=loosely) for each in self.owners}
-        if loosely:
-            members = self.members()
-            edges = {each: found & members if each in members else set() for each, found in edges.items()}
+    def awaited(self) -> dict[Owner, set[Owner]]:
+        """Return for whom each owner waits, through whomever."""
+        edges = {each: self.blockers(each) for each in self.owners}
         found: dict[Owner, set[Owner]] = {}
         for owner in self.owners:
             found[owner] = seen = set(edges[owner])
@@ -265,70 +211,35 @@ class Program:
                 todo += new
         return found
 
-    def stuck(self, holds: Owner | None = None, *, loosely: bool = False) -> set[Owner]:
-        """Return the owners that wait, through whomever, for themselves; the arguments as for `blockers`."""
-        return {owner for owner, seen in self.awaited(holds, loosely=loosely).items() if owner in seen}
+    def stuck(self) -> set[Owner]:
+        """Return the owners that wait, through whomever, for themselves."""
+        return {owner for owner, seen in self.awaited().items() if owner in seen}
 
     # -- what owners do ------------------------------------------------------------------------------------------
 
     def run(self) -> Program:
         """Run the program to its end."""
-        rounds = 0
         for _ in range(20_000):
             ready = [each for each in self.owners if self.can_act(each)]
             actors: list[Owner | Check] = [*ready * self.haste, *self.checks]
             if not actors:
-                waiting = [each.waits for each in self.owners if each.waits is not None]
-                if rounds == 2 or not self.options.repeats or not waiting:
-                    break
-                rounds += 1
-                for node in waiting:
-                    # By then, its server has caught up.
-                    node.owner.at = self.zxid
-                    self.begin_check(node)
-                continue
+                break
             self.now += 1
-            before = self.zxid
             actor = self.random.choice(actors)
             if isinstance(actor, Check):
                 if next(actor.steps, self) is self and actor in self.checks:
                     self.checks.remove(actor)
             else:
                 self.act(actor)
-            if self.zxid != before:
-                rounds = 0
             self.checks = [each for each in self.checks if each.node.owner.waits is each.node]
             if self.checks:
-                stuck, possibly = self.stuck(), self.stuck(loosely=True)
+                stuck = self.stuck()
                 for each in self.checks:
                     each.was_stuck = each.was_stuck or each.node.owner in stuck
-                    each.was_possibly_stuck = each.was_possibly_stuck or each.node.owner in possibly
-        left = self.stuck()
-        told = {each for each in left if each.waits is not None and each.waits.place.name in self.reported}
-        # One that holds nothing, or for whose holds nobody waits, could not help by giving up.
-        could = any(each.waits is not None and b"ends" in each.waits.data and each in self.stuck(each) for each in left)
-        self.unseen = bool(left) and (could or not told)
-        # Of each that is left in a possible one, one for whom it waits has told, or it waits for a certain one.
-        awaited = self.awaited(loosely=True)
+        # Of each that is left in one, somebody for whom it waits has reported it.
         spoke = {each for each in self.owners if each.waits is not None and each.waits.place.name in self.reported}
-        # To wait for one's own permits is no ring, and is never told of.
-        alone = {each for each in self.owners if each.waits is not None and self.is_stuck_among(each, {each})}
-        self.missed = any(
-            not seen & (spoke | left | alone)
-            for owner, seen in awaited.items()
-            if owner in seen and (not self.options.strangers or self.is_found_with_stranger(owner, awaited))
-        )
+        self.unseen = any(owner in seen and not seen & spoke for owner, seen in self.awaited().items())
         return self
-
-    def is_found_with_stranger(self, owner: Owner, awaited: dict[Owner, set[Owner]]) -> bool:
-        """Return whether an owner is in no ring with the stranger, or in one of these two alone."""
-        stranger = self.owners[0]
-        if stranger not in awaited[owner]:
-            return True
-        if owner.waits is None or stranger.waits is None:
-            return False
-        mine = {each.owner for each in self.ahead(stranger.waits) if each.owner.waits is not each}
-        return owner in mine and any(each in stranger.holds for each in self.ahead(owner.waits))
 
     def can_act(self, owner: Owner) -> bool:
         """Return whether an owner can do anything now."""
@@ -345,7 +256,7 @@ class Program:
         rng = self.random
         if owner.waits is not None:
             if not self.blocked(owner.waits):
-                owner.holds += self.take(owner.waits) if owner.waits.wanted else [owner.waits]
+                owner.holds.append(owner.waits)
                 owner.waits, owner.until = None, math.inf
             elif owner.until <= self.now:
                 self.give_up(owner)
@@ -367,27 +278,15 @@ class Program:
             if bare:
                 self.release(*rng.choice(bare))
 
-    def take(self, node: Znode) -> list[Znode]:
-        """Put the permits for which a node waits into its place, in one transaction."""
-        self.delete(node)
-        zxid, folder = self.zxid, f"{node.place.path.rpartition('/')[0]}/leases"
-        create = partial(self.create, node.owner, folder, PERMIT, bare=True)
-        leases = [create(f"{len(self.nodes):010d}") for _ in range(node.wanted)]
-        for each in leases:
-            each.czxid = zxid
-        node.owner.at = self.zxid = zxid
-        return leases
-
     def acquire(self, owner: Owner, path: str) -> None:
         """Begin an acquire."""
         mine = [each for each in owner.holds if each.place.path == path]
-        if path in self.sizes and owner.strange:
-            return
         rule = self.random.choice((READ, WRITE)) if self.kinds[path] == "rw" else MUTEX
         if mine and self.kinds[path] == "rw":
             rule = READ
         owner.ends = not self.options.unending or self.random.random() < 0.67
-        owner.until = self.now + self.random.randint(5, 60) if self.options.timeouts else math.inf
+        ends = self.options.timeouts and self.random.random() < 0.5
+        owner.until = self.now + self.random.randint(5, 60) if ends else math.inf
         if mine:
             writer = next((each for each in mine if each.rule == WRITE), None)
             if rule == READ and writer is not None and len(mine) == 1:
@@ -404,8 +303,7 @@ class Program:
     def queue(self, owner: Owner, path: str, rule: Rule) -> None:
         """Create the node of a waiter, which may hold at once."""
         bare = self.options.bare and rule == MUTEX and self.random.random() < 0.5
-        wanted = self.random.randint(1, self.sizes[path]) if path in self.sizes else 0
-        node = owner.waits = self.create(owner, f"{path}/locks" if wanted else path, rule, bare=bare, wanted=wanted)
+        node = owner.waits = self.create(owner, path, rule, bare=bare)
         if self.blocked(node):
             self.begin_check(node)
 
@@ -429,7 +327,7 @@ class Program:
 
     def begin_check(self, node: Znode) -> None:
         """Begin the search of a waiter, if its data tell of holds."""
-        if not node.owner.strange and {"holds", "loose"} & set(json.loads(node.data)):
+        if not (node.owner.strange or node.owner.gives_up) and "holds" in json.loads(node.data):
             check = Check(node, iter(()))
             check.steps = self.check(check)
             self.checks.append(check)
@@ -439,11 +337,9 @@ class Program:
         node, owner = check.node, check.node.owner
         for _ in range(self.random.choice((0, 2, 10))):
             yield
-        check.was_stuck, check.was_possibly_stuck = owner in self.stuck(), owner in self.stuck(loosely=True)
+        check.was_stuck = owner in self.stuck()
         told = Told.by_data(node.data)
-        more: Any = {"loose": told.loose, "permits": told.permits}
-        me = Waiter(node.place, node.czxid, told.holds, told.ends, lambda: self.now - node.ctime, **more)
-        steps = search(me)
+        steps = search(Waiter(node.place, node.czxid, told.holds, lambda: self.now - node.ctime))
         ask = next(steps)
         seen: dict[str, list[str]] = {}
         while True:
@@ -461,37 +357,24 @@ class Program:
             for place in ask.nodes:
                 yield
                 self.catch_up(owner)
-                if place.name == "permits":
-                    nodes.append(Node(b"%d" % self.sizes[place.path], 1, 0.0, 0))
-                    continue
                 found = next((each for each in self.there(place.path, owner.at) if each.place == place), None)
                 nodes.append(found and Node(found.data, found.czxid, found.ctime, found.owner.number + 1))
             try:
                 ask = steps.send((listings, nodes))
             except StopIteration as end:
-                if end.value.cycle:
-                    self.found(check, end.value.cycle, end.value.certain)
+                if end.value:
+                    self.found(check, end.value)
                 return
 
-    def found(self, check: Check, cycle: tuple[DeadlockEdge, ...], certain: bool) -> None:
+    def found(self, check: Check, cycle: tuple[DeadlockEdge, ...]) -> None:
         """Report a deadlock, or end the wait that has found it."""
-        owner = check.node.owner
-        members = frozenset(edge.waiter for edge in cycle)
-        if not certain:
-            self.possible += 1
-            self.imagined += not check.was_possibly_stuck
-            teller = self.tellers.setdefault(members, check.node.place.name)
-            self.repeated += teller != check.node.place.name
-            self.reported.add(check.node.place.name)
-            return
-        if not check.was_stuck:
-            self.false += 1
+        owner, name = check.node.owner, check.node.place.name
+        self.false += not check.was_stuck
+        self.twice += self.tellers.setdefault(frozenset(edge.waiter for edge in cycle), name) != name
         if not owner.ends:
-            self.reported.add(check.node.place.name)
+            self.reported.add(name)
             return
         self.victims += 1
-        self.twice += members in self.ended
-        self.ended.add(members)
         self.give_up(owner)
         for hold in list(owner.holds):
             self.release(owner, hold)

@@ -1,11 +1,10 @@
 """A process that takes part in a deadlock.
 
-    python -m tests.integration.deadlock_party HOSTS SESSION_TIMEOUT PATH JOB ON_DEADLOCK STEP...
+    python -m tests.integration.deadlock_party HOSTS SESSION_TIMEOUT PATH JOB STEP...
 
-A step is a letter and a name: `l` acquires the RLock of that name, `r` and `w` the two sides of a ReadWriteLock, `s` a
-permit of two, and `d` a DetachedLock, for an owner named as the process. The process prints a word after each step, and
-reads a line before the last. That one it waits for: it prints what came of it, and after how long, and before that a
-word if it has told of a possible deadlock. Then it releases all that it holds, and ends.
+A step is `l` and a name: it acquires the RLock of that name. The process prints a word after each step, and reads a
+line before the last. That one it waits for: it prints what came of it, and after how long. Then it releases all that it
+holds, and ends.
 """
 
 from __future__ import annotations
@@ -13,26 +12,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
 import time
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from tests.helpers.party import say, started
-from zkconcurrent import DeadlockError, DetachedLock, aio, namespace
-
-
-def lock_of(names: Any, step: str) -> Any:
-    """Return the lock of a step."""
-    if step[0] == "l":
-        return names.RLock(step[1:])
-    if step[0] == "s":
-        return names.Semaphore(step[1:], 2)
-    if step[0] == "d":
-        return DetachedLock(names.client, f"{names.path}/{step[1:]}", str(os.getpid()))
-    pair = names.ReadWriteLock(step[1:])
-    return pair.read_lock if step[0] == "r" else pair.write_lock
+from zkconcurrent import DeadlockError, aio, namespace
+from zkconcurrent._engine import deadlocks
 
 
 class Warned(logging.Handler):
@@ -40,11 +27,9 @@ class Warned(logging.Handler):
 
     count = 0
 
-    def handle(self, record: logging.LogRecord) -> bool:
-        """Count one; tell of one that ends no wait."""
+    def handle(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+        """Count one."""
         Warned.count += 1
-        if record.getMessage().startswith("a possible"):
-            say("warned")
         return True
 
 
@@ -62,12 +47,12 @@ def threads(names: Any, steps: list[str]) -> None:
     """Take the steps on a thread."""
     with ExitStack() as held:
         for step in steps[:-1]:
-            held.enter_context(lock_of(names, step))
+            held.enter_context(names.RLock(step[1:]))
             say(step)
         sys.stdin.readline()
         began = time.monotonic()
         try:
-            with lock_of(names, steps[-1]):
+            with names.RLock(steps[-1][1:]):
                 tell("got", began)
         except DeadlockError as error:
             tell("victim", began, error)
@@ -77,25 +62,26 @@ async def tasks(names: Any, steps: list[str]) -> None:
     """Take the steps in a task."""
     async with AsyncExitStack() as held:
         for step in steps[:-1]:
-            await held.enter_async_context(lock_of(names, step))
+            await held.enter_async_context(names.RLock(step[1:]))
             say(step)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
         began = time.monotonic()
         try:
-            async with lock_of(names, steps[-1]):
+            async with names.RLock(steps[-1][1:]):
                 tell("got", began)
         except DeadlockError as error:
             tell("victim", began, error)
 
 
-def main(hosts: str, session: str, path: str, job: str, on_deadlock: Any, *steps: str) -> None:
+def main(hosts: str, session: str, path: str, job: str, *steps: str) -> None:
     """Do a job."""
     logging.getLogger("zkconcurrent.deadlocks").addHandler(Warned())
+    deadlocks.AFTER = 0.3
     zk = started(hosts, session)
     if job == "tasks":
-        asyncio.run(tasks(aio.namespace(zk, path, on_deadlock=on_deadlock), [*steps]))
+        asyncio.run(tasks(aio.namespace(zk, path, on_deadlock="raise"), [*steps]))
     else:
-        threads(namespace(zk, path, on_deadlock=on_deadlock), [*steps])
+        threads(namespace(zk, path, on_deadlock="raise"), [*steps])
     zk.stop()
 
 

@@ -15,7 +15,6 @@ from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
-from zkconcurrent._runtime.identity import holds_of, of_thread
 from zkconcurrent.testing import Server
 
 spawn = spawning("tests.integration.detached_party", 4)
@@ -471,12 +470,3 @@ def test_a_stopped_client(connect: Connect, zk: KazooClient, zk_path: str) -> No
         with pytest.raises(ClientError, match=zk_path):
             call()
     DetachedLock(zk, zk_path, "job").release()
-
-
-def test_tries_gather_nothing(zk: KazooClient, zk_path: str) -> None:
-    """What tells of a thread's holds keeps none of those that are over, though the thread never waits."""
-    lock = DetachedLock(zk, zk_path, "mine")
-    for _ in range(20):
-        assert lock.acquire(blocking=False)
-        lock.release()
-    assert len(holds_of(of_thread())) == 1

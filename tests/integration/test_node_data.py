@@ -77,7 +77,6 @@ def test_a_waiter_tells_what_it_holds(zk: KazooClient, connect: Connect, zk_path
     assert marked(reader_node)
     assert waiter.timeout is not None
     assert 0 < waiter.timeout <= 30
-    assert waiter.more == 0
     assert owner is not None
     assert (owner.holds, owner.timeout) == ((), None)
     assert None not in (owner.by, waiter.by)
@@ -123,11 +122,11 @@ def test_a_detached_waiter(zk: KazooClient, connect: Connect, zk_path: str, in_t
         eventually(lambda: [each.owner for each in wanted.waiters()] == [wanted.name])
         (second,) = wanted.waiters()
     waiting.result(10)
-    assert (first.holds, first.more, marked(first.node), first.owner) == ((), 1, False, long.name)
+    assert (first.holds, marked(first.node), first.owner) == ((), False, long.name)
     # A busy machine needs a part of the time before it queues.
     assert first.timeout is not None
     assert 0 < first.timeout <= 3
-    assert (second.more, marked(second.node), second.owner) == (0, True, wanted.name)
+    assert (marked(second.node), second.owner) == (True, wanted.name)
     assert second.timeout is not None
     assert 0 < second.timeout <= 30
     assert [path for path, _ in second.holds] == [held.path]
@@ -180,7 +179,7 @@ def test_a_release_ends_it(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
-    """The data stay below a thousand bytes; what is left out is counted."""
+    """The data stay below a thousand bytes, and name as many holds as there is room for."""
     thread = threading.current_thread()
     before, thread.name = thread.name, "\N{SNOWMAN}" * 80
     try:
@@ -194,11 +193,10 @@ def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
         thread.name = before
     assert len(data) <= MOST_BYTES
     assert 0 < len(node.holds) <= MOST_HOLDS
-    assert len(node.holds) + node.more == 30
 
 
 def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 440. An acquire looks at a few of its owner's holds, however many there are; its data count the others."""
+    """Fault 440. An acquire looks at a few of its owner's holds, however many there are."""
     many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(10 * MOST_HOLDS)])
     looks = []
     is_alive = Hold.alive.fget
@@ -213,7 +211,7 @@ def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pyte
         monkeypatch.undo()
     told = Told.by_data(data)
     assert len(looks) <= MOST_LOOKS
-    assert len(told.holds) + told.more == 10 * MOST_HOLDS
+    assert 0 < len(told.holds) <= MOST_HOLDS
 
 
 def test_strangers_data(zk: KazooClient, zk_path: str) -> None:
@@ -229,16 +227,12 @@ def test_strangers_data(zk: KazooClient, zk_path: str) -> None:
 
 def test_strangers_types(zk: KazooClient, zk_path: str) -> None:
     """Whatever strangers wrote, each field has its type: a program may compare, hash and format what it gets."""
-    data = (
-        '{"host": {}, "pid": "1\\nx", "thread": [], "by": [1], "owner": {}, "timeout": "x", "more": "x", '
-        '"holds": [[{}, 1]]}'
-    )
+    data = '{"host": {}, "pid": "1\\nx", "thread": [], "by": [1], "owner": {}, "timeout": "x", "holds": [[{}, 1]]}'
     zk.create(f"{zk_path}/x-lock-", data.encode(), sequence=True, makepath=True, ephemeral=True)
     owner = Lock(zk, zk_path).owner()
     assert owner is not None
     assert {owner}
     assert (owner.host, owner.pid, owner.thread, owner.by, owner.owner, owner.timeout) == (None,) * 6
-    assert owner.more == 0
     assert owner.holds == (("{}", "1"),)
 
 

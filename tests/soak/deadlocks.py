@@ -104,10 +104,7 @@ def contend(client: KazooClient, orders: Connection) -> None:
                         pair = ReadWriteLock(client, path, on_deadlock="raise")
                         held.enter_context(pair.read_lock if rng.random() < 0.4 else pair.write_lock)
                     else:
-                        lock = Lock(client, path, on_deadlock="raise")
-                        # Without a block, so that it may be a part of a possible deadlock.
-                        lock.acquire()
-                        held.callback(lock.release)
+                        held.enter_context(Lock(client, path, on_deadlock="raise"))
                     acquired += 1
                 time.sleep(rng.uniform(0.5, 1.5))
             except DeadlockError:

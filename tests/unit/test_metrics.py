@@ -78,7 +78,7 @@ def test_no_row_is_twice() -> None:
     """Each has a name of its own; and no lock's attribute tells a path, token, host or thread."""
     assert len({row.name for row in TABLE}) == len({row.prometheus_name for row in TABLE}) == len(TABLE)
     told = {name.rpartition(".")[2] for row in TABLE for name in row.attributes}
-    assert told == {"primitive", "name", "mode", "outcome", "type", "cause", "certain", "client", "state"}
+    assert told == {"primitive", "name", "mode", "outcome", "type", "cause", "client", "state"}
     assert list(BUCKETS) == sorted(BUCKETS)
 
 

@@ -30,7 +30,7 @@ _SHOW = f"Show who holds a path, who waits for it and behind whom, and what they
 _DEADLOCKS = f"""\
 Report deadlocks: rings of waits that lead through a path or what is below it. {_SERVER}
 
-The exit code is 0 if there is none, 1 if there is one, 2 if some waiters could not be followed."""
+The exit code is 0 if there is none, 1 if there is one. Waits that it can't judge are listed as well."""
 
 _DOCTOR = f"""\
 Look for what would make locks fail, or slow: servers, session timeout, access rights, latency, paths. {_SERVER}

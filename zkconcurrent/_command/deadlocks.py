@@ -1,9 +1,10 @@
 """`deadlocks`: rings of waits, found from outside, by the search that the members' own processes make.
 
-All queues below the path are listed, with the data of their nodes, and each waiter that tells of holds is searched in
-what was read. Whatever else a search asks for is read then. A waiter that it meets outside of the path is searched as
-well, as the youngest member of a ring finds it. In the end the queues of what was found are listed once more, behind a
-`sync`: what both listings have was there at one instant between the two, so no ring is imagined.
+All queues below the path are listed, with the data of their nodes, and each waiter whose node names holds is searched.
+Whatever else a search asks for is read then. A waiter that it meets outside of the path is searched as well, as the
+youngest member of a ring finds it. In the end the queues of what was found are listed once more, behind a `sync`: what
+both listings have was there at one instant between the two, so no ring is imagined. What the search does not judge is
+reported beside the rings, for a person to judge.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import time
 from argparse import Namespace
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .._engine.deadlocks import AGAIN_AFTER
 from .._errors import DeadlockEdge
 from .._kazoo import full_paths
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors, node_of
-from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, SearchView, Waiter, search
+from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter, queue_of, search
 from .._protocol.operations import Node
 from .._protocol.rules import PERMIT, is_of_kazoo, role_of
 from .._protocol.told import Told
@@ -28,15 +29,16 @@ from .look import RULES, Scan
 from .outcome import document, escaped, write
 from .server import ask_all, is_below, link_of, relative
 
-FOUND, NOT_FOLLOWED = 1, 2
+FOUND = 1
 # What a line shows of a stranger's text, in characters; JSON has the whole.
 _LONGEST = 300
-_SAYS_NOTHING = "its data do not tell what it holds: it is no node of this library, or of an old version"
+_SAYS_NOTHING = "its data do not tell what it holds: it is no node of this library, or was asked to let go"
 _UNREADABLE = "it may not be read by this client"
 _NO_QUEUE = "other nodes than those of one kind of lock are there, so they do not wait for each other"
 _TOO_LARGE = "the search from this node took too many steps"
+_PERMITS = "it holds locks, and waits for permits, which any thread may give back"
 
-_Steps = Generator[Ask, Any, SearchResult]
+_Steps: TypeAlias = Generator[Ask, Any, Cycle | None]
 
 
 class RingMember(NamedTuple):
@@ -70,29 +72,15 @@ class RingMember(NamedTuple):
             "blocker": edge.blocker,
             "edge": "hard" if edge.hard else "soft",
             "age": round(edge.age, 3),
-            "timeout": told.timeout,
-            "ends": told.ends,
         }
 
 
-class Ring(NamedTuple):
-    """A deadlock: each of its members waits for the next one, the last for the first.
-
-    Attributes:
-        certain: only the members can end it; otherwise another thread or process may end one of the holds.
-        members: its members.
-    """
-
-    certain: bool
-    members: Sequence[RingMember]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what a document of JSON tells of it."""
-        return {"certain": self.certain, "members": [member.as_json() for member in self.members]}
+Ring: TypeAlias = Sequence[RingMember]
+"""A deadlock: each of its members waits for the next one, the last for the first."""
 
 
-class Unfollowed(NamedTuple):
-    """What could not be followed: a ring through it is not found.
+class Unjudged(NamedTuple):
+    """What was not judged: a ring through it is not found.
 
     Attributes:
         path: the queue.
@@ -118,12 +106,6 @@ class _Reader:
         self.listings: dict[str, Listing] = {link.full(path): names for path, names in scan.listings.items()}
         self._nodes: dict[Place, Node | None] = {place_of(link, path): node for path, node in scan.nodes.items()}
         self.met: list[Place] = []
-
-    def all(self) -> tuple[Ask, Answer]:
-        """Return the nodes of the scan, and the queues in which they are."""
-        paths = [path for path, names in self.listings.items() if any(map(_is_contender, names or ()))]
-        ask = Ask(paths, [*self._nodes])
-        return ask, self.answer(ask)
 
     def answer(self, ask: Ask) -> Answer:
         """Return what was read, or read it."""
@@ -162,65 +144,66 @@ def place_of(link: Link, path: str) -> Place:
     return Place(folder, name)
 
 
-def find(link: Link, path: str) -> tuple[list[Ring], list[Unfollowed]]:
-    """Return the rings that lead through a path or what is below it, and what could not be followed."""
+def find(link: Link, path: str) -> tuple[list[Ring], list[Unjudged]]:
+    """Return the rings that lead through a path or what is below it, and what could not be judged."""
     scan = Scan(link)
-    places = scan.places(path, None)
+    kinds = {place_of(link, each.contender.node): each.kind for each in scan.places(path, None) if not each.holds}
     now = time.time()
     reader = _Reader(link, scan)
-    unfollowed = [Unfollowed(link.full(path), None, _UNREADABLE) for path in scan.unreadable]
+    unjudged = [Unjudged(link.full(path), None, _UNREADABLE) for path in scan.unreadable]
     pending: list[tuple[_Steps, Ask]] = []
-    todo = [place_of(link, each.contender.node) for each in places if not each.holds]
-    # For all searches: each by itself would begin anew with each of its steps.
-    view = SearchView()
-    view.add(*reader.all())
+    todo = [*kinds]
     while todo:
         place = todo.pop()
-        if (found := view.nodes[place]) is None:
+        if (node := reader.node(place)) is None:
             continue
-        node, told = found
-        if told.by is None or told.more:
-            why = f"{told.more} of its holds are not named" if told.more else _SAYS_NOTHING
-            unfollowed.append(Unfollowed(*place, why))
-        if told.holds or told.loose:
-            me = Waiter(place, node.czxid, told.holds, told.ends, partial(_age, node, now), told.loose, told.permits)
-            steps = search(me, view)
+        told = Told.by_data(node.data)
+        why = _doubt(told, kinds.get(place))
+        if told.holds and not why:
+            steps = search(Waiter(place, node.czxid, told.holds, partial(_age, node, now)))
             end = _advance(steps, None, reader)
             if isinstance(end, Ask):
                 pending.append((steps, end))
-            elif not end.finished:
-                unfollowed.append(Unfollowed(*place, _TOO_LARGE))
+            elif end is None:
+                why = _TOO_LARGE
+        if why:
+            unjudged.append(Unjudged(*place, why))
         todo += reader.met
         reader.met = []
-    rings: dict[frozenset[str], Ring] = {}
-    for result in _confirmed(link, reader, pending):
-        waiters = frozenset(edge.waiter for edge in result.cycle)
-        rings[waiters] = Ring(result.certain, [*_members(reader, result.cycle)])
-    for folder, queue in view.queues.items():
-        if queue is None:
-            why = _UNREADABLE if reader.listings[folder] is None else _NO_QUEUE
-            unfollowed.append(Unfollowed(folder, None, why))
-    return [*rings.values()], unfollowed
+    for folder, names in reader.listings.items():
+        if names is None or (any(map(_is_contender, names)) and queue_of(folder, names) is None):
+            unjudged.append(Unjudged(folder, None, _UNREADABLE if names is None else _NO_QUEUE))
+    rings = {frozenset(edge.waiter for edge in cycle): cycle for cycle in _confirmed(link, reader, pending)}
+    return [[*_members(reader, cycle)] for cycle in rings.values()], unjudged
+
+
+def _doubt(told: Told, kind: str | None) -> str:
+    """Return why a wait is not judged; empty if it is, or if its owner holds nothing."""
+    if told.by is None:
+        return _SAYS_NOTHING
+    if told.holds and told.timeout is not None:
+        return f"it holds locks, and gives up by itself, {told.timeout:.1f} s after it has queued"
+    return _PERMITS if told.holds and kind == "Semaphore" else ""
 
 
 def _age(node: Node, now: float) -> float:
     return max(0.0, now - node.ctime)
 
 
-def _advance(steps: _Steps, answer: Answer | None, reader: _Reader) -> Ask | SearchResult:
+def _advance(steps: _Steps, answer: Answer | None, reader: _Reader) -> Ask | Cycle | None:
     """Go on with a search until it ends, or asks for new listings; at its begin, there is no answer yet."""
     try:
         ask = steps.send(answer)
         while not ask.again:
             ask = steps.send(reader.answer(ask))
     except StopIteration as end:
-        result: SearchResult = end.value
-        return result
+        cycle: Cycle | None = end.value
+        return cycle
     return ask
 
 
-def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]]) -> Iterator[SearchResult]:
-    """List all queues of what was found once more, and return the results whose rings are still there."""
+def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]]) -> Iterator[Cycle]:
+    """List all queues of what was found once more, and return the rings that are still there."""
     if not pending:
         return
     paths = [*dict.fromkeys(path for _, ask in pending for path in ask.paths)]
@@ -229,7 +212,7 @@ def _confirmed(link: Link, reader: _Reader, pending: Sequence[tuple[_Steps, Ask]
     listings = reader.list_now(paths)
     for steps, ask in pending:
         end = _advance(steps, ([listings[path] for path in ask.paths], []), reader)
-        if isinstance(end, SearchResult) and end.cycle:
+        if end and not isinstance(end, Ask):
             yield end
 
 
@@ -253,44 +236,37 @@ def _is_contender(name: str) -> bool:
 def deadlocks(found: Namespace) -> int:
     """Report the deadlocks at a path and below it; return the exit code."""
     with link_of(found) as link:
-        rings, unfollowed = find(link, found.path)
+        rings, unjudged = find(link, found.path)
         chroot = link.client.chroot
     if found.json:
-        told = [ring.as_json() for ring in rings]
-        missing = [each._asdict() for each in unfollowed]
-        write(f"{document('deadlocks', {'path': found.path}, rings=told, unfollowed=missing)}\n")
+        told = [{"members": [member.as_json() for member in ring]} for ring in rings]
+        missing = [each._asdict() for each in unjudged]
+        write(f"{document('deadlocks', {'path': found.path}, rings=told, unjudged=missing)}\n")
     else:
         lines = [line for ring in rings for line in picture(ring, chroot)]
-        if not rings and not unfollowed:
+        if not rings:
             lines = [f"no deadlock at {found.path} or below"]
         lines += [
-            f"not followed: {_shown(each.path, chroot)}{'' if each.node is None else f', node {each.node}'}: {each.why}"
-            for each in unfollowed
+            f"not judged: {_shown(each.path, chroot)}{'' if each.node is None else f', node {each.node}'}: {each.why}"
+            for each in unjudged
         ]
         write("".join(f"{escaped(line)}\n" for line in lines))
-    return FOUND if rings else NOT_FOLLOWED if unfollowed else 0
+    return FOUND if rings else 0
 
 
 def picture(ring: Ring, chroot: str) -> Iterator[str]:
     """Return a ring as people read it, each member with its hold and its wait."""
-    members, kind = ring.members, "deadlock" if ring.certain else "possible deadlock"
-    yield f"a {kind} of {len(members)} waits: each waits for the next, the last for the first"
-    for number, member in enumerate(members, 1):
-        edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(members) + 1
+    yield f"a deadlock of {len(ring)} waits: each waits for the next, the last for the first"
+    for number, member in enumerate(ring, 1):
+        edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(ring) + 1
         yield f"  {number}. {told.whole_name(edge.waiter)[:_LONGEST]}"
         if member.held is not None:
             yield f"     holds {_shown(member.held.path, chroot)}, token {member.token}"
         blocked = f"which {next_one} holds (hard)" if edge.hard else f"behind {next_one}, which waits itself (soft)"
         yield f"     waits for {_shown(edge.path, chroot)} for {edge.age:.1f} s, {blocked}"
-        if told.timeout is not None:
-            yield f"     gives up after {told.timeout:.1f} s"
-        if told.ends:
-            yield "     its process ends this wait with DeadlockError, if it finds the deadlock as well"
-    unless = "" if ring.certain else ", unless another thread or process releases what one of them holds"
-    or_then = ", or gives up" if any(Told.by_data(each.node.data).timeout is not None for each in members) else ""
-    yield f"  None goes on before another one ends{or_then}{unless}: end one of these processes."
+    yield "  None goes on before another one ends: end one of these processes."
     yield "  If none can be reached, break a hold:"
-    held = [(member.held.path, member.token) for member in members if member.held is not None]
+    held = [(member.held.path, member.token) for member in ring if member.held is not None]
     # `break` takes no path that is not below its URL's chroot. The path is whole: else it would be another one.
     path, token = next((each for each in held if is_below(each[0], chroot)), held[0])
     yield f"  zkconcurrent break {shlex.quote(relative(path, chroot))} --holder {token}"

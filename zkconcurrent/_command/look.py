@@ -102,7 +102,6 @@ class Standing(NamedTuple):
             "timeout": each.timeout,
             "revoked": each.revoked,
             "holds": [{"path": path, "node": node} for path, node in each.holds],
-            "more_holds": each.more,
         }
 
     def queued_for(self, now: float) -> float:
@@ -513,5 +512,5 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
             yield escaped(f"    behind {place.blocker}")
         for path, node in each.holds[:MOST_HOLDS]:
             yield escaped(f"    holds meanwhile {_short(relative(path, chroot), _LONGEST)} (node {_short(node)})")
-        if more := each.more + len(each.holds[MOST_HOLDS:]):
+        if more := len(each.holds[MOST_HOLDS:]):
             yield f"    holds meanwhile {more} more"

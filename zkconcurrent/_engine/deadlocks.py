@@ -1,9 +1,8 @@
 """Deadlocks across processes: when a wait is searched for one, how the search reads, and what it then does.
 
-Each wait of an owner that holds something is searched once it has lasted for `AFTER` to one and a half of it, and again
-at doubled times, up to once a minute. `_protocol/deadlocks.py` says why that finds every deadlock, and who is its
-victim. A search that has found nobody behind its owner's holds asks the next time only whether these queues have
-changed.
+Each wait without a deadline, of an owner that holds something, is searched once it has lasted for `AFTER` to one and a
+half of it, and again at doubled times, up to once a minute. `_protocol/deadlocks.py` says why that finds every
+deadlock, and who is its victim.
 
 One thread of the library makes the searches of a client, one after the other: at most `MOST_A_SECOND` requests. It
 begins when a search is due, and ends when none is. Whatever keeps it from reading, such as a lost connection or the
@@ -21,11 +20,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from .._errors import DeadlockEdge, DeadlockError
+from .._errors import DeadlockError
 from .._kazoo import full_paths
 from .._kazoo.replies import Reply, failure, node_of
 from .._protocol import deadlocks
-from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Listing, Place, SearchResult, Waiter
+from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter
 from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._protocol.told import Told
@@ -41,9 +40,7 @@ log = logging.getLogger("zkconcurrent.deadlocks")
 AFTER = 1.0  # seconds
 SELDOM = 60.0  # seconds
 AGAIN_AFTER = 0.25  # seconds
-SHARED_FOR = 1.0  # seconds
 MOST_A_SECOND = 200
-UNLESS = ", unless another thread or process releases what one of them holds"
 
 OnDeadlock: TypeAlias = Literal["warn", "raise"]
 
@@ -63,28 +60,28 @@ class WaitCheck:
 
     Attributes:
         ticket: the node.
+        owner: the thread or task that waits.
+        ends: a deadlock ends the wait; otherwise it is only logged.
         since: when it was seen to wait, by the clock of deadlines.
         due: when the next search is due.
-        told: what its data tell.
-        idle: of a search that has found nobody behind the owner's holds, the last change of each queue; else empty.
-        cycle: the deadlock that was told of last.
+        cycle: the deadlock that was reported last.
     """
 
-    def __init__(self, call: Any, ticket: Ticket, data: bytes, owner: int, now: float) -> None:
+    def __init__(self, call: Any, ticket: Ticket, data: bytes, owner: int, ends: bool, now: float) -> None:
         self._call: Callable[[], Any] = weakref.ref(call)
         self._data = data
         self._pause = AFTER
         self.owner = owner
         self.ticket = ticket
+        self.ends = ends
         self.since = now
         self.due = now + AFTER * choices.uniform(1, 1.5)
-        self.idle: dict[str, int] = {}
-        self.cycle: tuple[DeadlockEdge, ...] = ()
+        self.cycle: Cycle = ()
 
     @property
-    def told(self) -> Told:
-        """What its data tell. Most waits are over before anybody asks."""
-        return Told.by_data(self._data)
+    def holds(self) -> Sequence[tuple[str, str]]:
+        """What the owner holds, as the node's data name it. Most waits are over before anybody asks."""
+        return Told.by_data(self._data).holds
 
     @property
     def call(self) -> Any:
@@ -119,15 +116,13 @@ class Deadlocks:
         self._turn_at = math.inf
         # When the last requests were sent.
         self._sent: deque[float] = deque(maxlen=MOST_A_SECOND)
-        # Of each queue when it was listed, its names, and its last change: other waits of this process may use it.
-        self._listed: dict[str, tuple[float, Listing, int]] = {}
         self.requests = 0
 
     # -- when ----------------------------------------------------------------------------------------------------
 
-    def begin(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
-        """Have the wait of a node searched, whose data tell of holds, if it lasts."""
-        call.check = check = WaitCheck(call, ticket, data, owner, self._client.now())
+    def begin(self, call: Any, ticket: Ticket, data: bytes, owner: int, *, ends: bool) -> None:
+        """Have the wait of a node searched, whose data name holds, if it lasts; a deadlock `ends` it, or is logged."""
+        call.check = check = WaitCheck(call, ticket, data, owner, ends, self._client.now())
         with self._client.lock:
             self._checks.add(check)
             self._look_at = min(self._look_at, check.due)
@@ -176,65 +171,35 @@ class Deadlocks:
     # -- one search ----------------------------------------------------------------------------------------------
 
     def _check(self, check: WaitCheck) -> None:
-        told, ticket, link, call = check.told, check.ticket, self._client.link, check.call
-        if call is None or not (told.ends or call.story is not None or log.isEnabledFor(logging.WARNING)):
+        ticket, call = check.ticket, check.call
+        if call is None or not (check.ends or call.story is not None or log.isEnabledFor(logging.WARNING)):
             # Nobody would hear of it.
             return
-        if check.idle:
-            stats = self._ask(check, [(full_paths.send_exists, path) for path in check.idle])
-            if [getattr(stat, "pzxid", None) for stat in stats] == [*check.idle.values()]:
-                return
-            check.idle = {}
         assert ticket.name is not None
         now = self._client.now
-        me = Waiter(
-            Place(link.full(ticket.path), ticket.name),
-            ticket.token,
-            told.holds,
-            told.ends,
-            lambda: now() - check.since,
-            told.loose,
-            told.permits,
-        )
-        outcome = self._search(check, me)
-        if outcome.unfollowed or not outcome.finished:
-            log.debug(
-                "a search for a deadlock could not follow %d nodes and queues%s [%s]",
-                outcome.unfollowed,
-                "" if outcome.finished else ", and ended early, as it took too many requests",
-                ticket.path,
-            )
-        if outcome.cycle:
-            self._found(check, outcome.cycle, certain=outcome.certain, ends=told.ends and outcome.certain)
-        elif outcome.finished:
-            check.idle = {path: self._listed[path][2] for path in outcome.idle if path in self._listed}
-
-    def _search(self, check: WaitCheck, me: Waiter) -> SearchResult:
-        oldest = self._client.now() - SHARED_FOR
-        self._listed = {path: listed for path, listed in self._listed.items() if listed[0] > oldest}
-        steps = deadlocks.search(me)
+        place = Place(self._client.link.full(ticket.path), ticket.name)
+        steps = deadlocks.search(Waiter(place, ticket.token, check.holds, lambda: now() - check.since))
         ask = next(steps)
         while True:
             answer = self._answer(check, ask)
             try:
                 ask = steps.send(answer)
             except StopIteration as end:
-                outcome: SearchResult = end.value
-                return outcome
+                cycle: Cycle | None = end.value
+                break
+        if cycle:
+            self._found(check, cycle)
+        elif cycle is None:
+            log.debug("a search for a deadlock ended early, as it took too many requests [%s]", ticket.path)
 
     def _answer(self, check: WaitCheck, ask: Ask) -> Answer:
         if ask.again:
             self._sleep(check, AGAIN_AFTER)
             self._ask(check, [(full_paths.send_sync, ask.paths[0])])
-        unknown = [path for path in ask.paths if ask.again or path not in self._listed]
-        wanted = [(full_paths.send_children, path) for path in unknown]
+        wanted = [(full_paths.send_children, path) for path in ask.paths]
         wanted += [(full_paths.send_get, "/".join(place)) for place in ask.nodes]
-        now = self._client.now()
         found = self._ask(check, wanted)
-        for path, result in zip(unknown, found, strict=False):
-            self._listed[path] = (now, *_listing(result))
-        nodes = [_node(each) for each in found[len(unknown) :]]
-        return [self._listed[path][1] for path in ask.paths], nodes
+        return [*map(_listing, found[: len(ask.paths)])], [*map(_node, found[len(ask.paths) :])]
 
     # -- its requests --------------------------------------------------------------------------------------------
 
@@ -289,8 +254,8 @@ class Deadlocks:
 
     # -- what it does --------------------------------------------------------------------------------------------
 
-    def _found(self, check: WaitCheck, cycle: tuple[DeadlockEdge, ...], *, certain: bool, ends: bool) -> None:
-        """Tell of a deadlock, once; end the wait, if a deadlock may."""
+    def _found(self, check: WaitCheck, cycle: Cycle) -> None:
+        """Report a deadlock, once; end the wait, if a deadlock does."""
         client, ticket, call = self._client, check.ticket, check.call
         if call is None:
             return
@@ -298,8 +263,8 @@ class Deadlocks:
         check.cycle = cycle
         text = deadlocks.described(cycle)
         if not known and call.story is not None:
-            call.story.find(cycle, certain=certain)
-        if ends:
+            call.story.find(cycle)
+        if check.ends:
             why = partial(
                 DeadlockError, call.path, f"a deadlock, which this call has ended by giving up: {text}", cycle
             )
@@ -308,13 +273,12 @@ class Deadlocks:
                 # A change that is being looked at may be the grant.
                 if not ticket.awaits or ticket.changed or not whole.waits_for or not end_early(whole, why):
                     return
-        if ends or not known:
+        if check.ends or not known:
             # A log handler that blocks would keep the other searches of the client from ending a deadlock.
             client.warn_later(
-                "%s deadlock of %d waits%s: %s [%s]",
-                "a" if certain else "a possible",
+                "a deadlock of %d waits%s: %s [%s]",
                 len(cycle),
-                ", of which this one is ended" if ends else "" if certain else UNLESS,
+                ", of which this one is ended" if check.ends else "",
                 text,
                 call.path,
                 logger=log,
@@ -323,12 +287,12 @@ class Deadlocks:
             )
 
 
-def _listing(result: Any) -> tuple[Listing, int]:
-    """Return the names of a listing, and the queue's last change."""
+def _listing(result: Any) -> Listing:
+    """Return the names of a listing."""
     if isinstance(result, Exception):
-        return (() if isinstance(result, NoNode) else None), 0
-    names, stat = result
-    return names, stat.pzxid
+        return () if isinstance(result, NoNode) else None
+    names: Listing = result[0]
+    return names
 
 
 def _node(result: Any) -> Node | None:

@@ -13,7 +13,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError
@@ -43,15 +42,14 @@ class Hold:
         role: the role in which it was acquired, if the path has several roles.
         owner: the thread that acquired it.
         path: the path of the primitive.
-        location: the full path of its queue, and the servers, if its owner's waits tell of it; otherwise None.
-        owned: only its owner ends it.
+        location: the full path of its queue, and the servers, if only its owner ends it; otherwise None.
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
         lent: by which a generator finds it that has one of the levels; None: all are the owner's.
     """
 
-    __slots__ = ("claimant", "depth", "lent", "location", "loss", "owned", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "depth", "lent", "location", "loss", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path: str = path
@@ -62,7 +60,6 @@ class Hold:
         self.loss: Loss = loss
         self.claimant: int | None = None
         self.location: Location | None = None
-        self.owned: bool = False
         self.lent: Lent | None = None
 
     @property
@@ -71,13 +68,13 @@ class Hold:
         return self.ticket.state is State.HELD
 
     @property
-    def prefix(self) -> str:
-        """The prefix of its node's name."""
-        return self.ticket.prefix
+    def owned(self) -> bool:
+        """Whether only its owner ends it."""
+        return self.location is not None
 
     def is_at(self, location: Location) -> bool:
         """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
-        return self.owned and self.location is not None and self.location[0] == location[0]
+        return self.location is not None and self.location[0] == location[0]
 
 
 class Lent:
@@ -91,47 +88,19 @@ class Lent:
         self.hold: Hold = hold
 
 
-class KeptHold:
-    """A hold that outlives its session, of which the waits of the owner that has acquired it tell.
-
-    Args:
-        node: the name of its node.
-        location: where its queue is.
-        is_alive: returns whether it is still held, as far as this process knows.
-    """
-
-    owned = False
-
-    def __init__(self, node: str, location: Location, is_alive: Callable[[], bool]) -> None:
-        self.prefix: str = node
-        self.location: Location | None = location
-        self._is_alive = is_alive
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is still held, as far as this process knows."""
-        return self._is_alive()
-
-
 def owned_by(owner: int) -> Iterator[Hold]:
-    """Yield the holds that only `owner` ends, in whichever client of this process."""
-    return (each for each in told_of(owner) if isinstance(each, Hold) and each.owned)
-
-
-def told_of(owner: int) -> Iterator[Hold | KeptHold]:
-    """Yield the holds of which the waits of `owner` tell, in whichever client of this process, first those it `owned`.
+    """Yield the holds that only `owner` ends, in whichever client of this process.
 
     Each acquire of the owner asks for the first few, so this looks only at what it yields: there may be thousands.
     """
-    holds: dict[str, Hold | KeptHold] = holds_of(owner)
+    holds: dict[str, Hold] = holds_of(owner)
     # `values()`, as a list of the items would be made of new tuples: the garbage collector might run, and drop a hold.
-    found = list(holds.values())
-    for each in chain([hold for hold in found if hold.owned], [hold for hold in found if not hold.owned]):
+    for each in list(holds.values()):
         if each.alive:
             yield each
         else:
             # It was lost.
-            holds.pop(each.prefix, None)
+            holds.pop(each.ticket.prefix, None)
 
 
 class Possession(NamedTuple):
@@ -283,7 +252,7 @@ class PathState:
         """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
-    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool | None = None) -> Hold:
+    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool = False) -> Hold:
         """Make the granted ticket a hold of `owner`.
 
         Args:
@@ -291,7 +260,7 @@ class PathState:
             rule: the rule of the queue.
             owner: the thread or task.
             depth: how many acquires it stands for.
-            owned: only this owner will end it; None: the owner's waits do not tell of it.
+            owned: only this owner will end it.
         """
         role = rule.role
         with self.session.lock:
@@ -307,8 +276,8 @@ class PathState:
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
             ticket.observer, ticket.owner = self._observer, owner
-            if owned is not None:
-                hold.location, hold.owned = self.location, owned
+            if owned:
+                hold.location = self.location
             self._keep(hold)
             self.next_loss.pop(role, None)
             if self.revocable.get(role):
@@ -324,13 +293,9 @@ class PathState:
                 if before.owner == owner and before.ticket.state is State.LOST:
                     raise lost_error(before)
             self._drop_unsettled(role)
-            full, servers = self.location
             for ticket in tickets:
-                hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
                 ticket.observer, ticket.owner = self._observer, owner
-                hold.location = full + ticket.path[len(self.path) :], servers
-                self.holds[role][ticket.prefix] = hold
-                holds_of(owner)[ticket.prefix] = hold
+                self.holds[role][ticket.prefix] = Hold(self.path, ticket, role, owner, self.next_loss[role])
             self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))
             self.next_loss.pop(role, None)
         for ticket in tickets:
@@ -389,7 +354,8 @@ class PathState:
         the owner acquires and releases again, do not find the hold.
         """
         with self.session.lock:
-            hold.lent, lent.hold, hold.owned, self.lends = lent, hold, False, True
+            holds_of(hold.owner).pop(hold.ticket.prefix, None)
+            hold.lent, lent.hold, hold.location, self.lends = lent, hold, None, True
             self._keep(hold)
             self.holds[hold.role].pop(hold.owner, None)
 

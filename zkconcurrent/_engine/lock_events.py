@@ -135,12 +135,9 @@ class DeadlockFound(LockEvent):
 
     Attributes:
         cycle: who waits for whom, from this acquire on.
-        certain: nothing else can end it. False if others may: one of the holds is that of a `Lock` that no block has
-            acquired, or one in a generator, of permits, of a `DetachedLock`, or of another program.
     """
 
     cycle: tuple[DeadlockEdge, ...]
-    certain: bool
 
 
 @dataclass(slots=True)

@@ -80,7 +80,6 @@ def translated(name: str) -> str:
 
 _OF_LOCK = ("zkconcurrent.primitive", "zkconcurrent.name", "zkconcurrent.mode")
 _OUTCOME, _CAUSE, _ERROR = "zkconcurrent.outcome", "zkconcurrent.cause", "error.type"
-_CERTAIN = "zkconcurrent.certain"
 _CLIENT, _STATE = "zkconcurrent.client", "zkconcurrent.state"
 
 WAITS = Instrument(
@@ -102,11 +101,7 @@ ACQUISITIONS = Instrument(
 )
 LOSSES = Instrument("zkconcurrent.lock.losses", "counter", "{loss}", (*_OF_LOCK, _CAUSE), "Holds that were lost.")
 DEADLOCKS = Instrument(
-    "zkconcurrent.deadlocks",
-    "counter",
-    "{deadlock}",
-    (*_OF_LOCK, _CERTAIN),
-    "Deadlocks found, by the acquire that found it.",
+    "zkconcurrent.deadlocks", "counter", "{deadlock}", _OF_LOCK, "Deadlocks found, by the acquire that found it."
 )
 WAITING = Instrument(
     "zkconcurrent.lock.wait.active",
@@ -156,13 +151,13 @@ def records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], 
             return ((WAITS, event.waited, ("timeout", "")),)
         case events.Cancelled():
             return ((WAITS, event.waited, ("cancelled", "")),)
-        case events.DeadlockFound(certain=certain):
-            return ((DEADLOCKS, 1, ("true" if certain else "false",)),)
+        case events.DeadlockFound():
+            return ((DEADLOCKS, 1, ()),)
         case events.DeadlockVictim(error=error):
             ended = (WAITS, event.waited, ("deadlock", ""))
             # One of several members was counted as it was found; a wait for one's own hold is an error at once.
             found = isinstance(error, DeadlockError) and bool(error.cycle)
-            return (ended,) if found else (ended, (DEADLOCKS, 1, ("true",)))
+            return (ended,) if found else (ended, (DEADLOCKS, 1, ()))
         case events.Failed(error=error):
             failed = (WAITS, event.waited, ("error", type(error).__qualname__))
             # The loss of a hold that had begun was told when that ended; this one is a condition's, see `Story.fail`.

@@ -274,9 +274,9 @@ class Story:
         if self._acquired is not None:
             self._record("limit", "HoldLimit", held=held)
 
-    def find(self, cycle: tuple[DeadlockEdge, ...], *, certain: bool) -> None:
+    def find(self, cycle: tuple[DeadlockEdge, ...]) -> None:
         """Record that the acquire is a part of a deadlock, and have it told; on any thread."""
-        self._record(object(), "DeadlockFound", cycle=cycle, certain=certain)
+        self._record(object(), "DeadlockFound", cycle=cycle)
         self._teller.untold.append(self)
         self._client.wake_keeper()
 

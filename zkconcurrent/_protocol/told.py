@@ -14,7 +14,6 @@ from .operations import MALFORMED
 from .ticket import REVOKED
 
 _LONGEST = 1e12  # seconds
-_MOST = 1_000_000_000  # holds
 # The id of a candidate that its program has not named, which is all that its node tells.
 _CANDIDATE = re.compile(rb"(\d{1,10})@(.+)#[0-9a-f]{8}")
 
@@ -30,11 +29,7 @@ class Told(NamedTuple):
         by: the thread or task.
         timeout: for how many seconds it waits at most.
         holds: what it held when it queued: full paths, each with the unique part of a node's name.
-        more: how many holds are left out.
-        ends: a deadlock may end its wait.
-        loose: what it held that others may end, as `holds`.
         label: what its program calls the lock, or the use that it makes of it.
-        permits: how many it waits for; 0 if it waits for no permits.
     """
 
     host: str | None = None
@@ -44,11 +39,7 @@ class Told(NamedTuple):
     by: str | None = None
     timeout: float | None = None
     holds: tuple[tuple[str, str], ...] = ()
-    more: int = 0
-    ends: bool = False
-    loose: tuple[tuple[str, str], ...] = ()
     label: str | None = None
-    permits: int = 0
 
     @classmethod
     def by_data(cls, data: bytes) -> Told:
@@ -63,11 +54,7 @@ class Told(NamedTuple):
                 _typed(said.get("by"), str),
                 _duration(said.get("timeout")),
                 _pairs(said.get("holds", ())),
-                _count(said.get("more")),
-                said.get("ends") == 1,
-                _pairs(said.get("loose", ())),
                 _typed(said.get("label"), str),
-                _count(said.get("permits")),
             )
         except MALFORMED:
             return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)
@@ -99,8 +86,3 @@ def _duration(said: object) -> float | None:
     """Return a number of seconds; JSON may have an infinite one, or one of a thousand digits."""
     seconds: float | None = _typed(said, float, int)
     return seconds if seconds is not None and 0 <= seconds < _LONGEST else None
-
-
-def _count(said: object) -> int:
-    """Return a number of holds; Python reads one of thousands of digits, but may not write a larger one."""
-    return min(max(0, _typed(said, int) or 0), _MOST)

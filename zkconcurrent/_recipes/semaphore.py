@@ -44,8 +44,8 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.permits import count, number_in
 from .._protocol.rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
-from .._protocol.ticket import HOLDS, State, Ticket
-from .lock import Look, create
+from .._protocol.ticket import State, Ticket
+from .lock import create
 from .nodes import FirstLook, foreign_data, lay_out
 
 
@@ -97,7 +97,6 @@ def acquire(
     wait: bool,
     near_deadline: bool = False,
     too_few: Callable[[int], object] = lambda _: None,
-    waits: Look | None = None,
 ) -> Recipe[tuple[list[Ticket], int] | None]:
     """Take permits, all or none; return their tickets, and how many permits there are.
 
@@ -117,7 +116,6 @@ def acquire(
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
         too_few: called at the first look if fewer permits exist, with their number. If it raises, the attempt ends.
-        waits: called once each node of ours in the queue has to wait, with the ticket, and the nodes ahead.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -130,9 +128,8 @@ def acquire(
     said = json.dumps({**json.loads(queued or data), "permits": permits, "try": not wait}).encode()
     asks, first = near_deadline or not wait, wait
     while True:
-        ticket: Ticket = yield op.NewTicket(at.locks, HOLDS in said)
+        ticket: Ticket = yield op.NewTicket(at.locks)
         leases: list[Ticket] = []
-        told = waits is None
         try:
             sight = yield from join(ticket, at, said)
             if first and sight.size < permits:
@@ -148,9 +145,6 @@ def acquire(
                         yield op.Discard(ticket)
                         return None
                 seen = None
-                if not told and waits is not None and (ahead or sight.free < permits):
-                    waits(ticket, [ahead] if ahead else [])
-                    told = True
                 if ahead:
                     del sight  # as in `lock.acquire`
                     seen = yield op.WaitGone(ticket, ahead, reads(at, ticket), asks)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import weakref
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_int
 from .._engine.driver import Call
-from .._engine.holds import KeptHold, PathState, Possession, told_of
+from .._engine.holds import PathState, Possession
 from .._engine.session import Session
 from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
@@ -17,7 +16,6 @@ from .._kazoo.link import KazooClient
 from .._protocol.node_names import as_detached
 from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
-from .._runtime.identity import holds_of
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.live_set import LiveSet
 from .._runtime.this_process import new_uuid
@@ -155,21 +153,8 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             return False
         self._acquired = me, self._session.now()
         self._held = held
-        self._have_told(me, held)
         self._end_stories([story for story in self._stories() if story.token != held.token], lost=True)
         return True
-
-    def _have_told(self, owner: int, held: Detached) -> None:
-        """Have the waits of the thread or task that has acquired it tell of a hold."""
-        ref = weakref.ref(self)
-
-        def is_alive() -> bool:
-            lock = ref()
-            return lock is not None and lock._held is held
-
-        # The owner's ended ones go: tries, which tell of nothing, would gather them for ever.
-        deque(told_of(owner), maxlen=0)
-        holds_of(owner)[held.name] = KeptHold(held.name, self._path_state.location, is_alive)
 
     def _stories(self) -> list[Story]:
         return self._path_state.stories.get(self._owner, [])

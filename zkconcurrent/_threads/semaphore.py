@@ -88,10 +88,7 @@ class PermitCore(LockCore):
                 self._refuse_or_warn(permits, wait, size)
 
         data = node_data(owner, self.label)
-        queued, look = data, None
-        if wait:
-            queued = waiter_data(owner, self.path_state, deadline, b', "permits": %d' % permits, label=self.label)
-            look = self.look(call, owner, deadline, queued)
+        queued = waiter_data(owner, self.path_state, deadline, label=self.label) if wait else data
         recipe = acquire(
             self.layout,
             permits,
@@ -100,7 +97,6 @@ class PermitCore(LockCore):
             wait=wait,
             near_deadline=deadline is not None and deadline - self.session.now() < self.session.reply_patience,
             too_few=too_few,
-            waits=look,
         )
         if wait:
             self.note_wait(call, owner, deadline)

@@ -33,8 +33,7 @@ class Contender(NamedTuple):
             that one, in `thread`, too.
         timeout: for how many seconds it waits at most; None: for ever, or the node's data do not tell.
         holds: what its thread held when it queued, as far as no other thread can release it: the full paths, with the
-            unique part of each node's name.
-        more: how many such holds `holds` leaves out.
+            unique part of each node's name; at most 16.
         revoked: somebody has asked it to let go. The request has taken the place of the node's data, so the other
             fields that are read from these are None.
         label: the `label` of its lock, if it has one.
@@ -52,7 +51,6 @@ class Contender(NamedTuple):
     by: str | None = None
     timeout: float | None = None
     holds: tuple[tuple[str, str], ...] = ()
-    more: int = 0
     revoked: bool = False
     label: str | None = None
 
@@ -80,7 +78,6 @@ class Contender(NamedTuple):
             told.by,
             told.timeout,
             told.holds,
-            told.more,
             node.data == REVOKED,
             told.label,
         )

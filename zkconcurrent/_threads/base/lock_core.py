@@ -14,7 +14,7 @@ from typing import TypeAlias
 from ..._engine.deadlocks import OnDeadlock
 from ..._engine.driver import Call
 from ..._engine.hold_limits import Limit
-from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by, told_of
+from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.long_waits import log as long_waits
 from ..._engine.loss import Loss
 from ..._engine.loss_cause import why_lost
@@ -50,9 +50,11 @@ class QueueCore:
         rule: the rule by which contenders hold and wait.
         queue_key: equal for all objects whose threads wait in one queue.
         label: what the program calls it, or the use that it makes of it; None if it says nothing.
+        on_deadlock: what a deadlock across processes does to a wait.
     """
 
     label: str | None = None
+    on_deadlock: OnDeadlock = "warn"
 
     def __init__(self, path_state: PathState, rule: Rule) -> None:
         self.session = path_state.session
@@ -155,8 +157,10 @@ class QueueCore:
         self, call: Call, owner: int, deadline: float | None, data: bytes, ticket: Ticket, ahead: Sequence[str]
     ) -> None:
         refuse_own_hold(self.path, owner, deadline, ahead)
-        if HOLDS in data:
-            self.session.deadlocks.begin(call, ticket, data, owner)
+        if deadline is None and HOLDS in data:
+            # The wait of a condition, which must hold the lock again, can't be ended.
+            ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
+            self.session.deadlocks.begin(call, ticket, data, owner, ends=ends)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -182,7 +186,7 @@ class QueueCore:
             if hold.alive and hold.ticket.node == holder.node and label(hold.owner) != holder.by:
                 thread = name(hold.owner)[:60]
                 own = hold.ticket.label
-                return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), more=0, label=own)
+                return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), label=own)
         return holder
 
 
@@ -196,13 +200,11 @@ class LockCore(QueueCore):
         not_held: `threading`'s words for the error of a release without a hold.
         owned: only the owner of a hold can end it, also one that no block has acquired; None: its holds are no part of
             a deadlock.
-        on_deadlock: what a deadlock across processes does to a wait.
         limit: for how long its holds may last; None for ever.
     """
 
     not_held = "release unlocked lock"
     owned: bool | None = False
-    on_deadlock: OnDeadlock = "warn"
     limit: Limit | None = None
     first_look: FirstLook | None = None
 
@@ -358,11 +360,11 @@ class LockCore(QueueCore):
         if handoff is None:
             ticket = yield from call.run(recipe(), deadline)
         else:
-            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=any(told_of(owner)))
+            shown = deadline is None and any(owned_by(owner))
+            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=shown)
         if ticket is not None:
             ticket.label = self.label
-            owned = call.for_block if self.owned is False else self.owned
-            self.path_state.take(ticket, self.rule, owner, depth, owned=owned)
+            self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
             if self.limit is not None:
                 self.session.hold_limits.begin(self.limit, [ticket])
         if handoff is not None:
@@ -377,9 +379,7 @@ class LockCore(QueueCore):
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
         if not wait:
             return try_acquire(self.path, self.rule, node_data(owner, self.label), self.first_look)
-        # The wait of a condition, which must hold the lock again, can't be ended.
-        ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
-        data = waiter_data(owner, self.path_state, deadline, ends=ends, label=self.label)
+        data = waiter_data(owner, self.path_state, deadline, label=self.label)
         look = self.look(call, owner, deadline, data)
         return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
 

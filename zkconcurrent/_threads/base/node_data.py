@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from itertools import chain, islice
 
-from ..._engine.holds import PathState, told_of
+from ..._engine.holds import PathState, owned_by
 from ..._protocol.node_names import unique
 from ..._protocol.ticket import HOLDS
 from ..._runtime.clock import wall_clock
@@ -46,15 +46,12 @@ def waiter_data(
     deadline: float | None,
     more: bytes = b"",
     *,
-    ends: bool = False,
     label: str | None = None,
 ) -> bytes:
     """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
-    * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name;
-    * `loose`: beside `holds`, which may be empty, those that others may end, such as permits;
-    * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
-    * `more`: how many are left out, as they are too many or on other servers;
+    * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name: the
+      first few, and none on other servers;
     * `timeout`: for how many seconds it waits at most.
     """
     origin = _origin(getpid(), name(owner)[:60], owner, label) + more
@@ -70,28 +67,20 @@ def waiter_data(
         servers = path_state.location[1]
         room = MOST_BYTES - _REST - len(origin)
         own = (
-            (each.owned, (each.location[0], unique(each.prefix)))
-            # A thread may hold thousands of locks or permits: to look at each takes longer than an acquire.
-            for each in islice(told_of(owner), MOST_LOOKS)
+            (each.location[0], unique(each.ticket.prefix))
+            # A thread may hold thousands of locks: to look at each takes longer than an acquire.
+            for each in islice(owned_by(owner), MOST_LOOKS)
             if each.location is not None and each.location[1].are_those_of(servers)
         )
-        told: dict[bool, list[str]] = {True: [], False: []}
-        count = 0
-        for owned, hold in chain(((True, hold) for hold in inherited), own):
-            if count == MOST_HOLDS:
+        named: list[str] = []
+        for hold in chain(inherited, own):
+            if len(named) == MOST_HOLDS:
                 break
             if len(hold[0]) + _PAIR <= room and len(pair := json.dumps(hold)) + 2 <= room:
-                count += 1
                 room -= len(pair) + 2
-                told[owned].append(pair)
-        if count:
-            said.append(b"%b[%b]" % (HOLDS, ", ".join(told[True]).encode()))
-            if told[False]:
-                said.append(b'"loose": [%b]' % ", ".join(told[False]).encode())
-            if ends:
-                said.append(b'"ends": 1')
-        if left := len(inherited) + len(held) - count:
-            said.append(b'"more": %d' % left)
+                named.append(pair)
+        if named:
+            said.append(b"%b[%b]" % (HOLDS, ", ".join(named).encode()))
     return b'%b, "time": %.6f}' % (b", ".join(said), wall_clock())
 
 

@@ -36,7 +36,7 @@ def refuse_own_hold(path: str, owner: int, deadline: float | None, ahead: Sequen
     holds = holds_of(owner)
     for node in ahead:
         each = holds.get(node[:PREFIX_LENGTH])
-        if each is not None and each.owned and each.alive:
+        if each is not None and each.alive:
             if deadline is None:
                 raise DeadlockError(path, WAITS_FOR_ITSELF % (name(owner), node))
             fields = {"zk_path": path, "zk_by": label(owner)}
