@@ -118,7 +118,7 @@ def test_at_each_sleep(
 ) -> None:
     """Cancelled as it falls asleep or wakes, once or again and again: no node, hold or sleeper is left.
 
-    A cancelled call makes no more nodes, and sends hardly more requests, than one that is not (fault 235).
+    A cancelled call makes no more nodes, and sends hardly more requests, than one that is not (fault 220).
     """
     zk = connect(hosts=proxy.hosts)
 

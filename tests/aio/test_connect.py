@@ -90,7 +90,7 @@ def test_what_is_wrong(url: str) -> None:
 
 
 def test_awaited_in_place_of_a_block() -> None:
-    """Fault 452: the error of `await aio.connect(url)` says what to write."""
+    """Fault 259: the error of `await aio.connect(url)` says what to write."""
 
     async def main() -> None:
         await aio.connect("memory:")
@@ -100,7 +100,7 @@ def test_awaited_in_place_of_a_block() -> None:
 
 
 def test_a_block_that_is_entered_again(zookeeper: Server) -> None:
-    """Fault 459: the error of a second block of one `connect()` says to call it again."""
+    """Fault 422: the error of a second block of one `connect()` says to call it again."""
 
     async def main() -> None:
         connecting = aio.connect(f"zk://{zookeeper.hosts}")
@@ -133,7 +133,7 @@ def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_an_executor_that_is_shut_down(zookeeper: Server) -> None:
-    """Faults 356, 393: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
+    """Fault 356: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
     before = sessions(zookeeper)
 
     async def main() -> None:
@@ -170,7 +170,7 @@ def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monke
 
 
 def test_an_executor_full_of_work(zookeeper: Server, silent: str) -> None:
-    """Fault 393: the client starts, or gives up in time, while all threads of the executor are in calls that last."""
+    """Fault 356: the client starts, or gives up in time, while all threads of the executor are in calls that last."""
     over = threading.Event()
 
     async def main() -> None:

@@ -141,7 +141,7 @@ def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch
 
 
 def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 228: an item whose `task_done()` raised an error can be done by the next call."""
+    """Fault 167: an item whose `task_done()` raised an error can be done by the next call."""
     queue = aio.Queue[bytes](zk, zk_path)
 
     def start(_: threading.Thread) -> None:

@@ -97,7 +97,7 @@ async def test_a_forked_child(
 
 @every
 async def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 457: the error says that the hold is the parent's, with each kind of lock."""
+    """Fault 23: the error says that the hold is the parent's, with each kind of lock."""
     lock = LOCKS[make](zk, zk_path)
     async with lock:
         child = os.fork()

@@ -64,7 +64,7 @@ def test_a_break_that_is_given_up(
 ) -> None:
     """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds.
 
-    Fault 503: so it is once the terminal was closed, or the command was asked to end.
+    Fault 432: so it is once the terminal was closed, or the command was asked to end.
     """
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)

@@ -397,7 +397,7 @@ def test_the_most_awaited_first(
 
 
 def test_kazoos_own_locks(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 361: their nodes do not tell who holds, so `ls` names the path, and does not show it as if it were free."""
+    """Fault 312: their nodes do not tell who holds, so `ls` names the path, and does not show it as if it were free."""
     for name in "abc":
         assert zk.Lock(f"{zk_path}/{name}").acquire()
     told = f"zkconcurrent: kazoo's own recipes use {zk_path}/a and 2 more: their nodes do not tell who holds\n"

@@ -78,7 +78,7 @@ def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
 def test_a_crowd_at_a_set(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 349: each that pops takes any element, not the first, so few are in each other's way."""
+    """Fault 348: each that pops takes any element, not the first, so few are in each other's way."""
     filled, s = Set(zk, zk_path), Set(counted, zk_path)
     for n in range(300):
         filled.add(str(n))
@@ -90,7 +90,7 @@ def test_a_crowd_at_a_set(
 
 
 def test_two_that_clear(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 363: the one that is slower learns of a hundred missing entries at a time."""
+    """Fault 348: the one that is slower learns of a hundred missing entries at a time."""
     faster, d = Dict[bytes](zk, zk_path), Dict[bytes](counted, zk_path)
     faster.update({str(n): b"x" for n in range(300)})
     d["warm"] = b"up"

@@ -41,7 +41,7 @@ def test_a_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: s
 
 
 def test_a_large_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 346: the members are read some at a time, so that the client's heartbeats are answered in between."""
+    """Fault 170: the members are read some at a time, so that the client's heartbeats are answered in between."""
     zk.ensure_path(zk_path)
     for n in range(75):
         zk.create(f"{zk_path}/{n}", bytes(100_000))

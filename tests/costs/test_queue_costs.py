@@ -90,7 +90,7 @@ def test_an_item_that_is_buried(counted: KazooClient, proxy: Proxy, zk_path: str
 
 
 def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 344: about 1 MB is read ahead, so that the client's heartbeats are answered in between."""
+    """Fault 170: about 1 MB is read ahead, so that the client's heartbeats are answered in between."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
     for _ in range(14):

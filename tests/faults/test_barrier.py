@@ -270,7 +270,7 @@ def test_a_party_that_is_cut_off_as_it_comes(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Faults 9, 182: its time is up before its node was made; the others learn of it when it is back, by a thread."""
+    """Faults 9, 166: its time is up before its node was made; the others learn of it when it is back, by a thread."""
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
     spawn, tries = client.handler.spawn, []

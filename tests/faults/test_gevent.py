@@ -105,7 +105,7 @@ def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_large_values_over_a_slow_link(what: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 411: a connection on which parts of a large reply or request pass is kept, as with threads."""
+    """Fault 407: a connection on which parts of a large reply or request pass is kept, as with threads."""
     SharedValue(zk, zk_path, b"").set(bytes(700_000 if what == "reply" else 1))
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = SlowConnection if what == "reply" else SlowToTheServer
@@ -117,7 +117,7 @@ def test_large_values_over_a_slow_link(what: str, zookeeper: Server, zk: KazooCl
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_host_that_trickles() -> None:
-    """Fault 417: `connect` gives up in time, as with threads."""
+    """Fault 331: `connect` gives up in time, as with threads."""
     with trickling() as port:
         # The first attempt takes 0.4 s, on a machine that has nothing else to do.
         url = f"zk://127.0.0.1:{port}?start_timeout=5"

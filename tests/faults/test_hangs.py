@@ -604,7 +604,7 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
 def test_a_log_handler_keeps_the_keeper_from_nothing(
     connect: Connect, zk_path: str, in_thread: InThread, does: str
 ) -> None:
-    """Fault 375: the holds of its client are renewed all the same, and what is posted is done."""
+    """Fault 265: the holds of its client are renewed all the same, and what is posted is done."""
     session, log = Session.of(client := connect(timeout=4)), logging.getLogger("zkconcurrent")
     told, posted, go_on = threading.Event(), threading.Event(), threading.Event()
 

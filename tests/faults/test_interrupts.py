@@ -282,7 +282,7 @@ makes = pytest.mark.parametrize("make", [one_lock, all_locks])
 def test_a_loss_by_the_clock_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str
 ) -> None:
-    """Faults 164, 183: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
+    """Fault 164: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
     session = Session.of(connect(timeout=SESSION))
     real, told = session.clock, Counter[Any]()
 
@@ -317,7 +317,7 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
 def test_a_release_that_finds_a_loss_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 187: `on_lost` is called, once, if `lost` is set."""
+    """Fault 164: `on_lost` is called, once, if `lost` is set."""
     session, told = Session.of(connect(timeout=SESSION)), Counter[Any]()
     session.heartbeat.beat = lambda _: 1.0  # type: ignore[method-assign] # it would find the loss before the release
     for hook in at_every_line():
@@ -1241,7 +1241,7 @@ CALLS: dict[str, Callable[[KazooClient, str], object]] = {
 def test_interrupted_at_each_sleep_until_the_end(
     what: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 235: struck from any of its sleeps on at each, a call ends, with no more nodes and few more requests."""
+    """Fault 220: struck from any of its sleeps on at each, a call ends, with no more nodes and few more requests."""
     client = connect(proxy.hosts, timeout=SESSION)
     counts: list[Counts] = []
     CALLS["Lock"](client, f"{zk_path}-first")  # the library asks what the server can do
@@ -1274,7 +1274,7 @@ def test_interrupted_at_each_sleep_until_the_end(
 def test_a_condition_interrupted_again_and_again_out_of_reach(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 235: a handler that raises a thousand times a second neither ends the wait early nor makes it endless."""
+    """Fault 220: a handler that raises a thousand times a second neither ends the wait early nor makes it endless."""
     client = connect(proxy.hosts, timeout=SESSION, **FAST)
     condition, session = Condition(client, zk_path), Session.of(client)
     main, over = threading.main_thread().ident, threading.Event()

@@ -506,7 +506,7 @@ def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bo
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_a_large_request(zookeeper: Server, zk_path: str, tls: bool) -> None:
-    """Fault 410: a value that is sent for longer than a third of the session timeout goes out on one connection."""
+    """Fault 407: a value that is sent for longer than a third of the session timeout goes out on one connection."""
     with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
         door.RequestHandlerClass = OverTls
         link.RequestHandlerClass = SlowToTheServer
@@ -539,7 +539,7 @@ class TooSlowToTheServer(SlowToTheServer):
 def test_a_large_message_that_takes_too_long(
     what: str, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 410: a value that passes for longer than a session timeout is sent again and again; the log says why."""
+    """Fault 407: a value that passes for longer than a session timeout is sent again and again; the log says why."""
     SharedValue(zk, zk_path, b"").set(bytes(900_000))
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = TooSlow if what == "reply" else TooSlowToTheServer
@@ -556,7 +556,7 @@ def test_a_large_message_that_takes_too_long(
 
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_deadline_of_a_large_message(what: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 410: a call whose value passes for too long ends by its deadline, and the log's advice is right."""
+    """Fault 407: a call whose value passes for too long ends by its deadline, and the log's advice is right."""
     if what == "reply":
         Queue(zk, zk_path).put(bytes(600_000))
     with Forwarder(zookeeper.port) as link:

@@ -69,7 +69,7 @@ def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_
 def test_an_action_that_waits_through_another_object(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 482: it gets the error for each object of its path, of its client or another; another path is free."""
+    """Fault 479: it gets the error for each object of its path, of its client or another; another path is free."""
     one, other = (Barrier(client, zk_path, 2) for client in (zk, connect()))
     elsewhere = Barrier(zk, f"{zk_path}-2", 1)
 
@@ -87,7 +87,7 @@ def test_an_action_that_waits_through_another_object(
 def test_an_action_that_waits_by_another_name_of_the_server(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 500: it gets the error of fault 482 from a client that has the server by another name."""
+    """Fault 479: it gets the same error from a client that has the server by another name."""
     by_name = connect(hosts=f"localhost:{zk.hosts[0][1]}")
     other = Barrier(by_name, zk_path, 2)
 

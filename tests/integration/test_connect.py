@@ -353,7 +353,7 @@ def test_the_socket_of_a_failed_handshake(tls_port: int, zookeeper: Server, with
 
 
 def test_a_certificate_that_is_refused_later(zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 414: servers refuse the certificate of a client that was connected before: the log says what to look at."""
+    """Fault 406: servers refuse the certificate of a client that was connected before: the log says what to look at."""
 
     class Demands(OverTls):
         demands = True
@@ -716,7 +716,7 @@ with zkconcurrent.connect(f"zk://{sys.argv[1]}{sys.argv[2]}") as zk:
 
 
 def test_a_start_in_a_forked_child(zookeeper: Server, zk_path: str) -> None:
-    """Fault 505: a forked child starts the parent's client, or one that the parent has unpickled and not used."""
+    """Fault 23: a forked child starts the parent's client, or one that the parent has unpickled and not used."""
     with python(STARTS, zookeeper.hosts, zk_path) as process:
         said, _ = process.communicate(timeout=30)
     assert said == "True\n" * 4 + "True False\n"

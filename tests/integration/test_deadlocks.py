@@ -385,7 +385,7 @@ def test_a_client_with_a_chroot(
 
 
 def test_a_log_handler_that_blocks(in_thread: InThread) -> None:
-    """Fault 375: as it is told of one deadlock, the next one of the same clients is ended all the same."""
+    """Fault 265: as it is told of one deadlock, the next one of the same clients is ended all the same."""
     names, told, go_on = zkconcurrent.namespace("local"), threading.Event(), threading.Event()
     log = logging.getLogger("zkconcurrent.deadlocks")
 

@@ -226,7 +226,7 @@ def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 
 def test_values_whose_comparison_is_no_truth_value(zk: KazooClient, zk_path: str) -> None:
-    """Fault 461: as of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
+    """Fault 175: as of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
 
     A value that the codec gives, but does not take, matches, too.
     """
@@ -721,7 +721,7 @@ def test_destroy_stops_for_another_client(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 174. Our writer goes first; of many entries, some do then. Once another client writes, no more go."""
+    """Fault 151. Our writer goes first; of many entries, some do then. Once another client writes, no more go."""
     monkeypatch.setattr("zkconcurrent._recipes.destroy.most_together", lambda _: 100)
     mine, theirs = text(connect(proxy.hosts), zk_path), text(zk, zk_path)
     mine.update({str(n): "x" for n in range(250)})
@@ -809,7 +809,7 @@ def test_a_fork(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_fork_amid_another_threads_write(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 489: a process forks while another thread is changing the copy: the child's writes are errors, too."""
+    """Fault 23: a process forks while another thread is changing the copy: the child's writes are errors, too."""
     d = text(zk, zk_path)
     d["a"] = "1"
     has_it, forked = threading.Event(), threading.Event()
@@ -941,7 +941,7 @@ def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
 
 
 def test_a_write_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
-    """Fault 496: the reply to a write is lost, and the servers are restored from a backup that has the older writer."""
+    """Fault 491: the reply to a write is lost, and the servers are restored from a backup that has the older writer."""
     with (
         Server() as server,
         Proxy(server.hosts) as proxy,
@@ -1109,7 +1109,7 @@ def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:
 def test_no_memory_for_the_end_of_a_copy(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 424: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
+    """Fault 423: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
     d, other = text(connect(), zk_path), text(zk, zk_path)
     d["a"] = "1"
     assert _has(d, "1")

@@ -818,7 +818,7 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 218: two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
+    """Fault 217: two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
     election = Election(zk, zk_path)
     seat, strikes = election._leader_lock, list[type[BaseException]]()
 
@@ -847,7 +847,7 @@ def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeyp
 
 
 def test_a_listener_that_exits(connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 425: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
+    """Fault 418: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
     monkeypatch.setattr(_candidacy, "EXIT_PAUSE", 0.01)
     election, told = Election(connect(), zk_path), list[str]()
 

@@ -633,7 +633,7 @@ def test_a_listener_that_fails(zk: KazooClient, zk_path: str, listen: Listen, ca
 def test_a_listener_that_raises_stop_iteration(
     zk: KazooClient, zk_path: str, listen: Listen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 370: its first error is logged, as any other, and the next listeners are told; so if it is the last."""
+    """Fault 366: its first error is logged, as any other, and the next listeners are told; so if it is the last."""
     expected = iter(["Acquired"])
 
     def follow(event: LockEvent) -> None:

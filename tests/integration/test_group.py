@@ -75,7 +75,7 @@ def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thre
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """Fault 419: an error names the argument; an id is the name of a node, data are bytes; nothing is created."""
+    """Fault 165: an error names the argument; an id is the name of a node, data are bytes; nothing is created."""
     group = Group(zk, zk_path)
     for bad in ("", "a/b", "/", ".", "..", "\0", "x" * 3000):
         with pytest.raises(ValueError, match=r"name|id"):
@@ -421,7 +421,7 @@ def test_a_process_sees_another(spawn: Spawn, zk: KazooClient, zk_path: str) -> 
 
 
 def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 219: two in a row: the member leaves at once, not when its thread next looks, seconds later."""
+    """Fault 217: two in a row: the member leaves at once, not when its thread next looks, seconds later."""
     group, strikes = Group(zk, zk_path), list[type[BaseException]]()
     give_up = Membership._give_up
 

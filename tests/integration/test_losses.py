@@ -159,7 +159,7 @@ def test_a_log_handler_that_blocks(zookeeper: Server, connect: Connect, zk_path:
 def test_no_thread_for_on_lost(
     make: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 181: the loss is told, and `on_lost` is called, once, as soon as a thread can be started again."""
+    """Fault 166: the loss is told, and `on_lost` is called, once, as soon as a thread can be started again."""
     client, told = connect(timeout=4), threading.Semaphore(0)
     lock, spawn = make(client, zk_path, lambda _: told.release()), client.handler.spawn
     tries = []

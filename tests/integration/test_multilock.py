@@ -644,7 +644,7 @@ def test_interrupts_as_its_calls_are_abandoned(
 def test_interrupts_in_a_row_within_a_release(
     kind: type[Lock | RLock], levels: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 212: however many strike, each lock loses the one level, so none stays held by itself."""
+    """Fault 144: however many strike, each lock loses the one level, so none stays held by itself."""
     lock = MultiLock([kind(zk, f"{zk_path}/{name}") for name in "abc"])
     core = type(core_of(lock.locks[0]))
     begin, strikes = core.begin_release, 6

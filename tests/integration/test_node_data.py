@@ -381,7 +381,7 @@ def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_wait_on_a_lock_that_no_block_holds(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 438: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
+    """Fault 437: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
     lock = Lock(zk, f"{zk_path}/l")
     condition = Condition(zk, f"{zk_path}/c", lock)
     condition.acquire()

@@ -165,7 +165,7 @@ def test_amid_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str) ->
 
 
 def test_a_reply_that_is_due(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 499: the connection is replaced once the reply is there that a request still waited for."""
+    """Fault 252: the connection is replaced once the reply is there that a request still waited for."""
     monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=20)

@@ -432,7 +432,7 @@ def test_a_fork_within_a_claim(zk: KazooClient, zk_path: str, spawn: Spawn) -> N
 
 
 def test_a_forked_child_that_says_task_done(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
-    """Fault 188: it gets an error: the item is its parent's, and so is the client that would say so to the others."""
+    """Fault 23: it gets an error: the item is its parent's, and so is the client that would say so to the others."""
     Queue[bytes](zk, zk_path).put(b"one")
     process = spawn("finish")
     assert [line_from(process), line_from(process)] == ["refused", "joined"]
@@ -931,7 +931,7 @@ def test_no_thread_can_be_started(
 def test_no_memory_to_put_an_item_back(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 426: all memory is used up for a moment: the item of an interrupted `get` is put back after that."""
+    """Fault 423: all memory is used up for a moment: the item of an interrupted `get` is put back after that."""
     queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     other.put(b"one")
     state, strikes = queue._path_state, [MemoryError] * 3
@@ -1004,7 +1004,7 @@ def test_an_interrupt_before_the_settling_thread_is_started(
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str) -> None:
-    """Faults 214, 227: wherever an interrupt strikes, the item was done, or can be done by another call."""
+    """Fault 214: wherever an interrupt strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
     for hook in at_every_line("_threads/queue.py", "queue/state.py", "queue/manage.py", "receipts.py"):
         queue.put(b"item")
@@ -1025,7 +1025,7 @@ def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str) 
 def test_interrupts_at_the_end_of_a_claim(
     where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 229: two in a row: the item is given back, once, and not kept until the session ends."""
+    """Fault 217: two in a row: the item is given back, once, and not kept until the session ends."""
     queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
     of = queue if where == "_item_call" else queue._path_state
     real = getattr(of, where)
@@ -1054,7 +1054,7 @@ def test_interrupts_at_the_end_of_a_claim(
 def test_a_task_done_that_is_made_again_at_once(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, in_thread: InThread
 ) -> None:
-    """Fault 227: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
+    """Fault 214: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
     queue, other = Queue[bytes](connect(proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
     other.put(b"one")
     queue.get(timeout=20)
@@ -1077,7 +1077,7 @@ def test_a_task_done_that_is_made_again_at_once(
 def test_a_task_done_that_is_interrupted_and_lost(
     zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, proxy: Proxy
 ) -> None:
-    """Fault 227: the interrupted call is brought to its end, also in a later session."""
+    """Fault 214: the interrupted call is brought to its end, also in a later session."""
     client = connect(proxy.hosts, **FAST)
     queue, main = Queue[bytes](client, zk_path), threading.get_ident()
     Queue[bytes](zk, zk_path).put(b"one")

@@ -162,7 +162,7 @@ def test_none_at_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
 def test_too_few_by_another_clients_number(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 177. To ask for more permits than a resize has left is refused, or warned of; with none left, it waits."""
+    """Fault 74. To ask for more permits than a resize has left is refused, or warned of; with none left, it waits."""
     bounded, plain = BoundedSemaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, None)
     other = Semaphore(connect(), zk_path, None)
     for each in (bounded, plain):

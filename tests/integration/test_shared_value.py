@@ -57,7 +57,7 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_values_whose_comparison_calls_back(zk: KazooClient, zk_path: str) -> None:
-    """Fault 486: their `==` may use the library, also this value, and the caller gets its error, also StopIteration."""
+    """Fault 366: their `==` may use the library, also this value, and the caller gets its error, also StopIteration."""
     shared, other = (SharedValue(zk, f"{zk_path}/{name}", 0, codec=JSON) for name in "ab")
 
     class Equal:

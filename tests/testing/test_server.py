@@ -142,13 +142,13 @@ def test_no_such_port(port: int) -> None:
     "name", ["port", "tick_time", "min_session_timeout", "max_session_timeout", "container_check_interval"]
 )
 def test_a_number_as_text(name: str, server: type[Server]) -> None:
-    """Fault 485: a text where a number belongs, as of the environment, is refused; the error names the argument."""
+    """Fault 165: a text where a number belongs, as of the environment, is refused; the error names the argument."""
     with pytest.raises(TypeError, match=f"^{name} must be .* not str$"):
         server(**{name: "2181"})
 
 
 def test_a_number_of_servers_as_text() -> None:
-    """Fault 485: so it is with the number of servers of an ensemble."""
+    """Fault 165: so it is with the number of servers of an ensemble."""
     with pytest.raises(TypeError, match=r"^n must be an int, not str$"):
         Ensemble("3")  # type: ignore[arg-type]
 
@@ -350,7 +350,7 @@ def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_is_not_ascii(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 476: the server finds its folder, whatever the locale of the tests is."""
+    """Fault 394: the server finds its folder, whatever the locale of the tests is."""
     folder = temporary / "caf\u00e9"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

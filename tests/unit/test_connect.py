@@ -130,7 +130,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
 def test_what_is_wrong_is_named(url: str, told: str) -> None:
     """A wrong URL is a ValueError that names the part and says what is allowed; nothing is opened for it.
 
-    Fault 416: so are options of TLS of which one rules out the other. Fault 446: and a character of no host's name.
+    Fault 259: so are options of TLS of which one rules out the other, and a character of no host's name.
     """
     with pytest.raises(ValueError, match=told):
         zkconcurrent.connect(url)
@@ -167,9 +167,9 @@ def test_what_is_no_number(option: str) -> None:
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
-    """Fault 368: such as the text of an environment variable; it is named before anything is opened.
+    """Fault 165: such as the text of an environment variable; it is named before anything is opened.
 
-    Fault 472: so is a Decimal, which does not add to a clock.
+    Fault 165: so is a Decimal, which does not add to a clock.
     """
     with pytest.raises(error, match=told):
         zkconcurrent.connect("zk://a", **options)

@@ -221,7 +221,7 @@ def test_a_timeout_that_is_no_number() -> None:
 @pytest.mark.parametrize("timeout", [Decimal("0.5"), Fraction(1, 2), "5"])
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 def test_a_timeout_that_threading_does_not_take(module: ModuleType, timeout: Any) -> None:
-    """Fault 472: wherever one is given, it is refused as `threading` does, with an error that names the argument."""
+    """Fault 165: wherever one is given, it is refused as `threading` does, with an error that names the argument."""
     with pytest.raises(TypeError):
         threading.Lock().acquire(timeout=timeout)
 

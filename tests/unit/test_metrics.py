@@ -252,7 +252,7 @@ zkconcurrent.prometheus.instrument(registry=second)()
 
 
 def test_a_folder_for_several_processes_that_is_given_late() -> None:
-    """Fault 456: prometheus_client has read the variable as it was imported, and so would write no files."""
+    """Fault 259: prometheus_client has read the variable as it was imported, and so would write no files."""
     program = """if True:
     import os, prometheus_client, zkconcurrent.prometheus
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = "/nowhere"

@@ -67,7 +67,7 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
 
 @pytest.mark.parametrize("where", ["posted", "at once"])
 def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None:
-    """Fault 162: the error of a signal handler is none of the work's: it is raised, and the work is done again."""
+    """Fault 85: the error of a signal handler is none of the work's: it is raised, and the work is done again."""
     for line in itertools.count(1):
         state, done = client_state(), list[str]()
 

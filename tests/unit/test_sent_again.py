@@ -81,7 +81,7 @@ def test_the_writer_is_gone_as_it_was_sent_again() -> None:
 
 
 def test_a_hold_that_was_made_before_it_was_sent_again() -> None:
-    """Fault 153: the second `multi` fails, as the first was applied just before: the lock is held, and stays so."""
+    """Fault 152: the second `multi` fails, as the first was applied just before: the lock is held, and stays so."""
     ticket, left = Ticket("/lock", "_c_x-", Lease(1)), Ticket("/lock", "_c_y-", Lease(1))
     ticket.queued_as("_c_x-lock-0000000000", 1)
     acquiring = detach(ticket, "me", "u", b"{}")
@@ -99,7 +99,7 @@ def test_a_hold_that_was_made_before_it_was_sent_again() -> None:
 
 
 def test_a_leave_whose_reply_was_lost() -> None:
-    """Fault 153: a write comes before the look at the node, so that the second delete meets no other member's."""
+    """Fault 152: a write comes before the look at the node, so that the second delete meets no other member's."""
     member = Member("/group", "a", b"", lambda: 0.0, 0.0)
     member.ticket = Ticket("/group", "_c_x-", Lease(1))
     member.ticket.queued_as("a", 1)

@@ -42,7 +42,7 @@ def test_a_wait_interrupted_twice() -> None:
 
 @pytest.mark.parametrize("in_task", [False, True], ids=["thread", "task"])
 def test_a_call_interrupted_twice(in_task: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 210: a second Ctrl-C, as the loop is about to abandon the call for the first, leaves it abandoned."""
+    """Fault 205: a second Ctrl-C, as the loop is about to abandon the call for the first, leaves it abandoned."""
     abandoned, strikes, end = [], [KeyboardInterrupt], waiting._end
 
     def struck(*of: Any) -> None:
@@ -66,7 +66,7 @@ def test_a_call_interrupted_twice(in_task: bool, monkeypatch: pytest.MonkeyPatch
 
 
 def test_interrupts_in_a_row_as_a_call_ends() -> None:
-    """Fault 216: however many strike, the call is abandoned: nothing of it is left for which others would wait."""
+    """Fault 205: however many strike, the call is abandoned: nothing of it is left for which others would wait."""
     abandoned, strikes = [], [KeyboardInterrupt, TimeoutError, KeyboardInterrupt, TimeoutError]
 
     def abandon() -> None:
