@@ -36,11 +36,13 @@ class Options:
     strangers: bool = False
     # Changes of the rules.
     confirms: bool = True
+    repeats: bool = False
     stale_holds: bool = False
     names_tokens: bool = False
     inner_waits_queue: bool = True
     counts_bare: bool = False
     tells_deadlines: bool = True
+    tells_ends: bool = True
 
 
 @dataclass(eq=False)
@@ -100,8 +102,8 @@ class Program:
         victims: how many waits were ended by an error.
         reported: the waits that reported a deadlock, and can't be ended.
         false: how many reports there were by a wait that was in no deadlock while it searched.
-        twice: how many deadlocks were reported by two waits.
-        unseen: whether owners are left in a deadlock that nobody has reported.
+        twice: how many deadlocks had two victims, or were reported by two waits that can't be ended.
+        unseen: whether owners are left in a deadlock that nobody has reported, or one of them could have been ended.
     """
 
     def __init__(self, seed: int, options: Options) -> None:
@@ -122,7 +124,7 @@ class Program:
         self.victims = self.false = self.twice = 0
         self.reported: set[str] = set()
         self.unseen = False
-        self.tellers: dict[frozenset[str], str] = {}
+        self.tellers: dict[tuple[bool, frozenset[str]], str] = {}
 
     # -- ZooKeeper -----------------------------------------------------------------------------------------------
 
@@ -145,6 +147,8 @@ class Program:
         data: dict[str, Any] = {"host": "h", "pid": owner.process, "thread": f"t{owner.number}"}
         if told:
             data["holds"] = told
+            if owner.ends and self.options.tells_ends:
+                data["ends"] = 1
         if owner.gives_up and self.options.tells_deadlines:
             data["timeout"] = owner.until - self.now
         mark = uuid.UUID(int=self.random.getrandbits(128))
@@ -188,19 +192,20 @@ class Program:
 
     # -- the oracle ----------------------------------------------------------------------------------------------
 
-    def blockers(self, owner: Owner) -> set[Owner]:
-        """Return the owners that must go on before this one can, as far as that is certain."""
+    def blockers(self, owner: Owner, holds: Owner | None = None) -> set[Owner]:
+        """Return the owners that certainly must go on before this one can; of one of them, only its `holds` count."""
         if owner.strange or owner.gives_up:
             return set()
         if owner.inner is not None:
             nodes = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
         else:
             nodes = [] if owner.waits is None else self.ahead(owner.waits)
-        return {each.owner for each in nodes if not each.bare or each.owner.waits is each}
+        waits = {each.owner for each in nodes if each.owner.waits is each} - {holds}
+        return waits | {each.owner for each in nodes if each.owner.waits is not each and not each.bare}
 
-    def awaited(self) -> dict[Owner, set[Owner]]:
-        """Return for whom each owner waits, through whomever."""
-        edges = {each: self.blockers(each) for each in self.owners}
+    def awaited(self, holds: Owner | None = None) -> dict[Owner, set[Owner]]:
+        """Return for whom each owner waits, through whomever; of one of them, only its `holds` count."""
+        edges = {each: self.blockers(each, holds) for each in self.owners}
         found: dict[Owner, set[Owner]] = {}
         for owner in self.owners:
             found[owner] = seen = set(edges[owner])
@@ -219,18 +224,30 @@ class Program:
 
     def run(self) -> Program:
         """Run the program to its end."""
+        rounds = 0
         for _ in range(20_000):
             ready = [each for each in self.owners if self.can_act(each)]
             actors: list[Owner | Check] = [*ready * self.haste, *self.checks]
             if not actors:
-                break
+                waiting = [each.waits for each in self.owners if each.waits is not None]
+                if rounds == 2 or not self.options.repeats or not waiting:
+                    break
+                rounds += 1
+                for node in waiting:
+                    # By then, its server has caught up.
+                    node.owner.at = self.zxid
+                    self.begin_check(node)
+                continue
             self.now += 1
+            before = self.zxid
             actor = self.random.choice(actors)
             if isinstance(actor, Check):
                 if next(actor.steps, self) is self and actor in self.checks:
                     self.checks.remove(actor)
             else:
                 self.act(actor)
+            if self.zxid != before:
+                rounds = 0
             self.checks = [each for each in self.checks if each.node.owner.waits is each.node]
             if self.checks:
                 stuck = self.stuck()
@@ -239,6 +256,9 @@ class Program:
         # Of each that is left in one, somebody for whom it waits has reported it.
         spoke = {each for each in self.owners if each.waits is not None and each.waits.place.name in self.reported}
         self.unseen = any(owner in seen and not seen & spoke for owner, seen in self.awaited().items())
+        # One that holds nothing, or for whose holds nobody waits, could not help by giving up.
+        could = [each for each in self.owners if each.waits is not None and each.ends]
+        self.unseen = self.unseen or any(each in self.awaited(each)[each] for each in could)
         return self
 
     def can_act(self, owner: Owner) -> bool:
@@ -339,7 +359,7 @@ class Program:
             yield
         check.was_stuck = owner in self.stuck()
         told = Told.by_data(node.data)
-        steps = search(Waiter(node.place, node.czxid, told.holds, lambda: self.now - node.ctime))
+        steps = search(Waiter(node.place, node.czxid, told.holds, lambda: self.now - node.ctime, told.ends))
         ask = next(steps)
         seen: dict[str, list[str]] = {}
         while True:
@@ -370,7 +390,8 @@ class Program:
         """Report a deadlock, or end the wait that has found it."""
         owner, name = check.node.owner, check.node.place.name
         self.false += not check.was_stuck
-        self.twice += self.tellers.setdefault(frozenset(edge.waiter for edge in cycle), name) != name
+        members = frozenset(edge.waiter for edge in cycle)
+        self.twice += self.tellers.setdefault((owner.ends, members), name) != name
         if not owner.ends:
             self.reported.add(name)
             return

@@ -23,11 +23,11 @@ PROGRAMS = int(os.environ.get("DEADLOCK_PROGRAMS", "600"))
 KINDS = {
     "plain": Options(),
     "waits that end": Options(timeouts=True),
-    "waits that can't be ended": Options(unending=True),
+    "waits that can't be ended": Options(unending=True, repeats=True),
     "unfair locks": Options(unfair=True),
     "others may release": Options(bare=True),
     "a stranger": Options(strangers=True),
-    "everything": Options(timeouts=True, unending=True, unfair=True, bare=True, strangers=True),
+    "everything": Options(timeouts=True, unending=True, repeats=True, unfair=True, bare=True, strangers=True),
 }
 
 
@@ -53,7 +53,7 @@ def no_soft_edges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is to find it, by one search after its create."""
-    monkeypatch.setattr(deadlocks, "left_out", lambda me, node: node.czxid < me.czxid)
+    monkeypatch.setattr(deadlocks, "left_out", lambda me, node, _: node.czxid < me.czxid)
 
 
 def everybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,11 +70,13 @@ MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Options, str]] = 
     "no confirmation": (nothing, Options(timeouts=True, confirms=False), "false"),
     "soft edges ignored": (no_soft_edges, Options(), "unseen"),
     "victim = oldest": (oldest, Options(), "unseen"),
-    "victim = anybody": (everybody, Options(unending=True), "twice"),
+    "victim = anybody": (everybody, Options(unending=True, repeats=True), "twice"),
     "holds as of the node before": (nothing, Options(stale_holds=True), "unseen"),
     "a hold named by its token": (nothing, Options(names_tokens=True), "unseen"),
     "waits inside a process unseen": (nothing, Options(unfair=True, inner_waits_queue=False), "unseen"),
     "a lock that others release counted": (nothing, Options(bare=True, counts_bare=True), "false"),
+    "checked once": (nothing, Options(unending=True), "unseen"),
+    "who can be ended is not told": (nothing, Options(unending=True, repeats=True, tells_ends=False), "unseen"),
     "a wait with a deadline counted": (nothing, Options(timeouts=True, tells_deadlines=False), "false"),
 }
 
@@ -117,8 +119,9 @@ class Tree:
     def search(self, place: Place) -> Cycle | None:
         """Return what the search of a waiter finds."""
         node = self.nodes[place]
+        told = Told.by_data(node.data)
         self.asked = []
-        steps = search(Waiter(place, node.czxid, Told.by_data(node.data).holds, lambda: 2.0))
+        steps = search(Waiter(place, node.czxid, told.holds, lambda: 2.0, told.ends))
         try:
             ask = next(steps)
             while True:
@@ -156,6 +159,15 @@ def test_what_is_told() -> None:
     assert all(edge.hard for edge in found)
     assert "thread 't6' of process 1 on host 'h' waits for /0" in deadlocks.described(found)
     assert [tree.search(each) for each in waiters[:2]] == [(), ()]
+
+
+@pytest.mark.parametrize("ending", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}])
+def test_a_ring_of_which_some_can_be_ended(ending: set[int]) -> None:
+    """The youngest of those that can be ended is the victim; the youngest of all reports it before."""
+    tree = Tree()
+    held = [tree.add(f"/{n}") for n in range(3)]
+    waiters = [tree.add(f"/{(n + 1) % 3}", [held[n]], ends=int(n in ending)) for n in range(3)]
+    assert {n for n, each in enumerate(waiters) if tree.search(each)} == {max(ending), 2}
 
 
 def test_what_an_ordinary_wait_costs() -> None:

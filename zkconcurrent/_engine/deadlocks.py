@@ -61,27 +61,25 @@ class WaitCheck:
     Attributes:
         ticket: the node.
         owner: the thread or task that waits.
-        ends: a deadlock ends the wait; otherwise it is only logged.
         since: when it was seen to wait, by the clock of deadlines.
         due: when the next search is due.
         cycle: the deadlock that was reported last.
     """
 
-    def __init__(self, call: Any, ticket: Ticket, data: bytes, owner: int, ends: bool, now: float) -> None:
+    def __init__(self, call: Any, ticket: Ticket, data: bytes, owner: int, now: float) -> None:
         self._call: Callable[[], Any] = weakref.ref(call)
         self._data = data
         self._pause = AFTER
         self.owner = owner
         self.ticket = ticket
-        self.ends = ends
         self.since = now
         self.due = now + AFTER * choices.uniform(1, 1.5)
         self.cycle: Cycle = ()
 
     @property
-    def holds(self) -> Sequence[tuple[str, str]]:
-        """What the owner holds, as the node's data name it. Most waits are over before anybody asks."""
-        return Told.by_data(self._data).holds
+    def told(self) -> Told:
+        """What the node's data show. Most waits are over before anybody asks."""
+        return Told.by_data(self._data)
 
     @property
     def call(self) -> Any:
@@ -120,9 +118,9 @@ class Deadlocks:
 
     # -- when ----------------------------------------------------------------------------------------------------
 
-    def begin(self, call: Any, ticket: Ticket, data: bytes, owner: int, *, ends: bool) -> None:
-        """Have the wait of a node searched, whose data name holds, if it lasts; a deadlock `ends` it, or is logged."""
-        call.check = check = WaitCheck(call, ticket, data, owner, ends, self._client.now())
+    def begin(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
+        """Have the wait of a node searched, whose data name holds, if it lasts."""
+        call.check = check = WaitCheck(call, ticket, data, owner, self._client.now())
         with self._client.lock:
             self._checks.add(check)
             self._look_at = min(self._look_at, check.due)
@@ -171,14 +169,14 @@ class Deadlocks:
     # -- one search ----------------------------------------------------------------------------------------------
 
     def _check(self, check: WaitCheck) -> None:
-        ticket, call = check.ticket, check.call
-        if call is None or not (check.ends or call.story is not None or log.isEnabledFor(logging.WARNING)):
+        ticket, call, told = check.ticket, check.call, check.told
+        if call is None or not (told.ends or call.story is not None or log.isEnabledFor(logging.WARNING)):
             # Nobody would hear of it.
             return
         assert ticket.name is not None
         now = self._client.now
         place = Place(self._client.link.full(ticket.path), ticket.name)
-        steps = deadlocks.search(Waiter(place, ticket.token, check.holds, lambda: now() - check.since))
+        steps = deadlocks.search(Waiter(place, ticket.token, told.holds, lambda: now() - check.since, told.ends))
         ask = next(steps)
         while True:
             answer = self._answer(check, ask)
@@ -188,7 +186,7 @@ class Deadlocks:
                 cycle: Cycle | None = end.value
                 break
         if cycle:
-            self._found(check, cycle)
+            self._found(check, cycle, ends=told.ends)
         elif cycle is None:
             log.debug("a search for a deadlock ended early, as it took too many requests [%s]", ticket.path)
 
@@ -254,8 +252,8 @@ class Deadlocks:
 
     # -- what it does --------------------------------------------------------------------------------------------
 
-    def _found(self, check: WaitCheck, cycle: Cycle) -> None:
-        """Report a deadlock, once; end the wait, if a deadlock does."""
+    def _found(self, check: WaitCheck, cycle: Cycle, *, ends: bool) -> None:
+        """Report a deadlock, once, or end the wait."""
         client, ticket, call = self._client, check.ticket, check.call
         if call is None:
             return
@@ -264,7 +262,7 @@ class Deadlocks:
         text = deadlocks.described(cycle)
         if not known and call.story is not None:
             call.story.find(cycle)
-        if check.ends:
+        if ends:
             why = partial(
                 DeadlockError, call.path, f"a deadlock, which this call has ended by giving up: {text}", cycle
             )
@@ -273,12 +271,12 @@ class Deadlocks:
                 # A change that is being looked at may be the grant.
                 if not ticket.awaits or ticket.changed or not whole.waits_for or not end_early(whole, why):
                     return
-        if check.ends or not known:
+        if ends or not known:
             # A log handler that blocks would keep the other searches of the client from ending a deadlock.
             client.warn_later(
                 "a deadlock of %d waits%s: %s [%s]",
                 len(cycle),
-                ", of which this one is ended" if check.ends else "",
+                ", of which this one is ended" if ends else "",
                 text,
                 call.path,
                 logger=log,

@@ -8,8 +8,9 @@ holds to those that wait for them, to the holds of these, and so on. If it comes
 * **All are found.** The youngest node of a deadlock closed it. The others wait for it, and it is the last of its queue,
   so they wait for a hold of its owner. One search by each waiter whose owner holds something, after its create, is
   enough.
-* **One victim.** A search leaves out the holds of younger waiters: what leads through these, they find themselves. So
-  the victim is the youngest of those for whose holds a member waits.
+* **One victim.** A search leaves out the holds of younger waiters: what leads through these, they find themselves, and
+  end. One that can be ended leaves out only those that can, too. So the victim is the youngest of those that can be
+  ended and for whose holds a member waits; if another member is the youngest, that one reports the deadlock before.
 * **None is imagined.** All queues are listed once more, behind a `sync`. What is in both listings of a node's queue was
   there in between, a name never comes back, and the order of a queue never changes. So at one instant between the two
   all those edges existed at once.
@@ -53,12 +54,14 @@ class Waiter(NamedTuple):
         czxid: its creation zxid.
         holds: what its owner holds, as in its data.
         waited: returns how long the node has been there, in seconds.
+        ends: a deadlock ends the wait; otherwise it is only reported.
     """
 
     place: Place
     czxid: int
     holds: Sequence[tuple[str, str]]
     waited: Callable[[], float]
+    ends: bool = False
 
 
 class Ask(NamedTuple):
@@ -132,12 +135,12 @@ def queue_of(path: str, names: Listing) -> _Queue | None:
     return _Queue(names, rule)
 
 
-def left_out(me: Waiter, node: Node) -> bool:
+def left_out(me: Waiter, node: Node, told: Told) -> bool:
     """Return whether a waiter, rather than `me`, finds the deadlocks of which its owner's holds are a part.
 
     Its place in its queue is not left out: where others only wait for that one, its own search would not find them.
     """
-    return node.czxid > me.czxid
+    return node.czxid > me.czxid and (told.ends or not me.ends)
 
 
 class _Walk:
@@ -206,7 +209,7 @@ class _Walk:
             self._awaits[waiter] = place
             self._todo.append(waiter)
             found = self._view.nodes.get(waiter)
-            if found is not None and not left_out(self._me, found[0]):
+            if found is not None and not left_out(self._me, *found):
                 self._hold(found[1].holds, waiter)
 
     def _chain_from(self, last: Place) -> list[tuple[Place, Place, bool]]:
@@ -224,7 +227,7 @@ def _is_path(path: str) -> bool:
 
 
 def search(me: Waiter) -> Generator[Ask, Answer, Cycle | None]:
-    """Search for a deadlock that `me` has closed; return None if that takes too many requests."""
+    """Search for a deadlock that `me` reports or ends; return None if that takes too many requests."""
     view, confirmed = _View(), False
     while True:
         walk = _Walk(me, view)

@@ -30,6 +30,7 @@ class Told(NamedTuple):
         timeout: for how many seconds it waits at most.
         holds: what it held when it queued: full paths, each with the unique part of a node's name.
         label: what its program calls the lock, or the use that it makes of it.
+        ends: a deadlock ends its wait.
     """
 
     host: str | None = None
@@ -40,6 +41,7 @@ class Told(NamedTuple):
     timeout: float | None = None
     holds: tuple[tuple[str, str], ...] = ()
     label: str | None = None
+    ends: bool = False
 
     @classmethod
     def by_data(cls, data: bytes) -> Told:
@@ -55,6 +57,7 @@ class Told(NamedTuple):
                 _duration(said.get("timeout")),
                 _pairs(said.get("holds", ())),
                 _typed(said.get("label"), str),
+                said.get("ends") == 1,
             )
         except MALFORMED:
             return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)

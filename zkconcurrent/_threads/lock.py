@@ -35,7 +35,7 @@ class Lock(RevocableLock):
         on_revoke: called with the lock, on a thread of its own, once for each time that somebody asks the holder to let
             go: by `revoke()`, or by Curator's `Revoker`.
         on_deadlock: what becomes of a wait that closes a deadlock, with others of any process: "warn" logs it, "raise"
-            also ends the wait with `DeadlockError`.
+            also ends the wait with `DeadlockError`, or a wait with "raise" if the one that closed it has "warn".
         hold_limit: for how many seconds a hold should last at most; None does not limit it. The first level of a hold
             counts, and each hold anew: also after a condition's wait, or a hand-over between threads.
         on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while

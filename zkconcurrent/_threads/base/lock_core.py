@@ -158,9 +158,7 @@ class QueueCore:
     ) -> None:
         refuse_own_hold(self.path, owner, deadline, ahead)
         if deadline is None and HOLDS in data:
-            # The wait of a condition, which must hold the lock again, can't be ended.
-            ends = self.on_deadlock == "raise" and bool(call.whole.waits_for)
-            self.session.deadlocks.begin(call, ticket, data, owner, ends=ends)
+            self.session.deadlocks.begin(call, ticket, data, owner)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -379,7 +377,9 @@ class LockCore(QueueCore):
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
         if not wait:
             return try_acquire(self.path, self.rule, node_data(owner, self.label), self.first_look)
-        data = waiter_data(owner, self.path_state, deadline, label=self.label)
+        # The wait of a condition, which must hold the lock again, can't be ended.
+        ends = deadline is None and self.on_deadlock == "raise" and bool(call.whole.waits_for)
+        data = waiter_data(owner, self.path_state, deadline, label=self.label, ends=ends)
         look = self.look(call, owner, deadline, data)
         return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
 

@@ -47,11 +47,13 @@ def waiter_data(
     more: bytes = b"",
     *,
     label: str | None = None,
+    ends: bool = False,
 ) -> bytes:
     """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
     * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name: the
       first few, and none on other servers;
+    * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
     * `timeout`: for how many seconds it waits at most.
     """
     origin = _origin(getpid(), name(owner)[:60], owner, label) + more
@@ -81,6 +83,8 @@ def waiter_data(
                 named.append(pair)
         if named:
             said.append(b"%b[%b]" % (HOLDS, ", ".join(named).encode()))
+            if ends:
+                said.append(b'"ends": 1')
     return b'%b, "time": %.6f}' % (b", ".join(said), wall_clock())
 
 
