@@ -332,7 +332,7 @@ class Process:
         link.identity = world.whoami
         # The link's own are for threads, whatever the client's handler: they would wait outside of the world.
         link.sleep_event = link.user_event = self.client.handler.event_object
-        link.spawn = lambda run, _, **__: self.client.handler.spawn(run)
+        link.spawn = lambda run, *_, **__: self.client.handler.spawn(run)
         link.seen_chroot = self.client.chroot  # as of a client that `connect` has opened
         self.client._stopped.clear()
         self.session = Session(self.client, link, self.boot_clock, lambda: world.now, self.wall_clock).start()
