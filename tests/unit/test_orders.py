@@ -118,7 +118,6 @@ def test_no_item_is_due_early(now: float, delay: float) -> None:
 
 def test_names_are_curators() -> None:
     """A priority is written as by Curator's `priorityToString`; one of more than 32 bits is refused."""
-    assert item_prefix(None) == "queue-"
     assert [item_prefix(n) for n in (0, 5, 2**31 - 1)] == ["queue-100000000", "queue-100000005", "queue-17FFFFFFF"]
     assert [item_prefix(n) for n in (-1, -(2**31))] == ["queue-0FFFFFFFF", "queue-080000000"]
     for beyond in (2**31, -(2**31) - 1):

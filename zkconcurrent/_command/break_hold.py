@@ -35,7 +35,7 @@ def break_hold(found: Namespace) -> int:
     if not at_terminal and not (found.yes and found.holder is not None):
         raise CommandError(Exit.USAGE, "without a terminal, both -y and --holder are needed")
     with link_of(found) as link:
-        scan = Scan(link, claims=True)
+        scan = Scan(link)
         places = scan.queue(found.path)
         place = _holder(found, places, scan.kazoos(found.path))
         if not found.yes:

@@ -28,6 +28,7 @@ from .._protocol.told import Told
 from .look import RULES, Scan
 from .outcome import document, escaped, write
 from .server import ask_all, is_below, link_of, relative
+from .terminal import age
 
 FOUND = 1
 # What a line shows of a stranger's text, in characters; JSON has the whole.
@@ -263,7 +264,7 @@ def picture(ring: Ring, chroot: str) -> Iterator[str]:
         if member.held is not None:
             yield f"     holds {_shown(member.held.path, chroot)}, token {member.token}"
         blocked = f"which {next_one} holds (hard)" if edge.hard else f"behind {next_one}, which waits itself (soft)"
-        yield f"     waits for {_shown(edge.path, chroot)} for {edge.age:.1f} s, {blocked}"
+        yield f"     waits for {_shown(edge.path, chroot)} for {age(edge.age)}, {blocked}"
     yield "  None goes on before another one ends: end one of these processes."
     yield "  If none can be reached, break a hold:"
     held = [(member.held.path, member.token) for member in ring if member.held is not None]

@@ -183,7 +183,6 @@ class Scan:
 
     Args:
         link: the client's.
-        claims: whether those who have claimed an item of a `Queue` are told, as its holders.
 
     Attributes:
         listings: the children of each node, by its path; contenders have none.
@@ -191,9 +190,8 @@ class Scan:
         goes_on: whether there are nodes below those levels.
     """
 
-    def __init__(self, link: Link, claims: bool = False) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._claims = claims
         self._semaphores: set[str] = set()
         self._queues: set[str] = set()
         # Of a `Queue` that no client uses, only these are left; Curator's has no more.
@@ -293,7 +291,7 @@ class Scan:
                 kinds.setdefault(_TYPES[RULES[role]], []).append(name)
         self._note_kind(node, others)
         queues: list[QueueListing] = []
-        if items and last == _CLAIMS and self._claims:
+        if items and last == _CLAIMS:
             queues.append(QueueListing(above, folder, "Queue", PERMIT, items))
         for kind, contenders in kinds.items():
             rule = RULES[role_of(contenders[0]) or ""]
@@ -442,7 +440,7 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Look, float, str
 
     def look(before: _Look | None) -> _Look:
         began = boot_clock()
-        scan = Scan(link, claims=True)
+        scan = Scan(link)
         try:
             places = scan.queue(found.path) if depth == 0 else scan.places(found.path, depth)
         except kazoo_errors.NoNodeError:

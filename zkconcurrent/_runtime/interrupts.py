@@ -39,7 +39,7 @@ FRAMES = 30
 # Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
 _NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
 # Methods that call other methods, which a subclass may override.
-_OVERRIDABLE = ("__enter__", "__exit__", "acquire", "_acquire_in_time", "_acquire_for_block")
+_OVERRIDABLE = ("__enter__", "__exit__", "acquire", "_acquire_for_block")
 
 
 def insist(step: Callable[[], object]) -> None:

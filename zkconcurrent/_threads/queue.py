@@ -10,7 +10,7 @@ from .._arguments.codec import BYTES, Codec
 from .._arguments.functions import check_callbacks
 from .._engine.driver import Call
 from .._kazoo.link import KazooClient
-from .._protocol.operations import Recipe, SessionExpired
+from .._protocol.operations import SessionExpired
 from .._recipes.queue import manage
 from .._recipes.queue.order import DELAY, FLOAT, LIFO, PRIORITY, delayed_prefix, ranked_prefix
 from .._runtime.waiting import Steps
@@ -126,11 +126,7 @@ class Queue(QueueBase[T]):
             ClientError: the client can't be used here.
             ForeignNodeError: the path belongs to something else.
         """
-        return self._run(self._joining(), discard_result)
-
-    def _joining(self) -> Recipe[bool]:
-        yield from self._view.lay_out()
-        return (yield from manage.wait_until_done(self._view))
+        return self._run(manage.wait_until_done(self._view), discard_result)
 
     def shutdown(self, immediate: bool = False) -> None:
         """Shut the queue down for good, for all processes: `put` raises ShutDown, and `get` does once no item is left.

@@ -1,25 +1,31 @@
-"""The Lock for tasks."""
+"""The Lock for tasks, and what it shares with the other locks that Curator's `Revoker` knows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from .._engine.deadlocks import OnDeadlock
 from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._runtime.public import Self
 from .._threads import lock as _lock
-from .._threads.base.lock_base import LockBase
+from .._threads.base import lock_base, revocable
 from ._losses import on_loop
-from ._revocable import RevocableLock
 from ._tasks import AnyTask, of_tasks
+from ._twin import LockBase, awaited
+
+
+class RevocableLock(LockBase):
+    """The methods of the locks that have Curator's `makeRevocable`."""
+
+    revoke: Final = awaited(revocable.RevocableLock.revoke)
 
 
 class PlainLock(RevocableLock):
     """The constructor of `Lock` and `RLock`."""
 
-    _kind: ClassVar[type[LockBase]]
+    _kind: ClassVar[type[lock_base.LockBase]]
 
     def __init__(
         self,

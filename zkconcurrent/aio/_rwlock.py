@@ -9,8 +9,8 @@ from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
 from .._threads import rwlock as _rwlock
 from .._threads.base.primitive import OnLost, OnSuspect
+from ._lock import RevocableLock
 from ._losses import on_loop
-from ._revocable import RevocableLock
 from ._tasks import Tasks, of_tasks
 from ._twin import PrimitiveTwin
 

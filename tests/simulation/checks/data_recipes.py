@@ -592,8 +592,10 @@ QUEUES: tuple[Situation, ...] = (
     situation(
         "shutdown now", "shut_down", _queues(0.5, DRAIN), _queues(0, PUT, PUT, QueueStep("claim", stay=1.0), GET)
     ),
-    situation("join", "_joining", _queues(0.5, JOIN), _queues(0, PUT, PUT, AWHILE, GET, DONE)),
-    situation("join", "_joining", _queues(0.5, PUT, JOIN), _queues(0, PUT, GET, AWHILE, PUT, DONE, AWHILE, GET, DONE)),
+    situation("join", "wait_until_done", _queues(0.5, JOIN), _queues(0, PUT, PUT, AWHILE, GET, DONE)),
+    situation(
+        "join", "wait_until_done", _queues(0.5, PUT, JOIN), _queues(0, PUT, GET, AWHILE, PUT, DONE, AWHILE, GET, DONE)
+    ),
     situation("task_done", "done", _queues(0.5, GET, DONE), _queues(0, PUT, JOIN)),
     situation("dead", "dead", _queues(0.5, DEAD_ONES, most=1), _queues(0, PUT, FAIL, PUT, FAIL, most=1)),
     situation("destroy", "destroy", _queues(3.0, DESTROY), _queues(0, PUT, PUT)),

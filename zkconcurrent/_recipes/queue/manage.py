@@ -37,6 +37,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
     count it by then. If a consumer puts an item in between, before it is done with another, the items' parent shows
     that: the recipe reads the parent before and after.
     """
+    yield from view.lay_out()
     at = view.at
     while True:
         ticket: Ticket = yield op.NewTicket(at.path)

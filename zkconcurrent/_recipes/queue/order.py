@@ -64,7 +64,7 @@ DELAY = Order(
 )
 
 
-def item_prefix(priority: int | None) -> str:
+def item_prefix(priority: int) -> str:
     """Return the name of an item without its number.
 
     Raises:
@@ -72,8 +72,6 @@ def item_prefix(priority: int | None) -> str:
 
     Source: Curator's `DistributedPriorityQueue.priorityToString`.
     """
-    if priority is None:
-        return ITEM
     if not -LARGEST_PRIORITY - 1 <= priority <= LARGEST_PRIORITY:
         raise OverflowError(f"a priority must be between -2**31 and 2**31 - 1: {priority}")
     return f"{ITEM}{int(priority >= 0)}{priority & 0xFFFFFFFF:08X}"

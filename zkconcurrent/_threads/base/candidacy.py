@@ -86,7 +86,7 @@ class ElectionState(PathState):
 
         A signal handler calls this, too: it may have interrupted the thread that was about to start it.
         """
-        if (candidacy := self.candidacy) is not None and not candidacy.begun:
+        if (candidacy := self.candidacy) is not None and candidacy.thread is None:
             # If several threads are started, the first to run takes the seat, and the others end.
             self.session.link.spawn(candidacy.run, f"candidacy {self.path}")
 
@@ -104,8 +104,7 @@ class Candidacy:
     Attributes:
         hold: its hold, while it leads.
         withdrawn: the candidacy is to end.
-        begun: its thread runs, or has run.
-        thread: the number of its thread.
+        thread: the number of its thread; None until that has begun.
         over: its thread has ended.
         error: the error that has ended its thread, unless it was withdrawn.
         waiters: the calls that its changes wake. Weak, as the candidacy outlives them: a task of a closed loop never
@@ -118,7 +117,6 @@ class Candidacy:
         self._event: SleepEvent | None = None
         self.hold: Hold | None = None
         self.withdrawn = False
-        self.begun = False
         self.thread: int | None = None
         self.over = False
         self.error: Exception | None = None
@@ -142,9 +140,8 @@ class Candidacy:
             seat = self._seats.pop()
         except IndexError:
             return  # another thread runs it
-        self.thread = seat.session.identity()
         # The thread notes this before it looks at `withdrawn`: a withdrawal waits only for a candidacy that has begun.
-        self.begun = True
+        self.thread = seat.session.identity()
         try:
             while not self.withdrawn:
                 try:
@@ -464,7 +461,7 @@ class LeaderLock(LockBase):
                 # candidacy's own thread, which goes on only when the call returns.
                 return
             until = session.now() + session.reply_patience
-            while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
+            while candidacy.thread is not None and not candidacy.over and (left := until - session.now()) > 0:
                 yield left
         finally:
             candidacy.waiters.discard(call)

@@ -124,12 +124,6 @@ class Acquirable(BlockingCalls, ABC):
         """Return `hold_count()`; a lost hold may count."""
         return self.hold_count()
 
-    def _acquire_in_time(self, blocking: bool, timeout: float | None) -> None:
-        """Acquire for a block that runs only if that is done in time."""
-        since = self._session.now()
-        if not self._acquire_for_block(blocking, timeout):
-            raise self._not_acquired(timeout if blocking else 0, since)
-
     def _not_acquired(self, timeout: float | None, since: float) -> TimeoutError:
         """Return the error of a block that does not run, because its lock was not acquired in time.
 
@@ -170,7 +164,9 @@ class Holding:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
         # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
         check_depth(FRAMES_OF_END)
-        lock._acquire_in_time(blocking, timeout)
+        since = lock._session.now()
+        if not lock._acquire_for_block(blocking, timeout):
+            raise lock._not_acquired(timeout if blocking else 0, since)
 
     def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         self._lock.__exit__(kind, error, traceback, **self._how)

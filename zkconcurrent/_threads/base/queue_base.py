@@ -19,7 +19,7 @@ from ..._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcu
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe, SessionExpired
 from ..._recipes.queue import claim, manage, put, take
-from ..._recipes.queue.order import FIFO, Order, frame, item_prefix
+from ..._recipes.queue.order import FIFO, ITEM, Order, frame
 from ..._recipes.queue.state import (
     ClaimedItem,
     ClaimLost,
@@ -381,7 +381,7 @@ class QueueBase(Primitive, Generic[T]):
         return self._run(look(self._view), then)
 
     def _prefix_of(self, _item: T) -> str:
-        return item_prefix(None)
+        return ITEM
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x} path={self._path!r}>"
