@@ -53,6 +53,7 @@ from ._errors import ZkConcurrentError as ZkConcurrentError
 from ._threads.atomic import AtomicInteger as AtomicInteger
 from ._threads.atomic import AtomicLong as AtomicLong
 from ._threads.barrier import Barrier as Barrier
+from ._threads.base.candidacy import Candidate as Candidate
 from ._threads.base.contender import Contender as Contender
 from ._threads.base.queue_base import Claim as Claim
 from ._threads.base.queue_base import Empty as Empty
@@ -62,7 +63,6 @@ from ._threads.condition import Condition as Condition
 from ._threads.detached import DetachedLock as DetachedLock
 from ._threads.dict import Dict as Dict
 from ._threads.double_barrier import DoubleBarrier as DoubleBarrier
-from ._threads.election import Candidate as Candidate
 from ._threads.election import Election as Election
 from ._threads.election import Term as Term
 from ._threads.event import Event as Event

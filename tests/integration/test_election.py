@@ -11,8 +11,10 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kazoo.client import KazooClient
@@ -697,19 +699,16 @@ def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, s
 def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str) -> None:
     """A `stand` that is interrupted begins no candidacy, also if its thread runs and leads by then."""
     election = Election(zk, zk_path)
-    spawn = zk.handler.spawn
+    link = Session.of(zk).link
+    spawn = link.spawn
 
-    def interrupted(func: Any, *args: Any) -> None:
-        spawn(func, *args)
+    def interrupted(run: Callable[[], object], name: str) -> None:
+        spawn(run, name)
         eventually(election.is_leader)
         raise KeyboardInterrupt
 
-    zk.handler.spawn = interrupted
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            election.stand()
-    finally:
-        zk.handler.spawn = spawn
+    with patch.object(link, "spawn", interrupted), pytest.raises(KeyboardInterrupt):
+        election.stand()
     began = time.monotonic()
     eventually(queued(zk, zk_path, 0))
     assert time.monotonic() - began < LONGEST_SLEEP / 2

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from .._arguments.functions import check_callable
 from .._arguments.limits import check_seconds
@@ -13,54 +12,18 @@ from .._engine.holds import Hold
 from .._engine.session import Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._protocol.operations import Node
 from .._protocol.ticket import State
-from .._protocol.told import origin_of
 from .._recipes.election import Leader
 from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.this_process import getpid
-from .base.candidacy import LeaderLock, core_of_seat
+from .base.candidacy import Candidate, LeaderLock, core_of_seat
 from .base.lock_base import TransactionT
 from .base.primitive import PickledByPath, kind_of, reports_loss
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@public
-class Candidate(NamedTuple):
-    """One node in the queue of an election.
-
-    Attributes:
-        id: its data as text: the candidate's id, until it publishes other data.
-        data: its data.
-        session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
-            hexadecimal, without a sign.
-        queued: when the candidate queued, by the server's clock.
-        node: the node's path.
-        token: the node's creation zxid, the fencing token of its term.
-        host: the candidate's host, and
-        pid: its process, by its id; None for an id of the program's own, and for a leader that has published other
-            data.
-    """
-
-    id: str
-    data: bytes
-    session: int
-    queued: datetime
-    node: str
-    token: int
-    host: str | None = None
-    pid: int | None = None
-
-    @classmethod
-    def of(cls, path: str, name: str, node: Node) -> Candidate:
-        """Make a candidate from a node that was read."""
-        queued = datetime.fromtimestamp(node.ctime, timezone.utc)
-        text = node.data.decode("utf-8", "replace")
-        return cls(text, node.data, node.session, queued, f"{path}/{name}", node.czxid, *origin_of(node.data))
 
 
 class BaseTerm:
@@ -340,15 +303,14 @@ class Election(PickledByPath):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has candidates of the other layout, or other nodes.
         """
-        return self._leader_lock.look(self._candidate)
+        return self._leader_lock.look()
 
     def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server; errors as `leader`.
 
         Cost: 2 + n reads for n candidates, in 2 round trips.
         """
-        path = self.path
-        return self._leader_lock.line(lambda line: [Candidate.of(path, *each) for each in line])
+        return self._leader_lock.line()
 
     def observe(self) -> Iterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or of its data; None while there is none.
@@ -359,10 +321,7 @@ class Election(PickledByPath):
         seen: tuple[Leader] | None = None
         while True:
             seen = self._leader_lock.follow(seen)
-            yield self._candidate(seen[0])
-
-    def _candidate(self, leader: Leader) -> Candidate | None:
-        return None if leader is None else Candidate.of(self.path, *leader)
+            yield self._leader_lock.candidate(seen[0])
 
     def __repr__(self) -> str:
         return f"<{kind_of(self)} at {id(self):#x}: id={self._name!r} {self._leader_lock.standing()}>"

@@ -9,9 +9,9 @@ from .._arguments.limits import check_seconds
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import ErrorKind, Traceback, public
-from .._threads.base.candidacy import LeaderLock, core_of_seat
+from .._threads.base.candidacy import Candidate, LeaderLock, core_of_seat
 from .._threads.base.primitive import kind_of
-from .._threads.election import BaseTerm, Candidate, candidate_id, check_leader
+from .._threads.election import BaseTerm, candidate_id, check_leader
 from ._losses import Holding, Lost
 from ._tasks import of_tasks
 from ._twin import LockBase, PrimitiveTwin, awaited, forwarded, resolve
@@ -156,22 +156,18 @@ class Election(PrimitiveTwin):
 
     async def leader(self) -> Candidate | None:
         """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips."""
-        return await self._core.look(self._candidate)  # type: ignore[no-any-return]
+        return await self._core.look()  # type: ignore[no-any-return]
 
     async def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server. Cost: 2 + n reads for n candidates."""
-        path = self.path
-        return await self._core.line(lambda line: [Candidate.of(path, *each) for each in line])  # type: ignore[no-any-return]
+        return await self._core.line()  # type: ignore[no-any-return]
 
     async def observe(self) -> AsyncIterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or its data; None if there is none."""
         seen: tuple[Leader] | None = None
         while True:
             seen = await self._core.follow(seen)
-            yield self._candidate(seen[0])
-
-    def _candidate(self, leader: Leader) -> Candidate | None:
-        return None if leader is None else Candidate.of(self.path, *leader)
+            yield self._core.candidate(seen[0])
 
     def __repr__(self) -> str:
         name = kind_of(self)

@@ -18,8 +18,8 @@ from zkconcurrent._memory import changes
 from zkconcurrent._memory.watches import CHILDREN_WATCH
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State
-from zkconcurrent._threads.base.candidacy import LeaderLock
-from zkconcurrent._threads.election import Candidate, Election, Term
+from zkconcurrent._threads.base.candidacy import Candidate, LeaderLock
+from zkconcurrent._threads.election import Election, Term
 
 PATH = "/app/e"
 NOT_HERE = {"number": "lag", "clog": "lag"}

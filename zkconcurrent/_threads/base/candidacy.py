@@ -19,8 +19,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timezone
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, PathState
@@ -32,9 +33,11 @@ from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Node, Recipe
 from ..._protocol.rules import LATCH, MUTEX, Rule
 from ..._protocol.ticket import State, Ticket
+from ..._protocol.told import origin_of
 from ..._recipes.election import Leader, follow, look, publish
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._runtime.live_set import LiveSet
+from ..._runtime.public import public
 from ..._runtime.waiting import SleepEvent, Steps, wait
 from .lock_base import LockBase
 from .lock_core import LockCore
@@ -42,6 +45,40 @@ from .lock_core import LockCore
 T = TypeVar("T")
 LAYOUTS = {"selector": MUTEX, "latch": LATCH}
 EXIT_PAUSE = 1.0  # seconds
+
+
+@public
+class Candidate(NamedTuple):
+    """One node in the queue of an election.
+
+    Attributes:
+        id: its data as text: the candidate's id, until it publishes other data.
+        data: its data.
+        session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
+            hexadecimal, without a sign.
+        queued: when the candidate queued, by the server's clock.
+        node: the node's path.
+        token: the node's creation zxid, the fencing token of its term.
+        host: the candidate's host, and
+        pid: its process, by its id; None for an id of the program's own, and for a leader that has published other
+            data.
+    """
+
+    id: str
+    data: bytes
+    session: int
+    queued: datetime
+    node: str
+    token: int
+    host: str | None = None
+    pid: int | None = None
+
+    @classmethod
+    def of(cls, path: str, name: str, node: Node) -> Candidate:
+        """Make a candidate from a node that was read."""
+        queued = datetime.fromtimestamp(node.ctime, timezone.utc)
+        text = node.data.decode("utf-8", "replace")
+        return cls(text, node.data, node.session, queued, f"{path}/{name}", node.czxid, *origin_of(node.data))
 
 
 class CandidacyWithdrawn(WaitCancelledError):
@@ -359,17 +396,22 @@ class LeaderLock(LockBase):
 
     # -- the candidates, as all clients see them -----------------------------------------------------------------
 
-    def look(self, then: Callable[[Leader], T]) -> T:
-        """Return `then(the leader)`."""
-        return self._run(look(self._path, self._rule), then)
+    def look(self) -> Candidate | None:
+        """Return the leader."""
+        return self._run(look(self._path, self._rule), self.candidate)
 
-    def line(self, then: Callable[[list[tuple[str, Node]]], T]) -> T:
-        """Return `then(all candidates)`, the leader first."""
-        return self._run(contenders(self._path, self._rule), lambda found: then(found[1]))
+    def line(self) -> list[Candidate]:
+        """Return all candidates, the leader first."""
+        path = self._path
+        return self._run(contenders(path, self._rule), lambda found: [Candidate.of(path, *each) for each in found[1]])
 
     def follow(self, seen: tuple[Leader] | None) -> tuple[Leader]:
         """Return the leader, as soon as it is not the one that was seen."""
         return self._run(follow(self._path, self._rule, seen), lambda leader: (leader,))
+
+    def candidate(self, leader: Leader) -> Candidate | None:
+        """Return a leader as the program sees it."""
+        return None if leader is None else Candidate.of(self._path, *leader)
 
     # -- the candidacy -------------------------------------------------------------------------------------------
 
