@@ -330,6 +330,66 @@ def test_steps_in_several_tasks() -> None:
     assert not warned
 
 
+def test_a_step_that_is_cancelled() -> None:
+    """Fault 530: the end of a step that is cancelled has the generator's lock, whichever task makes the step."""
+
+    inside = asyncio.Event()
+
+    @aio.synchronized(local, "cancelled")
+    async def steps() -> AsyncIterator[None]:
+        yield
+        async with local.RLock("cancelled").hold(20):
+            inside.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        running: Any = steps()
+        await asyncio.create_task(running.__anext__())
+        step = asyncio.create_task(running.__anext__())
+        await inside.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert await others_get("cancelled", 20)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("by", ["collector", "end of the run"])
+def test_a_generator_that_the_loop_closes(by: str) -> None:
+    """Fault 530: where the loop closes all generators, or those of a cycle, a lock is held until its own has ended."""
+    told: list[Any] = []
+    left: list[Any] = []
+
+    @aio.synchronized(local, "left")
+    async def steps() -> AsyncGenerator[None, object]:
+        try:
+            itself = yield
+            yield
+            del itself
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            told.append(await others_get("left"))
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        running = steps()
+        await running.__anext__()
+        if by == "collector":
+            await running.asend(running)
+            del running
+            gc.collect()
+            while not told:
+                await asyncio.sleep(0)
+        else:
+            left.append(running)
+
+    asyncio.run(main())
+    assert told == [False]
+    assert asyncio.run(others_get("left", 20))
+
+
 def test_a_loop_that_is_closed_first() -> None:
     """Once its loop is closed, nothing closes a generator: its hold ends as it is garbage collected."""
     loop = asyncio.new_event_loop()

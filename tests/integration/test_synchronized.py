@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -166,13 +167,22 @@ def test_a_generator_that_several_threads_step(
             theirs.release()
         return bool(got)
 
+    ended = []
+
+    def takes() -> bool:
+        # With an end: a thread that may not would wait for itself.
+        if took := lock.acquire(timeout=20):
+            lock.release()
+        return bool(took)
+
     @synchronized(lock, wait_release=wait_release)
     def rows() -> Iterator[bool]:
-        while True:
-            # With an end: a thread that may not would wait for itself.
-            if took := lock.acquire(timeout=20):
-                lock.release()
-            yield took
+        try:
+            while True:
+                with lock:
+                    yield takes()
+        finally:
+            ended.append(takes())
 
     with ExitStack() as stack:
         first, second, third = (stack.enter_context(ThreadPoolExecutor(1)).submit for _ in range(3))
@@ -210,6 +220,31 @@ def test_a_generator_that_several_threads_step(
         assert is_free()
         with pytest.raises(RuntimeError):
             first(lock.release).result()
+    assert ended == [True] * 4
+
+
+def test_a_generator_in_a_cycle(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 530: the garbage collector finalizes all of a cycle, then closes its generator, which still has the lock."""
+    theirs, ended = RLock(connect(), zk_path), []
+
+    @synchronized(zk, zk_path)
+    def rows() -> Generator[None, object, None]:
+        try:
+            itself = yield
+            yield
+            del itself
+        finally:
+            zk.sync("/")
+            ended.append(theirs.acquire(blocking=False))
+
+    running = rows()
+    next(running)
+    running.send(running)
+    del running
+    gc.collect()
+    assert ended == [False]
+    assert theirs.acquire(timeout=20)
+    theirs.release()
 
 
 def test_a_wait_in_a_generator(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

@@ -356,6 +356,8 @@ class PathState:
         with self.session.lock:
             holds_of(hold.owner).pop(hold.ticket.prefix, None)
             hold.lent, lent.hold, hold.location, self.lends = lent, hold, None, True
+            # It keeps this state alive. A generator in a cycle ends after what only the cycle keeps has been finalized.
+            hold.ticket.observer = lambda: self.tell_lost
             self._keep(hold)
             self.holds[hold.role].pop(hold.owner, None)
 

@@ -424,9 +424,26 @@ def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
     with lock:
         levels = Levels(lock)
         try:
-            return (yield from generator)
+            step = functools.partial(next, generator)
+            # Not `yield from`: it closes the inner generator without a frame of this one, so without `levels`.
+            while True:
+                try:
+                    value = step()
+                except StopIteration as end:
+                    return end.value
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step = functools.partial(generator.throw, error)
+                else:
+                    step = functools.partial(generator.send, sent)
         finally:
-            levels.over = True
+            try:
+                generator.close()
+            finally:
+                levels.over = True
 
 
 def _generator(calls: DecoratedCalls) -> Function:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
@@ -108,12 +110,12 @@ def _relay(
     async def call(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
         lock, generator = begin(*args, **kwargs)
         async with lock:
-            levels = Levels(lock)
+            levels = Levels(lock, asyncio.get_running_loop())
             try:
-                step = generator.__anext__()
+                step = _begin(generator)
                 while True:
                     try:
-                        value = await step
+                        value = await _run(step)
                     except StopAsyncIteration:
                         return
                     try:
@@ -131,6 +133,21 @@ def _relay(
                     levels.over = True
 
     return call
+
+
+def _begin(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
+    """Return the first step. Otherwise the event loop would close the generator, too, and meanwhile the lock be free."""
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, lambda _: None)
+    try:
+        return generator.__anext__()
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+
+
+async def _run(step: Awaitable[object]) -> object:
+    """Await a step. A cancellation reaches it through a frame of the caller, and so of its `levels`, only by this."""
+    return await step
 
 
 _COROUTINE = Kind(_await, _coroutine)

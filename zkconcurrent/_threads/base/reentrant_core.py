@@ -7,7 +7,7 @@ hold, so that what it calls may acquire the lock again. But the level belongs to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold, Lent
@@ -15,6 +15,9 @@ from ..._engine.session import LeftTickets
 from ..._protocol.ticket import State
 from ..._runtime.stacks import generator_locals
 from .lock_core import LockCore
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 
 class ReentrantCore(LockCore):
@@ -61,14 +64,16 @@ class Levels:
 
     Args:
         lock: the lock that the generator has just acquired.
+        loop: the event loop that closes an async generator.
 
     Attributes:
         lent: each lock whose holds only their owners could end otherwise, and what leads to its hold.
         over: whether the generator itself ends the levels.
     """
 
-    def __init__(self, lock: Any) -> None:
+    def __init__(self, lock: Any, loop: AbstractEventLoop | None = None) -> None:
         self.over = True
+        self._loop = loop
         self.lent: list[tuple[ReentrantCore, Lent]] = []
         for core in _cores_of(lock):
             if isinstance(core, ReentrantCore) and (hold := core.mine()) is not None:
@@ -78,8 +83,11 @@ class Levels:
         self.over = False
 
     def __del__(self) -> None:
-        # The event loop of an async generator was closed before the generator: nothing runs its end.
-        for core, lent in () if self.over else self.lent:
+        # Where the event loop of an async generator was closed before the generator, nothing runs its end. Otherwise that
+        # comes later: in a cycle, the garbage collector calls this first.
+        if self.over or self._loop is None or not self._loop.is_closed():
+            return
+        for core, lent in self.lent:
             core.session.dropped.append(LeftTickets([], [lent.hold.ticket]))
             core.session.wake_keeper()
 
