@@ -332,7 +332,6 @@ def test_steps_in_several_tasks() -> None:
 
 def test_a_step_that_is_cancelled() -> None:
     """Fault 530: the end of a step that is cancelled has the generator's lock, whichever task makes the step."""
-
     inside = asyncio.Event()
 
     @aio.synchronized(local, "cancelled")

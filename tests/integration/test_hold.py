@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
@@ -83,6 +84,13 @@ def test_not_acquired(
         assert theirs.hold_count() == 1
     with mine.hold(timeout=20):
         pass
+
+
+def test_not_acquired_from_a_stranger(zk: KazooClient, zk_path: str) -> None:
+    """Of a stranger's megabyte, the error names no more than a log can bear."""
+    zk.create(f"{zk_path}/_c_{uuid4()}-lock-0000000000", b"x" * 900_000, ephemeral=True, makepath=True)
+    with pytest.raises(TimeoutError, match=f"^not acquired within 0.1 s: {zk_path}, held by 'x{{299}}\\.\\.\\.$"):
+        Lock(zk, zk_path).hold(timeout=0.1).__enter__()
 
 
 @pytest.mark.parametrize("base", [Lock, RLock, Semaphore])

@@ -224,7 +224,7 @@ def test_a_generator_that_several_threads_step(
 
 
 def test_a_generator_in_a_cycle(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 530: the garbage collector finalizes all of a cycle, then closes its generator, which still has the lock."""
+    """Fault 530: a generator that the garbage collector closes, as part of a cycle, still has its lock then."""
     theirs, ended = RLock(connect(), zk_path), []
 
     @synchronized(zk, zk_path)

@@ -260,7 +260,7 @@ def picture(ring: Ring, chroot: str) -> Iterator[str]:
     yield f"a deadlock of {len(ring)} waits: each waits for the next, the last for the first"
     for number, member in enumerate(ring, 1):
         edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(ring) + 1
-        yield f"  {number}. {told.whole_name(edge.waiter)[:_LONGEST]}"
+        yield f"  {number}. {told.whole_name(edge.waiter)}"
         if member.held is not None:
             yield f"     holds {_shown(member.held.path, chroot)}, token {member.token}"
         blocked = f"which {next_one} holds (hard)" if edge.hard else f"behind {next_one}, which waits itself (soft)"

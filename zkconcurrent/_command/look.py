@@ -494,7 +494,7 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
         mode = f" ({', '.join(modes)})" if modes else ""
         held = "" if place.held_since is None else f", for {age(now - place.held_since)}"
         came = "claimed" if place.mode == "claim" else "queued"
-        who = f"{_short(each.whole_name(), _LONGEST)}{held}"
+        who = f"{each.whole_name()}{held}"
         yield escaped(f"  {state}{mode}: {who}, {came} {age(place.queued_for(now))} ago")
         yield f"    {came} at {each.queued:%F %T} UTC, token {each.token}, session {_session(each)}"
         yield escaped(f"    node {each.node.rpartition('/')[2]}")

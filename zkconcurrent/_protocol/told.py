@@ -14,6 +14,7 @@ from .operations import MALFORMED
 from .ticket import REVOKED
 
 _LONGEST = 1e12  # seconds
+_LONGEST_NAME = 300  # characters
 # The id of a candidate that its program has not named, which is all that its node tells.
 _CANDIDATE = re.compile(rb"(\d{1,10})@(.+)#[0-9a-f]{8}")
 
@@ -65,10 +66,13 @@ class Told(NamedTuple):
     def whole_name(self, otherwise: str) -> str:
         """Return the words by which messages name the creator."""
         if self.pid is None:
-            return repr(self.host or otherwise)
-        label = "" if self.label is None else f" (label {self.label!r})"
-        thread = "" if self.thread is None else f"thread {self.thread!r} of "
-        return f"{thread}process {self.pid} on host {self.host!r}{label}"
+            name = repr(self.host or otherwise)
+        else:
+            label = "" if self.label is None else f" (label {self.label!r})"
+            thread = "" if self.thread is None else f"thread {self.thread!r} of "
+            name = f"{thread}process {self.pid} on host {self.host!r}{label}"
+        # A stranger's text may have a million characters.
+        return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 
 def origin_of(candidate: bytes) -> tuple[str | None, int | None]:

@@ -136,7 +136,11 @@ def _relay(
 
 
 def _begin(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
-    """Return the first step. Otherwise the event loop would close the generator, too, and meanwhile the lock be free."""
+    """Return the first step of a generator that only its caller closes.
+
+    The event loop, which closes all generators as it ends, would close this one beside the caller, and the caller would
+    release the lock before that has ended.
+    """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, lambda _: None)
     try:

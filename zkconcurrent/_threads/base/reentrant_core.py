@@ -83,7 +83,7 @@ class Levels:
         self.over = False
 
     def __del__(self) -> None:
-        # Where the event loop of an async generator was closed before the generator, nothing runs its end. Otherwise that
+        # If the event loop of an async generator was closed before the generator, nothing runs its end. Otherwise that
         # comes later: in a cycle, the garbage collector calls this first.
         if self.over or self._loop is None or not self._loop.is_closed():
             return
