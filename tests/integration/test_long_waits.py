@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from kazoo.client import KazooClient
@@ -125,6 +127,29 @@ def test_reports_become_rare(
     waiting.result(10)
     assert waited[1] >= 2 * 0.5
     assert waited[2] >= 4 * 0.5
+
+
+def test_since_when_the_holder_holds(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, reports: Reports
+) -> None:
+    """A holder of this client has held since its grant, not since it queued; one of another client has queued since."""
+    lock = Lock(zk, zk_path)
+    with Lock(connect(), zk_path):
+        first = in_thread(lock.acquire)
+        # The second report comes after a second: so the grant is in a later second than the place in the queue.
+        eventually(lambda: len(reports()) >= 2)
+        texts = [report.getMessage() for report in reports()]
+        released = datetime.now(timezone.utc)
+    first.result(10)
+    second = in_thread(lambda: lock.acquire() and lock.release())
+    eventually(lambda: any("held since" in report.getMessage() for report in reports()))
+    found = re.search(r", held since (.*) UTC; ", "".join(report.getMessage() for report in reports()))
+    lock.release()
+    second.result(10)
+    assert all(", queued since " in text for text in texts)
+    assert not any("held since" in text for text in texts)
+    assert found is not None
+    assert datetime.fromisoformat(f"{found[1]}+00:00") > released - timedelta(seconds=1)
 
 
 def test_a_thread_that_waits_for_itself(zk: KazooClient, zk_path: str, in_thread: InThread, reports: Reports) -> None:

@@ -27,6 +27,7 @@ from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import HOLDS, State, Ticket
 from ..._recipes.lock import Look, acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import FirstLook
+from ..._runtime.clock import ago, in_words
 from ..._runtime.identity import Task, ended, holds_of, label, name, owns_nothing, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.stacks import in_generator
@@ -125,7 +126,11 @@ class QueueCore:
                 state = f"{waiting} node{'s wait' if waiting != 1 else ' waits'} there"
                 if first is not None:
                     by = first.by
-                    state = f"held by {first.whole_name()}, queued since {first.queued:%Y-%m-%d %H:%M:%S %Z}; {state}"
+                    since = f"queued since {in_words(first.queued)}"
+                    # A node shows when it queued; only the client that holds knows when the hold began.
+                    if (own := self._own_hold(first)) is not None:
+                        since = f"held since {in_words(ago(self.session.clock() - own.ticket.granted))}"
+                    state = f"held by {first.whole_name()}, {since}; {state}"
                     if any(by == label(owner) for owner in owners):
                         state += "; this thread waits for itself, unless another one releases the lock"
         long_waits.warning(
@@ -178,14 +183,16 @@ class QueueCore:
 
     def _present(self, holder: Contender) -> Contender:
         """Return a holder, with the present thread if a thread of this client has handed its node on."""
-        if self.path_state.handoff is None:
+        hold = None if self.path_state.handoff is None else self._own_hold(holder)
+        if hold is None or label(hold.owner) == holder.by:
             return holder
-        for hold in all_holds(self.path_state.holds):
-            if hold.alive and hold.ticket.node == holder.node and label(hold.owner) != holder.by:
-                thread = name(hold.owner)[:60]
-                own = hold.ticket.label
-                return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), label=own)
-        return holder
+        thread = name(hold.owner)[:60]
+        return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), label=hold.ticket.label)
+
+    def _own_hold(self, holder: Contender) -> Hold | None:
+        """Return the hold of a holder that is of this client; None for another one's."""
+        holds = all_holds(self.path_state.holds)
+        return next((hold for hold in holds if hold.alive and hold.ticket.node == holder.node), None)
 
 
 class LockCore(QueueCore):
