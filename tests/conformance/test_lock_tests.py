@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 import threading
 import time
@@ -206,7 +207,7 @@ class TestMultiLock(OnZooKeeper, lock_tests.LockTests):
 class TestMultiRLock(OnZooKeeper, lock_tests.RLockTests):
     """Several RLocks as one are an RLock, but for what only `threading.Condition` asks: they have no one depth."""
 
-    test__is_owned = test_recursion_count = test_release_save_unacquired = None
+    test__is_owned = test_recursion_count = test_release_save_unacquired = test_repr_count = None
 
     def locktype(self) -> zkconcurrent.MultiLock:
         """Make a lock."""
@@ -236,6 +237,15 @@ class TestCondition(OnZooKeeper, lock_tests.ConditionTests):
         """Make a condition."""
         return self.make(zkconcurrent.Condition, *args, **kwargs)  # type: ignore[no-any-return]
 
+    def test_nan_timeout(self) -> None:
+        """Theirs, of Python 3.14, counts the waiters in a private list; `repr` shows how many wait here."""
+        condition = self.condtype()
+        with condition:
+            for wait in (condition.wait, functools.partial(condition.wait_for, lambda: False)):
+                with pytest.raises(ValueError, match="NaN"):
+                    wait(math.nan)
+            assert ", 0) object" in repr(condition)
+
 
 class TestConditionOfAWriteLock(TestCondition):
     """The same with a write lock, where the condition would have one of its own."""
@@ -249,6 +259,7 @@ class TestTheirConditionOfOurs(TestCondition):
     """`threading.Condition` itself, with locks of ours."""
 
     lock: Callable[..., Any] = zkconcurrent.RLock
+    test_nan_timeout = getattr(lock_tests.ConditionTests, "test_nan_timeout", None)
 
     def condtype(self, lock: Any = None) -> threading.Condition:  # type: ignore[override]
         """Make a condition."""
