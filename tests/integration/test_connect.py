@@ -683,9 +683,9 @@ def test_the_exit_leaves_what_is_a_parents(zookeeper: Server, monkeypatch: pytes
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
         # Not the others of this process, such as that of local namespaces.
         monkeypatch.setattr(_connect, "_clients", {client})
-        client._pid += 1
+        client._forks += 1
         _close_all(time.monotonic())
-        client._pid -= 1
+        client._forks -= 1
         assert client.exists("/")
 
 
