@@ -180,6 +180,9 @@ def test_what_is_read_behind_a_request_that_is_refused_alone(bench: Bench, path:
         send, asked = getattr(session.link, refused), []
 
         def refused_once(*arguments: Any) -> None:
+            if arguments[0] != path:  # a heartbeat's
+                send(*arguments)
+                return
             asked.append(arguments)
             if len(asked) == 1:
                 arguments[1].set_exception(ThrottledOpError())
