@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from .._runtime.waiting import SleepEvent
+from .._runtime.events import AutoResetEvent
 from .client_state import ClientState, log, log_all
 
 # The pause between two turns, if nothing is due before.
@@ -204,7 +204,7 @@ class Helper:
             self._keeper.client.wake_keeper()
 
 
-def _keep(keeper_ref: weakref.ref[Keeper], wake: SleepEvent) -> None:
+def _keep(keeper_ref: weakref.ref[Keeper], wake: AutoResetEvent) -> None:
     """Take turns while the session lives; keep no reference to it while waiting."""
     while True:
         keeper = keeper_ref()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 from weakref import ref
@@ -110,13 +110,17 @@ class JointLoss:
         Each loss comes with the session that tells it.
         """
         parts = [loss for _, loss in losses]
-        session = losses[0][0]
-        with session.lock:
+        first = losses[0][0]
+        with first.lock:
             for each in parts[0].listeners:
                 if isinstance(each, JointLoss) and each.holder() is holder and each.is_of(parts):
                     return each
-        joint = cls(holder, parts, session.link.user_event())
-        listen(joint, losses)
+        joint = cls(holder, parts, first.link.user_event())
+        for session, loss in losses:
+            with session.lock:
+                told = loss.add(joint)
+            if told:
+                joint.tell()
         return joint
 
     def is_of(self, parts: Sequence[Loss]) -> bool:
@@ -167,12 +171,3 @@ class JointLoss:
             # Only tickets that this release has ended stay in the list. A ticket that is still held has more levels,
             # and any other loss was reported.
             self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
-
-
-def listen(listener: LossListener, losses: Iterable[tuple[Session, Loss]]) -> None:
-    """Have a listener told of several losses, also of those that have come already."""
-    for session, loss in losses:
-        with session.lock:
-            told = loss.add(listener)
-        if told:
-            listener.tell()

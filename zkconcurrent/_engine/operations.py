@@ -205,13 +205,7 @@ def _prove(call: RunningCall, step: op.ProveLease) -> Steps[None]:
 def _detach(call: RunningCall, step: op.DetachTicket) -> Steps[None]:
     call.tickets.remove(step.ticket)
     return
-    # This makes it a generator, as in the next two functions.
-    yield
-
-
-def _suspend(call: RunningCall, step: op.SuspendHold) -> Steps[bool]:
-    with call.session.lock:
-        return call.session.registry.suspend_hold(step.ticket)
+    # This makes it a generator, as in the next function.
     yield
 
 
@@ -473,7 +467,7 @@ POLICIES: dict[type, Policy] = {
     op.NewTicket: Policy(_new_ticket),
     op.Grant: Policy(_at_once(Session.grant)),
     op.ProveLease: Policy(_prove),
-    op.SuspendHold: Policy(_suspend),
+    op.SuspendHold: Policy(_at_once(Session.suspend_hold)),
     op.MarkDeleted: Policy(_at_once(Session.mark_deleted)),
     op.MarkMissing: Policy(_at_once(Session.mark_missing)),
     op.DetachTicket: Policy(_detach),

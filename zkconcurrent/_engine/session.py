@@ -286,6 +286,11 @@ class Session(ClientState):
         elif isinstance(failed, ConnectionLost):
             self.heartbeat.watch_for_late_create(ticket.path)
 
+    def suspend_hold(self, ticket: Ticket) -> bool:
+        """Turn a hold into a waiter; see `Registry.suspend_hold`."""
+        with self.lock:
+            return self.registry.suspend_hold(ticket)
+
     def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of a holder or waiter is not on the server."""
         with self.lock:

@@ -5,7 +5,7 @@ The replies are kazoo's own: a path that does not exist is an error.
 
 from __future__ import annotations
 
-from kazoo.protocol.serialization import Exists, GetChildren2, GetData, Sync
+from kazoo.protocol.serialization import GetChildren2, GetData, Sync
 
 from .link import Link
 from .replies import Reply
@@ -19,11 +19,6 @@ def send_children(link: Link, path: str, reply: Reply) -> None:
 def send_get(link: Link, path: str, reply: Reply) -> None:
     """Read a node's data and stat."""
     link.transport.send(GetData(path, None), reply)
-
-
-def send_exists(link: Link, path: str, reply: Reply) -> None:
-    """Read a node's stat; None if there is no node."""
-    link.transport.send(Exists(path, None), reply)
 
 
 def send_sync(link: Link, path: str, reply: Reply) -> None:

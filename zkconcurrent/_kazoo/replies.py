@@ -14,7 +14,7 @@ from .transport import TooLarge
 
 log = logging.getLogger("zkconcurrent")
 
-__all__ = ["NOT_THE_CAUSE", "NO_REPLY", "HandledReply", "Reply", "failure", "kazoo_errors", "no_wakeup", "node_of"]
+__all__ = ["NOT_THE_CAUSE", "HandledReply", "Reply", "failure", "kazoo_errors", "no_wakeup", "node_of"]
 
 
 def no_wakeup() -> None:
@@ -167,7 +167,6 @@ _CONNECTION_ERRORS = (
     kazoo_errors.SessionMovedError,
     kazoo_errors.ThrottledOpError,
 )
-NO_REPLY = (*_CONNECTION_ERRORS, kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
 _TOO_OLD = "zkconcurrent needs ZooKeeper 3.5.3 or newer"
 _REASONS = {
     kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",

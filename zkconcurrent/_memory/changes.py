@@ -46,13 +46,14 @@ class Refused(Exception):
 
     Attributes:
         code: why.
-        index: which of the operations is the culprit.
+        index: which of the operations is the culprit, counted from 0.
     """
 
-    def __init__(self, code: Code, index: int = 0) -> None:
-        super().__init__(code, index)
+    index = 0
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code)
         self.code = code
-        self.index = index
 
 
 # -- what clients ask for --------------------------------------------------------------------------------------------

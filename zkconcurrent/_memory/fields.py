@@ -19,9 +19,9 @@ class Malformed(Exception):
 class Reader:
     """Reads the fields of a frame, one after the other."""
 
-    def __init__(self, data: bytes, offset: int = 0) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self._offset = offset
+        self._offset = 0
 
     def fields(self, form: struct.Struct) -> tuple[int, ...]:
         try:

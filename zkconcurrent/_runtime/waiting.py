@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from .events import AutoResetEvent
 from .interrupts import FRAMES, TRIES, check_depth, insist
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ WhyEnd: TypeAlias = Callable[[], "Exception | None"]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0  # seconds
 _RELEASE = operator.methodcaller("_release_save")
-
-
-class SleepEvent(Protocol):
-    """An event on which a thread or greenlet sleeps."""
-
-    def set(self) -> None: ...
-
-    def clear(self) -> object: ...
-
-    def wait(self, timeout: float, /) -> object: ...
 
 
 class Resumable(Protocol):
@@ -106,7 +97,7 @@ def call_user(function: Callable[..., R], *args: object) -> R:
         raise Stopped from stop
 
 
-def wait(call: Resumable, steps: Steps[T], event: SleepEvent | None = None) -> T:
+def wait(call: Resumable, steps: Steps[T], event: AutoResetEvent | None = None) -> T:
     """Run a call to its end, on the calling thread or greenlet.
 
     Args:
@@ -175,7 +166,7 @@ def ends_by_itself(call: Resumable) -> None:
     call.why_end, call.waits_for = None, ()
 
 
-def _sleep(call: Resumable, event: SleepEvent, pause: float) -> bool:
+def _sleep(call: Resumable, event: AutoResetEvent, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
     A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
@@ -184,12 +175,12 @@ def _sleep(call: Resumable, event: SleepEvent, pause: float) -> bool:
     """
     owned = call.owned_locks
     if not owned:
-        return bool(event.wait(pause))
+        return event.wait(pause)
     lent: list[tuple[Any, object]] = []
     try:
         # R4: this releases and records each lock in one step, so no interrupt can lose one.
         lent.extend(zip(owned, map(_RELEASE, owned), strict=True))
-        return bool(event.wait(pause))
+        return event.wait(pause)
     finally:
         try:
             insist(partial(_take_back, lent))

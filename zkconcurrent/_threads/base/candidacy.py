@@ -36,9 +36,10 @@ from ..._protocol.ticket import State, Ticket
 from ..._protocol.told import origin_of
 from ..._recipes.election import Leader, follow, look, publish
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
+from ..._runtime.events import AutoResetEvent
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
-from ..._runtime.waiting import SleepEvent, Steps, wait
+from ..._runtime.waiting import Steps, wait
 from .lock_base import LockBase
 from .lock_core import LockCore
 
@@ -151,7 +152,7 @@ class Candidacy:
     def __init__(self, seat: LeaderCore) -> None:
         # R4: the thread that runs takes the seat by one `pop`.
         self._seats = [seat]
-        self._event: SleepEvent | None = None
+        self._event: AutoResetEvent | None = None
         self.hold: Hold | None = None
         self.withdrawn = False
         self.thread: int | None = None
