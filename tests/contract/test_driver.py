@@ -427,7 +427,7 @@ def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
                 lost.append(arguments)
 
         session.link.children = swallowed_once
-        session.timeout = 0.5
+        session.negotiated(0.5)
         assert not (yield Sync(path), Children(path))[1]
         return lost
 

@@ -26,13 +26,12 @@ from .._kazoo.transport import MAX_REQUEST
 from .._memory import process
 from .._protocol.lease import MARGIN
 from .._protocol.operations import ConnectionLost, SessionExpired
-from .._runtime import this_process
+from .._runtime import serving, this_process
 from .._runtime.clock import monotonic
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import closers
 from .._runtime.public import ErrorKind, Self, Traceback, public
-from .._runtime.serving import serves_here
 from .acl import take_acl
 from .secrets import RedactedLog, Secret, credentials, secret
 from .url import Settings, check_lease, meant, parse
@@ -206,7 +205,7 @@ class Client(KazooClient):  # type: ignore[misc]
     @staticmethod
     def _is_left_to_thread(end: Callable[[], None]) -> bool:
         """Have a thread end the client if the caller is a finalizer where that would wait for itself."""
-        if not serves_here():
+        if threading.get_ident() not in serving.threads:
             return False
         threading.Thread(target=end, name="zkconcurrent stop", daemon=True).start()
         return True

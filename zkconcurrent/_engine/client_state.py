@@ -25,7 +25,6 @@ from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 POST_PATIENCE = 0.002  # seconds
-# Stands for the session timeout until that is known.
 UNANSWERED = 10.0  # seconds
 
 
@@ -51,7 +50,10 @@ class ClientState:
             lock, and kazoo's threads do not wait for it.
         forked: this is the unusable copy in a forked child.
         exiting: the interpreter is exiting, and no call acquires any more.
+        refusal: why no call may be made any more, of these two; None while calls may be made.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
+        longest_reply: how long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection.
+        reply_patience: how long a call waits for a reply for which its caller's timeout leaves no time, in seconds.
         posted: the work of kazoo's threads, in order; the thread that has the lock does it.
         keepers_sleep: the event on which the keeper sleeps.
         calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
@@ -66,8 +68,11 @@ class ClientState:
         self.now = now
         self.identity = link.identity
         self.forked = self.exiting = False
+        self.refusal: str | None = None
         self.lock = link.handler.rlock_object()
         self.registry = Registry(new_uuid()[:-13])
+        # Stands for the session timeout until that is known.
+        self.negotiated(UNANSWERED)
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()
@@ -89,19 +94,14 @@ class ClientState:
     def clock(self, clock: Callable[[], float]) -> None:
         self.time = self.link.transport.opening.clock = clock
 
-    @property
-    def longest_reply(self) -> float:
-        """How long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection."""
-        return self.timeout or UNANSWERED
-
     def reply_limit(self) -> float:
         """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
         return self.now() + self.longest_reply
 
-    @property
-    def reply_patience(self) -> float:
-        """How long a call waits for a reply for which its caller's timeout leaves no time; a third of the session's."""
-        return self.longest_reply / 3
+    def negotiated(self, timeout: float) -> None:
+        """Note the session timeout, in seconds."""
+        self.timeout = self.longest_reply = timeout
+        self.reply_patience = timeout / 3
 
     def check_not_forked(self, path: str) -> None:
         """Refuse to use a client that belongs to the parent process.
@@ -111,19 +111,6 @@ class ClientState:
         """
         if self.forked:
             raise ClientError(path, FORKED)
-
-    def check_not_exiting(self, path: str) -> None:
-        """Refuse to acquire a hold that no thread would be left to release.
-
-        Raises:
-            ClientError: the interpreter exits, and has deleted this client's nodes.
-        """
-        if self.exiting:
-            raise ClientError(
-                path,
-                "the interpreter is exiting: end this thread, or join it, before the main thread ends; register a "
-                "function with atexit after the client is opened",
-            )
 
     def has_lock(self) -> bool:
         """Return whether the calling thread has the lock.

@@ -84,7 +84,7 @@ class Deletes:
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
         client, in_flight = self._client, self.in_flight
-        sent = client.clock()
+        sent = client.time()
 
         def on_reply(reply: HandledReply) -> None:
             if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):

@@ -79,14 +79,15 @@ class Call:
         for_block: what it acquires only its owner ends: a block acquires it, and not one in a generator.
         of_library: no caller waits for it: it is the work of a thread of the library.
         waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
-        on_top: a signal handler or a finalizer makes this call, on top of a frame that has the session's lock.
+        owned_locks: the session's lock, if a signal handler or a finalizer makes this call on top of a frame that has
+            the lock; see `Resumable`.
         waits_for: see `Resumable`.
         why_end: see `Resumable`.
     """
 
     settled = False
     finished = False
-    on_top = False
+    owned_locks: Collection[Any] = ()
     given_up: Ticket | None = None
     wake: Callable[[], None] = staticmethod(no_wakeup)
     deserted: Callable[[], bool] | None = None
@@ -118,11 +119,6 @@ class Call:
         """The object that a loop runs: the `Calls` of which this is a part, or this call."""
         return self if self.part_of is None else self.part_of() or self
 
-    @property
-    def owned_locks(self) -> Collection[Any]:
-        """See `Resumable`."""
-        return (self.session.lock,) if self.on_top else ()
-
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
         return wait(self, steps)
@@ -132,14 +128,14 @@ class Call:
         self.wake, self.deserted = wake, deserted
         self.session.calls.add(self)
         # No thread waits while it has the lock: this call is made on top of a frame that was interrupted.
-        self.on_top = self.session.has_lock()
-        if self.on_top:
+        self.owned_locks = (self.session.lock,) if self.session.has_lock() else ()
+        if self.owned_locks:
             self.session.calls_on_top.add(self)
 
     def end(self) -> None:
         """Note that the steps have ended."""
         self.session.calls.discard(self)
-        if self.on_top:
+        if self.owned_locks:
             self.session.calls_on_top.discard(self)
 
     def leave_clean_up(self) -> None:
@@ -269,8 +265,9 @@ class Call:
                 return
             yield left
             session.run_posted()
-            # This thread then repeats a delete whose reply was lost.
-            self._stand_in()
+            if self.owned_locks:
+                # This thread then repeats a delete whose reply was lost.
+                session.keeper.stand_in()
 
     # -- its sleep -----------------------------------------------------------------------------------------------
 
@@ -322,19 +319,15 @@ class Call:
         until, now = min(bound, limit), session.now()
         if self.max_outage is not None:
             until = min(until, patience.reachable_by(now, session.link.connected, self.max_outage * session.timeout))
-        if self.on_top and session.keeper.stuck:
+        if self.owned_locks and session.keeper.stuck:
             until = min(until, now + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - now)
         session.run_posted()
-        self._stand_in()
+        if self.owned_locks:
+            session.keeper.stand_in()
         if woken:
             return True
         now = session.now()
         if now >= limit:
             raise DeadlinePassed
         return now < bound
-
-    def _stand_in(self) -> None:
-        """Do the keeper's due work, if only this thread can: it has the lock."""
-        if self.on_top and self.session.keeper.stuck:
-            self.session.keeper.stand_in()

@@ -266,10 +266,11 @@ class PathState:
         with self.session.lock:
             if rule.exclusive:
                 self._limit_elsewhere(0)
-            before = self.own(role, owner)
-            if before is not None and before.ticket.state is State.LOST:
-                raise lost_error(before)
-            self._drop_unsettled(role)
+            if self.holds[role]:
+                before = self.own(role, owner)
+                if before is not None and before.ticket.state is State.LOST:
+                    raise lost_error(before)
+                self._drop_unsettled(role)
             task = running_task()
             if task is None or is_task(owner):
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)

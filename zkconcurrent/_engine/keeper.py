@@ -38,6 +38,8 @@ class Keeper:
         over: the keeper is to end, as in a forked child.
         client: the session.
         thread: the number of its thread; 0 before it runs.
+        at_work: the same while it takes a turn, in which it runs no code of the program but finalizers: no heartbeat is
+            sent until these return. Otherwise None.
     """
 
     def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:
@@ -52,12 +54,11 @@ class Keeper:
         self.stuck = False
         self.over = False
         self.thread = 0
+        self.at_work: int | None = None
         self.client = client
         self._do_due_work = do_due_work
         self._loops_checked_at = -math.inf
         self._logger = Helper(self, "log", partial(log_all, client.unlogged))
-        # Its thread takes a turn, in which it runs no code of the program but finalizers.
-        self._works = False
         # R4: the thread that takes this entry begins the keeper.
         self._to_begin = [_keep]
 
@@ -99,13 +100,9 @@ class Keeper:
             self.to_start.append(partial(self.spawn, run, name))
             raise
 
-    def works_here(self) -> bool:
-        """Return whether the caller is a finalizer on the keeper's thread: no heartbeat is sent until it returns."""
-        return self._works and self.thread == self.client.identity()
-
     def stand_in(self) -> None:
         """Do the due work of a keeper that is stuck, if the calling thread has the lock."""
-        if self.client.lock.acquire(False):
+        if self.stuck and self.client.lock.acquire(False):
             try:
                 self._do_due_work()
             finally:
@@ -114,8 +111,7 @@ class Keeper:
     def turn(self) -> float:
         """Do what is due; return the seconds until more is due, or infinity if the thread is to end. On that thread."""
         client = self.client
-        self.thread = here = client.identity()
-        self._works = True
+        self.thread = self.at_work = here = client.identity()
         try:
             self._abandon_deserted_calls()
             self._start_threads()
@@ -136,8 +132,8 @@ class Keeper:
             self._start_threads()
         finally:
             # The next keeper may have begun.
-            if self.thread == here:
-                self._works = False
+            if self.at_work == here:
+                self.at_work = None
         return pause
 
     def _start_threads(self) -> None:

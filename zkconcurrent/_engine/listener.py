@@ -87,7 +87,7 @@ class Listener:
         client = self._client
         if lease is None:
             return
-        client.timeout = lease.timeout
+        client.negotiated(lease.timeout)
         if client.registry.lease.session not in (0, lease.session):
             # Before any other request of the new session.
             client.link.make_chroot()

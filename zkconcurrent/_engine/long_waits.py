@@ -42,6 +42,13 @@ Each acquire makes one, so it is no class, which would take longer.
 """
 
 
+class WaitingCall(Protocol):
+    """A call that may wait in a queue at its path."""
+
+    path: str
+    long_wait: LongWait | None
+
+
 class LongWaits:
     """The long waits of one client."""
 
@@ -61,12 +68,19 @@ class LongWaits:
         after: float | None = getattr(self._client.link.client, "log_waits_after", LONG)
         return math.inf if after is None else after
 
-    def ended(self, wait: LongWait, path: str, outcome: str) -> None:
-        """Have the end of a wait that was reported logged, by the keeper's next turn: the caller has the lock now."""
-        queue, _, since, _ = wait
-        if queue.queue_key in self._due and (waited := self._client.now() - since) >= self._long:
+    def ended(self, call: WaitingCall, *, acquired: bool) -> None:
+        """Note that the wait of a call, if any, is over.
+
+        If it was reported, the keeper's next turn has the end logged: the caller has the lock now.
+        """
+        wait, call.long_wait = call.long_wait, None
+        if wait is None or wait[0].queue_key not in self._due:
+            return
+        waited, path = self._client.now() - wait[2], call.path
+        if waited >= self._long:
             fields = {"zk_path": path, "zk_waited": waited}
             text = "%s after a wait of %.0f s [%s]"
+            outcome = "acquired" if acquired else "given up"
             self._reports.append(partial(log.warning, text, outcome, waited, path, extra=fields))
 
     def look(self) -> None:

@@ -60,7 +60,7 @@ def _request(
     results: list[Any] = [None] * len(operations)
     left = list(range(len(operations)))
     again: list[int] = []
-    connection = call.session.link.connection
+    connection: object = None
     while left:
         if not replies:
             ticket = getattr(operations[left[0]], "ticket", None)

@@ -119,8 +119,9 @@ class Registry:
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard a ticket; return whether anything of it may still be on the server."""
-        # An interrupt may have kept the call of the ticket from doing this.
-        self.stop_waiting(ticket)
+        if ticket.awaits:
+            # An interrupt has kept the call of the ticket from doing this.
+            self.stop_waiting(ticket)
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
         there = ticket.sent and (ticket.session == self.session or ticket.lasting)

@@ -23,7 +23,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import CreatedStat, KazooClient, Link, ZnodeStat
+from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat
 from .._kazoo.replies import failure
 from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
@@ -53,6 +53,10 @@ losses = logging.getLogger("zkconcurrent.losses")
 
 EXIT_POLL_INTERVAL = 0.005  # seconds
 STOP_PATIENCE = 1.0  # seconds
+EXITING = (
+    "the interpreter is exiting: end this thread, or join it, before the main thread ends; register a function with "
+    "atexit after the client is opened"
+)
 
 
 class LeftTickets(NamedTuple):
@@ -169,8 +173,8 @@ class Session(ClientState):
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
                 exiting; or the caller runs on one of kazoo's threads or of the library's, or is a listener.
         """
-        self.check_not_forked(path)
-        self.check_not_exiting(path)
+        if self.refusal is not None:
+            raise ClientError(path, self.refusal)
         if self.link.stopped:
             self.link.open_at_use()
             if self.link.stopped:
@@ -185,7 +189,7 @@ class Session(ClientState):
         Raises:
             ClientError: the caller runs on one of kazoo's threads, or of the library's.
         """
-        if self.link.on_own_thread() or self.keeper.works_here():
+        if self.link.on_own_thread() or self.keeper.at_work == self.identity():
             raise ClientError(
                 path,
                 "called from one of kazoo's own threads or the library's (by a watch, a listener or a completion, or "
@@ -227,7 +231,9 @@ class Session(ClientState):
             SessionExpired: there is no session.
         """
         with self.lock:
-            self.check_not_exiting(path)
+            # The exit deletes the nodes of the tickets that it finds.
+            if self.refusal is not None:
+                raise ClientError(path, self.refusal)
             return self.registry.begin(path, begun, marked=marked, detached=detached)
 
     def start_waiting(self, ticket: Ticket, on_change: Callable[[], None], *nodes: str) -> None:
@@ -255,7 +261,7 @@ class Session(ClientState):
     def grant(self, ticket: Ticket) -> bool:
         """Make the ticket a hold; see `Registry.grant`."""
         with self.lock:
-            now = self.clock()
+            now = self.time()
             if not self.registry.grant(ticket, now):
                 return False
             if ticket.limit is not None:
@@ -465,7 +471,7 @@ class Session(ClientState):
         """
         self.sweep()
         with self.lock:
-            self.exiting = True
+            self.exiting, self.refusal = True, EXITING
             self._delete_receipts()
             # Waiters first: a hold discarded here must not be handed to one of them.
             for ticket in sorted(self.registry.tickets.values(), key=lambda ticket: ticket.state is State.HELD):
@@ -506,6 +512,7 @@ class Session(ClientState):
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""
         self.forked = self.keeper.over = True
+        self.refusal = FORKED
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.dropped.clear()

@@ -29,9 +29,9 @@ from kazoo.security import (
 
 from .._protocol import operations as op
 from .._protocol.lease import Lease
+from .._runtime import serving
 from .._runtime.events import AutoResetEvent, SteadyEvent
-from .._runtime.identity import ident, of_thread
-from .._runtime.serving import serves_here
+from .._runtime.identity import of_thread
 from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
 from .leases import Leases
 from .opening import CONNECTED_STATES
@@ -88,6 +88,8 @@ class Link:
         self.servers = Servers(client)
         self.leases = Leases(self._parts, self.transport.opening)
         self.identity = of_thread
+        # As `Thread.ident`, which the system may give another thread later.
+        self.thread = threading.get_ident
         # kazoo's threads, and their numbers.
         self._own_threads: tuple[list[object], set[object]] = [], set()
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
@@ -233,7 +235,8 @@ class Link:
         if threads != known:
             idents = {number for each in threads for number in (getattr(each, "ident", None), id(each))}
             self._own_threads = threads, idents
-        return ident(self.identity()) in idents or serves_here()
+        here = self.thread()
+        return here in idents or here in serving.threads
 
     # -- requests ------------------------------------------------------------------------------------------------
 

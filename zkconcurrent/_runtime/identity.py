@@ -161,13 +161,14 @@ def is_task(owner: int) -> bool:
 
 def name(owner: int) -> str:
     """Return what the owner is called, for the data of its nodes."""
-    task = task_of(owner)
-    if task is not None:
+    life = _living.get(owner)
+    if isinstance(life, _TaskLife) and (task := life.task()) is not None:
         return str(task.get_name())
     # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start. Nor enumerate():
     # every thread takes its lock as it ends, so a signal handler that stopped the client there would hang.
-    thread = threading._active.get(ident(owner))  # type: ignore[attr-defined]
-    return str(ident(owner)) if thread is None else str(thread.name)
+    number = ident(owner)
+    thread = threading._active.get(number)  # type: ignore[attr-defined]
+    return str(number) if thread is None else str(thread.name)
 
 
 def ident(owner: int) -> int:

@@ -10,25 +10,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_threads: set[int] = set()
+threads: set[int] = set()
+"""Their numbers, as `threading.get_ident` returns them."""
 
 
 @contextmanager
 def serving() -> Iterator[None]:
     """Have the calling thread be one of them within the block."""
     # Each step is atomic, so no lock is needed for which a finalizer could wait.
-    _threads.add(threading.get_ident())
+    threads.add(threading.get_ident())
     try:
         yield
     finally:
-        _threads.discard(threading.get_ident())
-
-
-def serves_here() -> bool:
-    """Return whether the caller runs on one of them."""
-    return threading.get_ident() in _threads
+        threads.discard(threading.get_ident())
 
 
 if hasattr(os, "register_at_fork"):
     # A forked child has none of them, and a thread of its own may have the number of one.
-    os.register_at_fork(after_in_child=_threads.clear)
+    os.register_at_fork(after_in_child=threads.clear)

@@ -148,7 +148,7 @@ class DetachedLock(QueuedPrimitive, Acquirable):
         look = core.look(call, me, deadline, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=look)
         held = yield from call.run(recipe, deadline)
-        core.note_wait_over(call, held is not None)
+        self._session.long_waits.ended(call, acquired=held is not None)
         if held is None:
             return False
         self._acquired = me, self._session.now()

@@ -101,7 +101,7 @@ class PermitCore(LockCore):
         if wait:
             self.note_wait(call, owner, deadline)
         taken = yield from call.run(recipe, deadline)
-        self.note_wait_over(call, taken is not None)
+        self.session.long_waits.ended(call, acquired=taken is not None)
         if taken is None:
             return False
         leases, size = taken

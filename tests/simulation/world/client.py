@@ -329,7 +329,7 @@ class Process:
         begun = len(world.actors)
         self.client = Client(self, timeout, host)
         link = Link(self.client)
-        link.identity = world.whoami
+        link.identity = link.thread = world.whoami
         # The link's own are for threads, whatever the client's handler: they would wait outside of the world.
         link.sleep_event = link.user_event = self.client.handler.event_object
         link.spawn = lambda run, *_, **__: self.client.handler.spawn(run)

@@ -105,12 +105,6 @@ class QueueCore:
         """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
         call.long_wait = self, owner, self.session.now(), deadline
 
-    def note_wait_over(self, call: Call, acquired: bool) -> None:
-        """Note that the wait of a call is over."""
-        if (wait := call.long_wait) is not None:
-            call.long_wait = None
-            self.session.long_waits.ended(wait, self.path, "acquired" if acquired else "given up")
-
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
         """Log who holds what calls of these owners wait for, the longest for `waited` seconds."""
         call = Call(self.session, self.path)
@@ -313,8 +307,7 @@ class LockCore(QueueCore):
         Raises:
             LockLostError: the caller has a loss to settle.
         """
-        hold = self.mine()
-        if hold is not None:
+        if self.holds and (hold := self.mine()) is not None:
             self.check(hold)
         return False
 
@@ -374,7 +367,7 @@ class LockCore(QueueCore):
                 self.session.hold_limits.begin(self.limit, [ticket])
         if handoff is not None:
             handoff.leave(call)
-        self.note_wait_over(call, ticket is not None)
+        self.session.long_waits.ended(call, acquired=ticket is not None)
         if ticket is None:
             return False
         self.log_acquired(ticket)
