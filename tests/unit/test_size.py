@@ -1,4 +1,4 @@
-"""The size of the library, against the bounds in CONTRIBUTING: what grows beyond one does so by a decision."""
+"""The library, its tests and its fault list stay within the bounds in CONTRIBUTING, or grow by a decision."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import zkconcurrent
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(zkconcurrent.__file__).parent
+FAULTS = ROOT / "docs" / "explanation" / "faults.md"
 MODULE, CLASS = 350, 300
 # All but the public names of named tuples and enums, and `os._exit`.
 PRIVATE = re.compile(r"_(?!_|(make|asdict|replace|fields|field_defaults|name_|value_|exit)$)")
@@ -54,9 +55,12 @@ def measured() -> dict[str, float]:
             file.stem != "__init__" for file in PACKAGE.glob("*.py")
         ),
         "lines of code, without docstrings and comments": sum(len(parsed(file)[1]) for file in files),
+        "statements": sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree)),
         f"modules of more than {MODULE} lines of code": sum(len(parsed(file)[1]) > MODULE for file in files),
         f"classes of more than {CLASS}": sum(each > CLASS for each in classes),
         "uses of another object's private attribute": sum(len([*others_attributes(tree)]) for tree in trees),
+        "lines of the tests": sum(len(file.read_text().splitlines()) for file in (ROOT / "tests").rglob("*.py")),
+        "faults in the list": len(re.findall(r"^\| \d", FAULTS.read_text(), re.MULTILINE)),
     }
 
 
