@@ -20,6 +20,7 @@ from tests.helpers.interrupts import at_every_line
 from tests.helpers.processes import Spawn, line_from, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -273,15 +274,16 @@ def test_a_party_that_is_cut_off_as_it_comes(
     """Faults 9, 166: its time is up before its node was made; the others learn of it when it is back, by a thread."""
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
-    spawn, tries = client.handler.spawn, []
+    link = Session.of(client).link
+    spawn, tries = link.spawn, []
 
-    def start(*args: Any) -> None:
+    def start(*args: Any, **options: bool) -> None:
         tries.append(args)
         if len(tries) <= failures:
             raise RuntimeError("can't start new thread")
-        spawn(*args)
+        spawn(*args, **options)
 
-    monkeypatch.setattr(client.handler, "spawn", start)
+    monkeypatch.setattr(link, "spawn", start)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
     with proxy.lose_request("multi") as fault:

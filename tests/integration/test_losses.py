@@ -100,9 +100,9 @@ def joint_lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -
     return MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=on_lost)
 
 
-def starts_on_lost(_: object, name: str, *__: object) -> bool:
+def starts_on_lost(_: object, name: str) -> bool:
     """Return whether the arguments of the start of a thread are those for `on_lost`; others log, for example."""
-    return name.startswith("zkconcurrent on_lost ")
+    return name.startswith("on_lost ")
 
 
 some = pytest.mark.parametrize("make", [lock_of, joint_lock_of])
@@ -114,16 +114,17 @@ def test_no_lock_is_kept_as_on_lost_is_started(
 ) -> None:
     """Fault 180: a thread's start waits until it runs, on a busy machine for long; an event loop may need the lock."""
     client, told, kept = connect(timeout=4), threading.Event(), []
-    session, spawn = Session.of(client), client.handler.spawn
+    session = Session.of(client)
+    spawn = session.link.spawn
 
-    def start(*args: Any) -> None:
+    def start(*args: Any, **options: bool) -> None:
         if starts_on_lost(*args):
             kept.append(session.has_lock())
-        spawn(*args)
+        spawn(*args, **options)
 
     lock = make(client, zk_path, lambda _: told.set())
     lock.acquire()
-    monkeypatch.setattr(client.handler, "spawn", start)
+    monkeypatch.setattr(session.link, "spawn", start)
     zookeeper.expire(client)
     assert told.wait(20)
     with pytest.raises(LockLostError):
@@ -161,19 +162,19 @@ def test_no_thread_for_on_lost(
 ) -> None:
     """Fault 166: the loss is told, and `on_lost` is called, once, as soon as a thread can be started again."""
     client, told = connect(timeout=4), threading.Semaphore(0)
-    lock, spawn = make(client, zk_path, lambda _: told.release()), client.handler.spawn
-    tries = []
+    lock, link = make(client, zk_path, lambda _: told.release()), Session.of(client).link
+    spawn, tries = link.spawn, []
 
-    def start(*args: Any) -> None:
+    def start(*args: Any, **options: bool) -> None:
         if starts_on_lost(*args):
             tries.append(args)
             if len(tries) < 3:
                 raise RuntimeError("can't start new thread")
-        spawn(*args)
+        spawn(*args, **options)
 
     lock.acquire()
     lost = lock.lost
-    monkeypatch.setattr(client.handler, "spawn", start)
+    monkeypatch.setattr(link, "spawn", start)
     zookeeper.expire(client)
     assert lost.wait(20)
     assert told.acquire(timeout=20)
@@ -188,16 +189,17 @@ def test_many_losses_on_a_busy_machine(
 ) -> None:
     """Fault 184: the starts of many threads for `on_lost` take longer than a session, and no other hold is lost."""
     client, told, starts, slowness = connect(timeout=4), threading.Semaphore(0), 30, 0.2
-    spawn = client.handler.spawn
+    link = Session.of(client).link
+    spawn = link.spawn
 
-    def start(*args: Any) -> None:
+    def start(*args: Any, **options: bool) -> None:
         time.sleep(slowness)  # as long as a thread may take to get the interpreter from those that compute
-        spawn(*args)
+        spawn(*args, **options)
 
     locks = [Lock(client, f"{zk_path}/lost", on_lost=lambda _: told.release()) for _ in range(starts)]
     locks[0].acquire()
     lost = locks[0].lost
-    monkeypatch.setattr(client.handler, "spawn", start)
+    monkeypatch.setattr(link, "spawn", start)
     zookeeper.expire(client)
     assert lost.wait(20)
     with pytest.raises(LockLostError):
@@ -213,17 +215,18 @@ def test_an_exit_just_after_the_client_was_stopped(
 ) -> None:
     """Fault 185: each `on_lost` is called before the interpreter ends."""
     client, told = connect(timeout=4), []
-    session, spawn = Session.of(client), client.handler.spawn
+    session = Session.of(client)
+    spawn = session.link.spawn
 
-    def start(*args: Any) -> None:
+    def start(*args: Any, **options: bool) -> None:
         time.sleep(0.05)
-        spawn(*args)
+        spawn(*args, **options)
         told.extend([args] * starts_on_lost(*args))
 
     locks = [Lock(client, f"{zk_path}/{n}", on_lost=lambda _: None) for n in range(4)]
     for lock in locks:
         lock.acquire()
-    monkeypatch.setattr(client.handler, "spawn", start)
+    monkeypatch.setattr(session.link, "spawn", start)
     client.stop()
     session.abandon_all()(time.monotonic() + 20)  # as `atexit` has it done
     assert len(told) == len(locks)
