@@ -59,6 +59,7 @@ def measured() -> dict[str, float]:
         f"modules of more than {MODULE} lines of code": sum(len(parsed(file)[1]) > MODULE for file in files),
         f"classes of more than {CLASS}": sum(each > CLASS for each in classes),
         "uses of another object's private attribute": sum(len([*others_attributes(tree)]) for tree in trees),
+        "public names of `zkconcurrent`": len(zkconcurrent.__all__),
         "lines of the tests": sum(len(file.read_text().splitlines()) for file in (ROOT / "tests").rglob("*.py")),
         "faults in the list": len(re.findall(r"^\| \d", FAULTS.read_text(), re.MULTILINE)),
     }
