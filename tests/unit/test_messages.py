@@ -198,7 +198,7 @@ def test_other_coroutine_functions(module: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["Lock", "Semaphore", "Election"])
 def test_a_guard_of_no_transaction(kind: str) -> None:
-    """What is no transaction is refused, also where nothing is held."""
+    """`guard()` refuses anything but a transaction, also where nothing is held."""
     made = make(zkconcurrent, kind, client := KazooClient(), "/path")
     guard = Term(made._leader_lock, None).guard if kind == "Election" else made.guard  # type: ignore[arg-type]
     for wrong in (None, client, b"data", "/path"):

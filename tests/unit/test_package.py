@@ -175,7 +175,7 @@ print("then loaded:", [name for name in sys.modules if name not in loaded and no
 
 
 def test_each_name_is_used_there() -> None:
-    """What has no use of its own is what calls return, raise or report, but for the codec of a package of its own."""
+    """Names without a use of their own are results, errors or reports of calls, and one codec."""
     results = (BaseException, zkconcurrent.LockEvent, tuple, Enum)
     others = {"Claim", "Codec", "LockLike", "Membership", "MSGPACK", "Term", "__version__"}
     left = {*zkconcurrent.__all__} - {name.partition(",")[0] for name in first_uses.uses()} - others

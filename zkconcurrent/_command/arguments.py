@@ -232,7 +232,7 @@ def server_url(found: argparse.Namespace) -> str:
             _refuse(f"--url-file: {getattr(error, 'strerror', None) or 'it is no text'}: {found.url_file}")
         if not url.strip():
             _refuse(f"--url-file: its first line is empty: {found.url_file}")
-    # What was read from a file may end with its newline.
+    # A URL from a file may end with a newline.
     url = url.strip()
     if not url:
         _refuse(f"no server: set ${URL}, or give --url-file or --url")

@@ -81,7 +81,7 @@ Ring: TypeAlias = Sequence[RingMember]
 
 
 class Unjudged(NamedTuple):
-    """What was not judged: a ring through it is not found.
+    """A wait that the search can't judge: it finds no ring through it.
 
     Attributes:
         path: the queue.

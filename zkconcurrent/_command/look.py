@@ -237,7 +237,7 @@ class Scan:
         """Return the queues at a path, and at so many levels below it, as far as these are there."""
         queues: list[QueueListing] = []
         if path.rpartition("/")[2] in _PARTS:
-            # What is in a part does not tell of which kind the node above is.
+            # The children of a part do not show the kind of the node above.
             (names,) = ask_all(self._link.children, [_above(path)])
             if not isinstance(names, Exception):
                 self._note_kind(_above(path), names)
