@@ -44,10 +44,11 @@ ENDS = [by_anyio, *([by_a_timeout] if sys.version_info >= (3, 11) else [])]
 ends = pytest.mark.parametrize("end", ENDS)
 
 
+@pytest.mark.fault(220)
 @ends
 @pytest.mark.parametrize("make", [aio.Lock, aio.RLock], ids=lambda make: make.__name__)
 async def test_a_wait_for_a_condition(end: Any, make: Any, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 220: the task is out as soon as it has the lock again, with one node and few requests."""
+    """The task is out as soon as it has the lock again, with one node and few requests."""
     condition = aio.Condition(zk, f"{zk_path}/c", make(zk, f"{zk_path}/lock"))
 
     async def wait() -> None:
@@ -67,8 +68,9 @@ async def test_a_wait_for_a_condition(end: Any, make: Any, zk: KazooClient, far:
     await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
 
 
+@pytest.mark.fault(220)
 async def test_a_condition_inside_its_lock(zk: KazooClient, zk_path: str) -> None:
-    """Fault 220: a scope within the block of the lock ends while the lock is held, and the block goes on."""
+    """A scope within the block of the lock ends while the lock is held, and the block goes on."""
     condition = aio.Condition(zk, zk_path)
     async with condition:
         with anyio.move_on_after(TIME) as scope:
@@ -78,9 +80,10 @@ async def test_a_condition_inside_its_lock(zk: KazooClient, zk_path: str) -> Non
     assert condition._lock.hold_count() == 0
 
 
+@pytest.mark.fault(220)
 @pytest.mark.parametrize("cancels", [1, 2, 100])
 async def test_the_place_in_the_queue(cancels: int, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 220: while others hold the lock, further cancels change nothing: the cancelled wait keeps its place."""
+    """While others hold the lock, further cancels change nothing: the cancelled wait keeps its place."""
     condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
     line = f"{condition._lock.path}"
 
@@ -108,8 +111,9 @@ async def test_the_place_in_the_queue(cancels: int, zk: KazooClient, far: KazooC
     await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
 
 
+@pytest.mark.fault(220)
 def test_a_condition_out_of_reach(connect: Connect, proxy: Proxy, far: KazooClient, zk_path: str) -> None:
-    """Fault 220: cancelled at each turn while it acquires the lock, a wait gives up a third of T after the outage."""
+    """Cancelled at each turn while it acquires the lock, a wait gives up a third of T after the outage."""
     zk = connect(proxy.hosts, timeout=4, **FAST)
     condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
     session = Session.of(zk)
@@ -198,8 +202,9 @@ async def test_a_get_from_an_empty_queue(end: Any, zk: KazooClient, far: KazooCl
     assert await soon(aio.Queue[bytes](far, zk_path).get()) == b"one"
 
 
+@pytest.mark.fault(220)
 def test_a_get_whose_item_is_under_way(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 220: the item is back in its place before the scope ends, so a program may stop its client at once."""
+    """The item is back in its place before the scope ends, so a program may stop its client at once."""
     client = connect(proxy.hosts)
     queue: aio.Queue[bytes] = aio.Queue(client, zk_path)
 

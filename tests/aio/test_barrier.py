@@ -167,8 +167,9 @@ def test_all_must_agree_on_the_parties(zk: KazooClient, zk_path: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault(226)
 def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 226: a plain query whose reply is seen late undoes nothing that a party has seen meanwhile."""
+    """A plain query whose reply is seen late undoes nothing that a party has seen meanwhile."""
     looked, go_on = threading.Event(), threading.Event()
     line = recipe.line_of
 

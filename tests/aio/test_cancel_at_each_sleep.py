@@ -110,6 +110,7 @@ async def ended(scene: Scene, trap: Trap) -> tuple[bool, Counts]:
     return cancelled, counts
 
 
+@pytest.mark.fault(220)
 @pytest.mark.parametrize("strikes", ["once", "twice", "at each turn"])
 @pytest.mark.parametrize("waking", [False, True], ids=["asleep", "waking"])
 @pytest.mark.parametrize("scene", [scene for scene in SCENES if is_apart(scene) or PLACES > 2])
@@ -175,9 +176,10 @@ async def cancelled(lock: Any, after: float = 0.0) -> None:
         raise AssertionError("it was not cancelled")
 
 
+@pytest.mark.fault(255)
 @pytest.mark.parametrize("kind", LOCKS)
 async def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_path: str) -> None:
-    """Fault 255: the node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
+    """The node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
     lock, other = LOCKS[kind](slow, zk_path), AGAINST.get(kind, LOCKS[kind])(slow, zk_path)
     await lock.acquire()
     await lock.release()  # the path exists
@@ -189,6 +191,7 @@ async def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_p
             await other.release()
 
 
+@pytest.mark.fault(255)
 async def test_the_next_call_counts_no_cancelled_one(slow: KazooClient, zk_path: str) -> None:
     """The same of calls that ask who is there: a lock is not locked, and a permit is available."""
     lock, semaphore = aio.Lock(slow, f"{zk_path}/lock"), aio.Semaphore(slow, f"{zk_path}/semaphore", 2)
@@ -203,6 +206,7 @@ async def test_the_next_call_counts_no_cancelled_one(slow: KazooClient, zk_path:
     assert await semaphore.available() == 2
 
 
+@pytest.mark.fault(255)
 def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """The same if the reply to the create is lost, and the next call is the first on the new connection."""
     client = connect(hosts=proxy.hosts)
@@ -227,6 +231,7 @@ def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_pat
     run(main())
 
 
+@pytest.mark.fault(255)
 async def test_a_lock_that_another_holds_is_not_free(slow: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The next call is refused where somebody holds, ahead of the cancelled one or behind it."""
     lock, elsewhere = aio.Lock(slow, zk_path), aio.Lock(far, zk_path)

@@ -89,8 +89,9 @@ def test_what_is_wrong(url: str) -> None:
     assert str(told.value) == str(expected.value)
 
 
+@pytest.mark.fault(259)
 def test_awaited_in_place_of_a_block() -> None:
-    """Fault 259: the error of `await aio.connect(url)` says what to write."""
+    """The error of `await aio.connect(url)` says what to write."""
 
     async def main() -> None:
         await aio.connect("memory:")
@@ -99,8 +100,9 @@ def test_awaited_in_place_of_a_block() -> None:
         asyncio.run(main())
 
 
+@pytest.mark.fault(422)
 def test_a_block_that_is_entered_again(zookeeper: Server) -> None:
-    """Fault 422: the error of a second block of one `connect()` says to call it again."""
+    """The error of a second block of one `connect()` says to call it again."""
 
     async def main() -> None:
         connecting = aio.connect(f"zk://{zookeeper.hosts}")
@@ -112,8 +114,9 @@ def test_a_block_that_is_entered_again(zookeeper: Server) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault(356)
 def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
-    """Fault 356: the client stops while all threads of the executor wait in its calls; the stop ends their waits."""
+    """The client stops while all threads of the executor wait in its calls; the stop ends their waits."""
 
     async def main() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
@@ -132,8 +135,9 @@ def test_an_executor_full_of_waits(zookeeper: Server, zk_path: str) -> None:
         asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
+@pytest.mark.fault(356)
 def test_an_executor_that_is_shut_down(zookeeper: Server) -> None:
-    """Fault 356: the client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
+    """The client stops, and another one starts, also after `loop.shutdown_default_executor()`."""
     before = sessions(zookeeper)
 
     async def main() -> None:
@@ -146,9 +150,10 @@ def test_an_executor_that_is_shut_down(zookeeper: Server) -> None:
     eventually(lambda: sessions(zookeeper) <= before)
 
 
+@pytest.mark.fault(396)
 @pytest.mark.parametrize("name", ["zkconcurrent background", "zkconcurrent stop"])
 def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 396: the client stops, with what it holds, although no thread can be started; the block raises nothing."""
+    """The client stops, with what it holds, although no thread can be started; the block raises nothing."""
     begin = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
@@ -169,8 +174,9 @@ def test_no_thread_for_the_end(name: str, zookeeper: Server, zk_path: str, monke
             pass
 
 
+@pytest.mark.fault(356)
 def test_an_executor_full_of_work(zookeeper: Server, silent: str) -> None:
-    """Fault 356: the client starts, or gives up in time, while all threads of the executor are in calls that last."""
+    """The client starts, or gives up in time, while all threads of the executor are in calls that last."""
     over = threading.Event()
 
     async def main() -> None:

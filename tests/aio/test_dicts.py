@@ -55,6 +55,7 @@ def test_a_dictionary(zk: KazooClient, zk_path: str) -> None:
     eventually(lambda: threads == {"x": "y"})
 
 
+@pytest.mark.fault(364)
 def test_a_set(zk: KazooClient, zk_path: str) -> None:
     """Elements are added and removed by awaited calls; operators make sets; fault 364."""
 
@@ -84,6 +85,7 @@ def test_a_set(zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.fault(101)
 def test_stale_copies(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """While no server is in reach, and until the copy is read anew, reads have what was known, and `stale` tells."""
     theirs = zkconcurrent.Dict[int](zk, zk_path, codec=JSON)
@@ -111,6 +113,7 @@ def test_stale_copies(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: 
     asyncio.run(main())
 
 
+@pytest.mark.fault(102)
 @pytest.mark.parametrize("applied", [True, False])
 def test_cancelled_writes(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, applied: bool) -> None:
     """A cancelled write was applied or not; the copy learns of it, and the next writes are not disturbed."""

@@ -80,9 +80,10 @@ def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
     election.withdraw()
 
 
+@pytest.mark.fault(136)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_closed_loop_with_a_task_that_waits(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 136: the candidacy, which goes on, keeps no task of a closed loop that waits for its term."""
+    """The candidacy, which goes on, keeps no task of a closed loop that waits for its term."""
     elsewhere = zkconcurrent.Election(connect(), zk_path)
     loop = asyncio.new_event_loop()
     election = aio.Election(zk, zk_path)

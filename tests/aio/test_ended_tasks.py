@@ -86,6 +86,7 @@ OWNED: dict[str, Any] = {
 }
 
 
+@pytest.mark.fault(389)
 @pytest.mark.parametrize("make", OWNED)
 @pytest.mark.parametrize("end", ["returns", "raises", "cancelled"])
 def test_a_task_that_ends_with_a_hold(
@@ -222,6 +223,7 @@ def test_a_reader_that_is_thrown_away_beside_another(
             gc.enable()
 
 
+@pytest.mark.fault(135)
 @pytest.mark.parametrize(
     ("make", "block"),
     [("Lock", "condition"), ("RLock", "condition"), ("write lock", "condition"), ("Lock", "hold"), ("RLock", "lock")],
@@ -229,7 +231,7 @@ def test_a_reader_that_is_thrown_away_beside_another(
 def test_a_waiter_that_is_thrown_away_beside_a_holder(
     make: str, block: str, zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
-    """Fault 135: the end of a task that is collected in `Condition.wait` leaves the hold of another task."""
+    """The end of a task that is collected in `Condition.wait` leaves the hold of another task."""
     condition = aio.Condition(zk, zk_path, LOCKS[make](zk, f"{zk_path}-lock"))
     lock: Any = condition._lock
 

@@ -87,10 +87,11 @@ def test_cuts_and_an_expiry(connect: Connect, far: KazooClient, zookeeper: Serve
     run(main())
 
 
+@pytest.mark.fault(196)
 def test_an_interrupt_as_the_thread_for_the_background_has_begun(
     zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 196: calls are made one after the other all the same."""
+    """Calls are made one after the other all the same."""
     latch, begin, strikes = aio.CountDownLatch(zk, zk_path, 9), threading.Thread.start, [KeyboardInterrupt]
     inside: list[Any] = []
     most: list[int] = []
@@ -122,8 +123,9 @@ def test_an_interrupt_as_the_thread_for_the_background_has_begun(
     assert max(most) == 1
 
 
+@pytest.mark.fault(167)
 def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 167: a count that raised an error is not made by the next call that finds a thread."""
+    """A count that raised an error is not made by the next call that finds a thread."""
     latch = aio.CountDownLatch(zk, zk_path, 5)
 
     def start(_: threading.Thread) -> None:
@@ -140,8 +142,9 @@ def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch
     asyncio.run(main())
 
 
+@pytest.mark.fault(167)
 def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 167: an item whose `task_done()` raised an error can be done by the next call."""
+    """An item whose `task_done()` raised an error can be done by the next call."""
     queue = aio.Queue[bytes](zk, zk_path)
 
     def start(_: threading.Thread) -> None:
@@ -161,8 +164,9 @@ def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: p
     asyncio.run(main())
 
 
+@pytest.mark.fault(418)
 def test_a_log_handler_that_raises_in_the_background(zk: KazooClient, zk_path: str) -> None:
-    """Fault 418: it raises as a failed call is logged that no task awaits; the next one is made all the same."""
+    """It raises as a failed call is logged that no task awaits; the next one is made all the same."""
     zk.create(f"{zk_path}/foreign", b"of another program", makepath=True)
     foreign, event, log = aio.Event(zk, f"{zk_path}/foreign"), aio.Event(zk, f"{zk_path}/e"), _tasks.log
     begun: list[aio.Completion] = []
@@ -186,10 +190,11 @@ def test_a_log_handler_that_raises_in_the_background(zk: KazooClient, zk_path: s
     assert zkconcurrent.Event(zk, event.path).is_set()
 
 
+@pytest.mark.fault(418)
 def test_a_log_handler_that_raises_at_an_unknown_outcome(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 418: it raises as the library logs that the outcome of a cancelled change is unknown; others go on."""
+    """It raises as the library logs that the outcome of a cancelled change is unknown; others go on."""
     number, log = aio.AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), _tasks.log
     logged = list[str]()
 

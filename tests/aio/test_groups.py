@@ -19,8 +19,9 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
 
+@pytest.mark.fault(422)
 def test_a_membership(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 422: a task joins by one `await` or for one block; threads see it; the errors are those of threads."""
+    """A task joins by one `await` or for one block; threads see it; the errors are those of threads."""
     threads = zkconcurrent.Group(connect(), zk_path)
 
     async def main() -> None:
@@ -163,8 +164,9 @@ def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str) -> N
     other._path_state.inside.clear()  # its thread has ended inside
 
 
+@pytest.mark.fault(392)
 def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
-    """Fault 392: a task made for an enter, or a leave, alone is refused before anything is sent."""
+    """A task made for an enter, or a leave, alone is refused before anything is sent."""
 
     async def main() -> None:
         barrier = aio.DoubleBarrier(zk, zk_path, 1)
@@ -208,8 +210,9 @@ def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str) -
     asyncio.run(again())
 
 
+@pytest.mark.fault(353)
 def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 353: the party of a generator that its task closes leaves; others would wait for it forever."""
+    """The party of a generator that its task closes leaves; others would wait for it forever."""
     barrier, other = (aio.DoubleBarrier(client, zk_path, 2) for client in (zk, connect()))
 
     async def rows() -> AsyncIterator[int]:
@@ -232,8 +235,9 @@ def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
+@pytest.mark.fault(353)
 def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str) -> None:
-    """Fault 353: the party of a task that is thrown away leaves, also if only that task has its object of the barrier.
+    """The party of a task that is thrown away leaves, also if only that task has its object of the barrier.
 
     The end of its block leaves the party of the task that runs meanwhile.
     """

@@ -73,12 +73,13 @@ def below(client: KazooClient, path: str) -> list[str]:
     return [*names, *(each for name in names for each in below(client, name))]
 
 
+@pytest.mark.fault(421)
 @pytest.mark.parametrize("error", [KeyError, LockLostError])
 @pytest.mark.parametrize("make", [make for make in BLOCKS if make != "three permits"])
 async def test_a_forked_child(
     make: str, error: type[Exception], zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
-    """Fault 421: an inherited block ends by its own error there, and what the parent holds stays."""
+    """An inherited block ends by its own error there, and what the parent holds stays."""
     child = -1
     try:
         async with BLOCKS[make](zk, zk_path):
@@ -95,9 +96,10 @@ async def test_a_forked_child(
         raise
 
 
+@pytest.mark.fault(23)
 @every
 async def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 23: the error says that the hold is the parent's, with each kind of lock."""
+    """The error says that the hold is the parent's, with each kind of lock."""
     lock = LOCKS[make](zk, zk_path)
     async with lock:
         child = os.fork()
@@ -278,6 +280,7 @@ async def test_after_a_wait_of_a_condition(zk: KazooClient, far: KazooClient, zk
     await until(lambda: not nodes(far, zk_path))
 
 
+@pytest.mark.fault(125)
 @every
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

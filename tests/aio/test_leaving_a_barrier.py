@@ -147,9 +147,10 @@ def test_an_interrupted_program(zk: KazooClient, zk_path: str) -> None:
     assert not zkconcurrent.Barrier(zk, zk_path, 2).broken
 
 
+@pytest.mark.fault(1, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_lost_leave(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Faults 1, 4: a party leaves once, whether the reply to that or the request was lost."""
+    """A party leaves once, whether the reply to that or the request was lost."""
     near = connect(hosts=proxy.hosts, timeout=10, **FAST)
 
     async def main() -> None:

@@ -277,9 +277,10 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
     run(main())
 
 
+@pytest.mark.fault(355)
 @pytest.mark.parametrize("make", ["Lock", "Semaphore", *OWNED])
 async def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 355: a plain thread, or a callback of the loop, is told of this process's newest hold."""
+    """A plain thread, or a callback of the loop, is told of this process's newest hold."""
     lock: Any = LOCKS[make](zk, zk_path)
 
     def ask() -> tuple[bool, bool, bool]:
@@ -301,12 +302,13 @@ async def test_a_hold_that_no_task_asks_about(make: str, zk: KazooClient, far: K
         await lock.acquire()
 
 
+@pytest.mark.fault(354)
 @pytest.mark.parametrize("make", ["Lock", "RLock", "Semaphore", "MultiLock"])
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
 def test_a_loss_after_a_try_on_another_loop(
     make: str, closed: bool, zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
-    """Fault 354: `on_lost` is called on the loop that holds the lock, not on one that has only tried since."""
+    """`on_lost` is called on the loop that holds the lock, not on one that has only tried since."""
     told: list[int] = []
 
     def on_lost(_: object) -> None:
@@ -359,8 +361,9 @@ async def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_pa
     await until(lambda: len(told) == 2)
 
 
+@pytest.mark.fault(186)
 def test_a_loss_that_a_release_of_several_finds(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 186: an awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
+    """An awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
     told: list[object] = []
     lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
     theirs = connect()
@@ -379,10 +382,11 @@ def test_a_loss_that_a_release_of_several_finds(zk: KazooClient, connect: Connec
     run(main())
 
 
+@pytest.mark.fault(208)
 def test_a_loss_that_is_found_at_once(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 208: the replies to the deletes of a release come before it returns, and nobody awaits it."""
+    """The replies to the deletes of a release come before it returns, and nobody awaits it."""
     told: list[object] = []
     lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
     theirs, core = connect(), lock._core
@@ -589,9 +593,10 @@ async def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> N
     await until(lambda: not nodes(far, zk_path))
 
 
+@pytest.mark.fault(382)
 @pytest.mark.parametrize("timeout", [0, -1])
 async def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Fault 382. `wait_for` without time releases the lock once: who makes it true gets in."""
+    """`wait_for` without time releases the lock once: who makes it true gets in."""
     condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
     done: list[bool] = []
 
@@ -608,10 +613,11 @@ async def test_a_poll_lets_others_in(timeout: float, zk: KazooClient, far: Kazoo
         await condition.wait_for(lambda: False, timeout)
 
 
+@pytest.mark.fault(392)
 @pytest.mark.parametrize("make", [aio.Lock, aio.RLock], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("call", ["wait", "wait_for"])
 async def test_a_task_that_only_waits_for_a_condition(make: Any, call: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 392: it does not hold an RLock, and is told so; with a Lock, which belongs to no task, it waits."""
+    """It does not hold an RLock, and is told so; with a Lock, which belongs to no task, it waits."""
     condition = aio.Condition(zk, zk_path, make(zk, f"{zk_path}/lock"))
     arguments = [bool] if call == "wait_for" else []
     async with condition:
@@ -726,6 +732,7 @@ def test_the_twin_of_threads_in_the_loop(make: str, zk: KazooClient, zk_path: st
     run(main())
 
 
+@pytest.mark.fault(120)
 @pytest.mark.parametrize("looked_up", [False, True])
 def test_a_detached_lock_that_is_released_and_acquired_again(
     looked_up: bool, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
@@ -757,6 +764,7 @@ def test_a_detached_lock_that_is_released_and_acquired_again(
     run(main())
 
 
+@pytest.mark.fault(120)
 def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """An acquire waits for it up to its deadline, or until it is told to end: fault 120."""
     lock = aio.DetachedLock(connect(hosts=proxy.hosts, timeout=20, **FAST), zk_path, "job")
@@ -785,10 +793,11 @@ def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy
     run(main())
 
 
+@pytest.mark.fault(226)
 def test_a_late_reply_undoes_nothing(
     zk: KazooClient, far: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 226: a plain query whose reply is seen late undoes nothing that this process has done meanwhile."""
+    """A plain query whose reply is seen late undoes nothing that this process has done meanwhile."""
     locks = [kind(zk, f"{zk_path}-{n}") for n, kind in enumerate((aio.Lock, aio.Semaphore))]
     event = aio.Event(zk, zk_path)
     seen: list[object] = []

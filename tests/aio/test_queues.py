@@ -241,6 +241,7 @@ def test_claims(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert other.empty()
 
 
+@pytest.mark.fault(82)
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.015, 0.025, 0.035, 0.045, 0.06])
 def test_a_cancelled_get_takes_nothing(
     delay: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
@@ -290,6 +291,7 @@ def test_a_cancelled_get_before_the_client_stops(zk: KazooClient, connect: Conne
     assert zkconcurrent.Queue[bytes](zk, zk_path).get_nowait() == b"one"
 
 
+@pytest.mark.fault(82)
 def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str) -> None:
     """`wait_for(queue.get(), ...)` in a loop gets each item once."""
     queue: aio.Queue[bytes] = aio.Queue(zk, zk_path)
@@ -318,6 +320,7 @@ def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str) -> None:
     eventually(lambda: not queue._core._path_state._left)
 
 
+@pytest.mark.fault(141)
 def test_a_closed_loop_within_a_claim(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The item is given back when the garbage collector takes the task, although its client lives on."""
     client = connect(timeout=30.0)

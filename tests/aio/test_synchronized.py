@@ -280,8 +280,9 @@ async def others_get(name: str, timeout: float = 0) -> bool:
     return await asyncio.create_task(get())
 
 
+@pytest.mark.fault(525)
 def test_a_break_out_of_a_loop() -> None:
-    """Fault 525: whoever closes a generator ends its hold: after a `break`, the loop does, in a task of its own."""
+    """Whoever closes a generator ends its hold: after a `break`, the loop does, in a task of its own."""
     told: list[Any] = []
 
     async def main() -> None:
@@ -306,6 +307,7 @@ def test_a_break_out_of_a_loop() -> None:
     assert not warned
 
 
+@pytest.mark.fault(525)
 def test_steps_in_several_tasks() -> None:
     """A task that makes a step, and ends, leaves the generator its hold; each step may take the lock again."""
 
@@ -330,8 +332,9 @@ def test_steps_in_several_tasks() -> None:
     assert not warned
 
 
+@pytest.mark.fault(530)
 def test_a_step_that_is_cancelled() -> None:
-    """Fault 530: the end of a step that is cancelled has the generator's lock, whichever task makes the step."""
+    """The end of a step that is cancelled has the generator's lock, whichever task makes the step."""
     inside = asyncio.Event()
 
     @aio.synchronized(local, "cancelled")
@@ -354,9 +357,10 @@ def test_a_step_that_is_cancelled() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault(530)
 @pytest.mark.parametrize("by", ["collector", "end of the run"])
 def test_a_generator_that_the_loop_closes(by: str) -> None:
-    """Fault 530: where the loop closes all generators, or those of a cycle, a lock is held until its own has ended."""
+    """Where the loop closes all generators, or those of a cycle, a lock is held until its own has ended."""
     told: list[Any] = []
     left: list[Any] = []
 
@@ -389,6 +393,7 @@ def test_a_generator_that_the_loop_closes(by: str) -> None:
     assert asyncio.run(others_get("left", 20))
 
 
+@pytest.mark.fault(525)
 def test_a_loop_that_is_closed_first() -> None:
     """Once its loop is closed, nothing closes a generator: its hold ends as it is garbage collected."""
     loop = asyncio.new_event_loop()
@@ -450,8 +455,9 @@ def test_a_function_says_where() -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.fault(337)
 def test_a_function_says_where_each_block_is() -> None:
-    """Fault 337: each end of a block releases the lock of that block, also if the next one has another client."""
+    """Each end of a block releases the lock of that block, also if the next one has another client."""
     spaces = [aio.namespace("local") for _ in range(2)]
     places = iter(spaces)
     block = aio.synchronized(lambda: next(places), "report")

@@ -58,11 +58,12 @@ def test_a_holder_that_releases_when_asked(look: Run, zk: KazooClient, connect: 
     assert " its holder has released it, " in err.splitlines()[-1]
 
 
+@pytest.mark.fault(432)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_break_that_is_given_up(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, number: signal.Signals
 ) -> None:
-    """Fault 432: while a holder is asked, `show` says so; after Ctrl-C its node tells again who holds.
+    """While a holder is asked, `show` says so; after Ctrl-C its node tells again who holds.
 
     Fault 432: so it is once the terminal was closed, or the command was asked to end.
     """
@@ -83,8 +84,9 @@ def test_a_break_that_is_given_up(
         assert (code, f"of process {os.getpid()} on" in out, "asked" in out) == (0, True, False)
 
 
+@pytest.mark.fault(502)
 def test_two_breaks_of_one_hold(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 502: a second break of a hold, or one that is given up, neither cuts short the first nor hides who holds.
+    """A second break of a hold, or one that is given up, neither cuts short the first nor hides who holds.
 
     That which did not break it does not say that its holder has released it.
     """
@@ -111,8 +113,9 @@ def test_two_breaks_of_one_hold(look: Run, zk: KazooClient, connect: Connect, zk
         lock.release()
 
 
+@pytest.mark.fault(502)
 def test_two_breaks_that_are_given_up(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 502: once the first of two breaks is given up, the node tells who holds, and the second goes on."""
+    """Once the first of two breaks is given up, the node tells who holds, and the second goes on."""
     with zkconcurrent.Lock(connect(), zk_path) as _:
         (node,) = nodes(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
@@ -176,8 +179,9 @@ def test_a_permit(look: Run, zk: KazooClient, zk_path: str) -> None:
             semaphore.release()
 
 
+@pytest.mark.fault(443, 444)
 def test_a_queue(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 444: a consumer that waits holds nothing to break. Fault 443: who has claimed an item keeps it."""
+    """A consumer that waits holds nothing to break. Fault 443: who has claimed an item keeps it."""
     queue = zkconcurrent.Queue(zk, zk_path)
 
     def refused(part: str) -> list[int]:
@@ -200,8 +204,9 @@ def test_a_queue(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread) 
         assert refused("claims") == [78, 78]
 
 
+@pytest.mark.fault(359, 432)
 def test_what_it_may_not(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 359: without the right to write or delete, nothing is broken: 77, and the message says which right."""
+    """Without the right to write or delete, nothing is broken: 77, and the message says which right."""
     with zkconcurrent.Lock(zk, zk_path) as _:
         (node,) = nodes(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
@@ -236,6 +241,7 @@ def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> 
         lock.release()
 
 
+@pytest.mark.fault(326)
 @pytest.mark.parametrize("detached", [False, True])
 def test_an_outage_behind_the_question(
     start: Run, zk: KazooClient, zk_path: str, proxy: Proxy, *, detached: bool

@@ -199,8 +199,9 @@ def test_what_is_not_judged(look: Run, zk: KazooClient, zk_path: str, why: str) 
     assert found(look("deadlocks", zk_path, "--json"))[0] == 1
 
 
+@pytest.mark.fault(427)
 def test_primitives_that_are_no_locks(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 427: their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
+    """Their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
     queue, condition = zkconcurrent.Queue(zk, f"{zk_path}/queue"), zkconcurrent.Condition(zk, f"{zk_path}/condition")
     barrier = zkconcurrent.Barrier(zk, f"{zk_path}/barrier", 2)
     queue.put(b"item")
@@ -225,6 +226,7 @@ def test_primitives_that_are_no_locks(look: Run, zk: KazooClient, zk_path: str, 
         each.result()
 
 
+@pytest.mark.fault(427)
 def test_locks_in_use(look: Run, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each kind of lock is held, and waited for, as by an election's second candidate: a check by the code is quiet."""
     holding, waiting = connect(), connect()
@@ -263,6 +265,7 @@ def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> N
     assert (code, err, "evil\\x1b[2J" in out, "\x1b" in out, len(out) < 3_000) == (1, "", True, False, True)
 
 
+@pytest.mark.fault(327)
 def test_how_to_break_it(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """It names a path that `break` takes with the same URL, and the whole of it; a lock may be at the chroot itself."""
     for n, (inside, first) in enumerate((("in/x", "in"), ("in/" + "y" * 400, "in"), ("in", ""))):
@@ -285,6 +288,7 @@ def test_it_only_reads(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -
     assert {message.name for message in count.trace if message.kind == "request"} <= {*READS, "sync"}
 
 
+@pytest.mark.fault(312)
 def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -> None:
     """`show` does not call a path free that kazoo's own recipes use: fault 312; nor does `break`."""
     with zk.Lock(zk_path):

@@ -147,8 +147,9 @@ def test_a_service_that_is_set_up_badly(look: Run) -> None:
     assert end_of(look("doctor", url=f"zk://{server.hosts}?start_timeout=0.3"))[0] == 69
 
 
+@pytest.mark.fault(397)
 def test_a_server_without_watches_of_trees(look: Run) -> None:
-    """Fault 397: it has a setting for many watches, and is not too old: the doctor says so, as a `Dict` does."""
+    """It has a setting for many watches, and is not too old: the doctor says so, as a `Dict` does."""
     setting = "org.apache.zookeeper.server.watch.WatchManagerOptimized"
     with Server(properties={"zookeeper.watchManagerName": setting}, installation=real_installation()) as server:
         found = levels(look("doctor", "--json", url=f"zk://{server.hosts}"))["watches of trees"]
@@ -160,9 +161,10 @@ def test_a_server_without_watches_of_trees(look: Run) -> None:
             zkconcurrent.Dict(zk, "/app/dict").get("key")
 
 
+@pytest.mark.fault(331)
 @pytest.mark.parametrize("byte", [b"x", b"x" * (1 << 20)], ids=["trickles", "floods"])
 def test_a_host_that_is_none_of_zookeeper(look: Run, zookeeper: Server, root: str, byte: bytes) -> None:
-    """Fault 331: a host that never ends its reply does not answer, and the doctor goes on."""
+    """A host that never ends its reply does not answer, and the doctor goes on."""
     with trickling(byte) as port:
         url = root.replace(zookeeper.hosts, f"{zookeeper.hosts},127.0.0.1:{port}")
         code, out, err = end_of(look("doctor", url=f"{url}&start_timeout=60"))
@@ -171,8 +173,9 @@ def test_a_host_that_is_none_of_zookeeper(look: Run, zookeeper: Server, root: st
     assert "quorum: 1 of 2 servers" in out
 
 
+@pytest.mark.fault(358)
 def test_a_host_that_can_have_no_name(look: Run, zookeeper: Server, root: str) -> None:
-    """Fault 358: a slip in one host of the URL, such as two dots, is found, and the doctor goes on."""
+    """A slip in one host of the URL, such as two dots, is found, and the doctor goes on."""
     url = root.replace(zookeeper.hosts, f"{zookeeper.hosts},zk2..example")
     code, out, err = end_of(look("doctor", url=f"{url}&start_timeout=60"))
     assert code == 0, err

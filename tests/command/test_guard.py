@@ -31,6 +31,7 @@ def began(process: subprocess.Popen[str]) -> list[int]:
     return below(process.pid)
 
 
+@pytest.mark.fault(296)
 @pytest.mark.parametrize("killed", ["run", "guard", "command"])
 def test_one_is_killed(run: Run, zk: KazooClient, zk_path: str, killed: str) -> None:
     """Kill `run` or the guard: all processes end at once. Kill the command: the lock waits for what it left behind."""
@@ -63,6 +64,7 @@ def what_is_left(process: subprocess.Popen[str]) -> int:
     return int(process.stderr.readline().rpartition(": ")[2].split()[0])
 
 
+@pytest.mark.fault(296)
 @pytest.mark.parametrize("killed", ["run", "guard"])
 def test_one_is_killed_after_the_command(run: Run, zk_path: str, killed: str) -> None:
     """What the command has left behind ends, too, if `run` or the guard is killed after the command's end."""
@@ -82,6 +84,7 @@ def test_the_lock_is_lost_after_the_command(run: Run, zk: KazooClient, zk_path: 
     assert not is_there(left)
 
 
+@pytest.mark.fault(298)
 def test_it_is_lost_before_the_command_begins(start: Run, zk: KazooClient, zk_path: str) -> None:
     """A lock that is lost between the grant and the start starts nothing: 76."""
     script = (
@@ -94,6 +97,7 @@ def test_it_is_lost_before_the_command_begins(start: Run, zk: KazooClient, zk_pa
     assert (code, out, "before the command began" in err, nodes(zk, zk_path)) == (76, "", True, [])
 
 
+@pytest.mark.fault(297)
 def test_run_is_stopped(run: Run, zk: KazooClient, zk_path: str) -> None:
     """While `run` is stopped, the guard ends the command before the session's end lets another in; then 76."""
     process = run(zk_path, "--", "sh", "-c", STUBBORN)
@@ -135,6 +139,7 @@ def far(proxy: Proxy) -> str:
     return f"zk://{proxy.hosts}?timeout={SESSION:g}"
 
 
+@pytest.mark.fault(297)
 @pytest.mark.parametrize("on_lost", ["term", "kill"])
 def test_cut_off(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str, on_lost: str) -> None:
     """Cut off from ZooKeeper, the command gets TERM (or not), then KILL, before another client can hold the lock."""
@@ -148,6 +153,7 @@ def test_cut_off(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, far: str
     assert (code, "caught" in out, "ended before the lease" in err) == (76, on_lost == "term", True)
 
 
+@pytest.mark.fault(302)
 def test_a_server_that_grants_a_longer_timeout(run: Run, zk_path: str) -> None:
     """With a timeout below the server's shortest, usually 4 s, the command is not ended between heartbeats."""
     with Server(tick_time=2.0) as server:
@@ -238,9 +244,10 @@ def test_as_process_1(start: Run, zk_path: str, zk: KazooClient) -> None:
     assert nodes(zk, zk_path) == []
 
 
+@pytest.mark.fault(431)
 @pytest.mark.parametrize("lost", [False, True], ids=["asked to end", "lost"])
 def test_a_command_of_another_user(start: Run, zk: KazooClient, zk_path: str, lost: bool) -> None:
-    """Fault 431: if the command can't be signalled, as by sudo, a message says so, and who may hold the lock."""
+    """If the command can't be signalled, as by sudo, a message says so, and who may hold the lock."""
     script = (
         "import os, sys\n"
         "def refuse(*_): raise PermissionError(1, 'Operation not permitted')\n"
@@ -273,8 +280,9 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
+@pytest.mark.fault(435)
 def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str) -> None:
-    """Fault 435: /proc shows such a process as one that has ended; it is killed with `run`, as any other."""
+    """/proc shows such a process as one that has ended; it is killed with `run`, as any other."""
     process = run(zk_path, "--", "sh", "-c", '"$@" & sleep 1000', "sh", sys.executable, "-c", FIRST_THREAD_ENDS)
     assert process.stdout is not None
     pid = int(process.stdout.readline().split()[1])
@@ -283,8 +291,9 @@ def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str) -> None:
     eventually(lambda: not os.path.exists(f"/proc/{pid}"), patience=5)
 
 
+@pytest.mark.fault(435)
 def test_where_proc_shows_others(start: Run, zk_path: str, zk: KazooClient) -> None:
-    """Fault 435: what the command has left behind keeps the lock; no process of another namespace is named."""
+    """What the command has left behind keeps the lock; no process of another namespace is named."""
     from tests.command.conftest import words
 
     process = start("unshare", "-pf", *words(zk_path, "--", "sh", "-c", "setsid sleep 1.5 >/dev/null 2>&1 &"))

@@ -142,6 +142,7 @@ def test_a_candidate_with_its_own_id(look: Run, zk: KazooClient, zk_path: str, l
     assert own.split()[-3:] == ["-", "-", "eu-1"]
 
 
+@pytest.mark.fault(447)
 def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile.
 
@@ -165,10 +166,11 @@ def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url
     assert end_of(process)[0] == 0
 
 
+@pytest.mark.fault(427)
 def test_an_idle_worker(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread
 ) -> None:
-    """Fault 427: who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
+    """Who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
 
     Folders of such names that hold locks are no `Queue`.
     """
@@ -200,8 +202,9 @@ def test_an_idle_worker(
         each.result()
 
 
+@pytest.mark.fault(442)
 def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 442: a holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
+    """A holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run("-w", 60, zk_path, "--", "sleep", 600)
         eventually(lambda: len(nodes(zk, zk_path)) == 2)
@@ -212,9 +215,10 @@ def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path
     assert end_of(process)[0] == 128 + signal.SIGTERM
 
 
+@pytest.mark.fault(443)
 @pytest.mark.parametrize("kind", [zkconcurrent.Queue, zkconcurrent.LifoQueue, zkconcurrent.PriorityQueue])
 def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: type[zkconcurrent.Queue[Any]]) -> None:
-    """Fault 443: `show` and `ls` tell who has taken an item of a queue, and not acknowledged it."""
+    """`show` and `ls` tell who has taken an item of a queue, and not acknowledged it."""
     queue = kind(zk, zk_path, codec=zkconcurrent.JSON)
     for item in ("1", "2"):
         queue.put((1, item) if kind is zkconcurrent.PriorityQueue else item)
@@ -232,8 +236,9 @@ def test_who_works_on_an_item(look: Run, zk: KazooClient, zk_path: str, kind: ty
     assert end_of(look("show", zk_path))[1] == f"{zk_path} has no lock that anybody holds or waits for\n"
 
 
+@pytest.mark.fault(450)
 def test_what_is_below_no_item(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Fault 450: nobody lists an item of a queue, whatever its order; folders of a queue's names may hold locks."""
+    """Nobody lists an item of a queue, whatever its order; folders of a queue's names may hold locks."""
     delay = zkconcurrent.DelayQueue(zk, f"{zk_path}/delay")
     ranked = zkconcurrent.PriorityQueue(zk, f"{zk_path}/ranked", codec=zkconcurrent.JSON)
     for _ in range(3):
@@ -256,10 +261,11 @@ def test_what_is_below_no_item(look: Run, zk: KazooClient, zk_path: str, proxy: 
     assert [each["host"] for each in shown["contenders"]] == ["192.0.2.7", "192.0.2.8"]
 
 
+@pytest.mark.fault(444)
 def test_a_part_by_its_path(
     look: Run, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread
 ) -> None:
-    """Fault 444: a part of a queue, or of a semaphore, is told as such where it is named, or at the chroot, too."""
+    """A part of a queue, or of a semaphore, is told as such where it is named, or at the chroot, too."""
     queue, permits = zkconcurrent.Queue(zk, f"{zk_path}/q"), zkconcurrent.Semaphore(zk, f"{zk_path}/s", 1)
     permits.acquire()
     other = zkconcurrent.Semaphore(connect(), permits.path, 1)
@@ -284,9 +290,10 @@ def test_a_part_by_its_path(
     other.release()
 
 
+@pytest.mark.fault(428)
 @pytest.mark.parametrize("when", ["it loads", "its client starts"])
 def test_an_interrupt_at_the_begin(start: Run, when: str) -> None:
-    """Fault 428: Ctrl-C as the command begins ends it at once, and it writes nothing."""
+    """Ctrl-C as the command begins ends it at once, and it writes nothing."""
     script = (
         "import builtins, sys\n"
         "import kazoo.client\n"
@@ -348,6 +355,7 @@ def test_what_is_not_there(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert end_of(look("--version")) == (0, f"{zkconcurrent.__version__}\n", "")
 
 
+@pytest.mark.fault(328)
 def test_a_holder_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str) -> None:
     """No command says that a path is free whose holder it may not read."""
     hidden = [make_acl("digest", "other:xyz", all=True)]
@@ -396,14 +404,16 @@ def test_the_most_awaited_first(
         each.result()
 
 
+@pytest.mark.fault(312)
 def test_kazoos_own_locks(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 312: their nodes do not tell who holds, so `ls` names the path, and does not show it as if it were free."""
+    """Their nodes do not tell who holds, so `ls` names the path, and does not show it as if it were free."""
     for name in "abc":
         assert zk.Lock(f"{zk_path}/{name}").acquire()
     told = f"zkconcurrent: kazoo's own recipes use {zk_path}/a and 2 more: their nodes do not tell who holds\n"
     assert end_of(look("ls", "-r", zk_path)) == (0, "", told)
 
 
+@pytest.mark.fault(311)
 def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """With a chroot in the URL, / is that node: fault 311."""
     with zkconcurrent.Lock(zk, f"{zk_path}/a"):
@@ -420,8 +430,9 @@ def test_the_root_of_a_chroot(look: Run, zk: KazooClient, zk_path: str, url: str
         assert (found["path"], found["host"]) == ("/", "other")
 
 
+@pytest.mark.fault(429)
 def test_a_path_beside_the_chroot(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
-    """Fault 429: the message of a path that is not there names the chroot, or says that this is what is missing."""
+    """The message of a path that is not there names the chroot, or says that this is what is missing."""
     zk.ensure_path(zk_path)
     there, missing = (url.replace("?", f"{zk_path}{more}?") for more in ("", "/missing"))
     for command in ("show", "ls", "break"):
@@ -460,8 +471,9 @@ def test_a_stranger_s_text(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert found["host"] == text
 
 
+@pytest.mark.fault(408)
 def test_a_stranger_s_node_without_data(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 408: a node that was made without data, as `create` of zkCli does it, is shown as any other."""
+    """A node that was made without data, as `create` of zkCli does it, is shown as any other."""
     zk.create(f"{zk_path}/_c_9e1d9d52-b8a8-4b62-bc3b-000000000001-lock-", None, sequence=True, makepath=True)
     for command in ("ls", "show"):
         code, out, err = end_of(look(command, zk_path))
@@ -496,6 +508,7 @@ def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None
     assert all(int(each["token"]) < 1 << 63 for each in found)
 
 
+@pytest.mark.fault(327)
 def test_a_stranger_s_name(look: Run, zk: KazooClient, zk_path: str) -> None:
     """A long name takes its own line only, however many lines there are."""
     for name in ("x" * 100_000, *map(str, range(20))):
@@ -526,6 +539,7 @@ def test_wide(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert line.split()[-4:] == [found["token"], found["session"], found["node"].rpartition("/")[2], "-"]
 
 
+@pytest.mark.fault(311)
 @pytest.mark.parametrize("command", [("ls", "-r"), ("ls",)])
 def test_all_below_a_chroot(
     look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, command: tuple[str, ...]
@@ -537,6 +551,7 @@ def test_all_below_a_chroot(
     assert [each["path"] for each in found["contenders"]] == ["/lock"]
 
 
+@pytest.mark.fault(303)
 @pytest.mark.parametrize("first", ["lock-", "__READ__"])
 def test_two_kinds_on_one_path(look: Run, zk: KazooClient, zk_path: str, first: str) -> None:
     """They do not wait for each other, so both hold, each by the rules of its kind; and each may be broken."""

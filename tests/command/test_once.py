@@ -38,6 +38,7 @@ def test_of_three_machines_one_runs(run: Run, zk: KazooClient, zk_path: str) -> 
     assert found == [(0, "", ""), (0, "", ""), (0, "ran\n", "")]
 
 
+@pytest.mark.fault(409)
 def test_the_next_period(run: Run, zk: KazooClient, zk_path: str) -> None:
     """Once the mark is as old as the period, the job runs again; until then a skip has the code that was asked for.
 
@@ -103,8 +104,9 @@ def test_a_success_out_of_reach(run: Run, zk: KazooClient, zk_path: str, proxy: 
     assert bool(mark(zk, zk_path)) == back
 
 
+@pytest.mark.fault(330)
 def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 330: a run that waited behind a dead machine does not cost the next period its own; older ones skip."""
+    """A run that waited behind a dead machine does not cost the next period its own; older ones skip."""
     zk, *others = (connect() for _ in range(4))
     dies, late, behind, following = (zkconcurrent.Lock(client, zk_path) for client in (zk, *others))
     dies.acquire()
@@ -125,8 +127,9 @@ def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread) -> No
         assert Mark(following.client, zk_path, 0.5, until_success=False).allows(following)
 
 
+@pytest.mark.fault(330)
 def test_a_long_job(connect: Connect, zk_path: str) -> None:
-    """Fault 330: a job that takes most of the period, and then succeeds, runs again in the next period."""
+    """A job that takes most of the period, and then succeeds, runs again in the next period."""
     first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
     with first:
         mark = Mark(first.client, zk_path, 0.5, until_success=True)
@@ -138,11 +141,12 @@ def test_a_long_job(connect: Connect, zk_path: str) -> None:
         assert Mark(second.client, zk_path, 0.5, until_success=True).allows(second)
 
 
+@pytest.mark.fault(430)
 @pytest.mark.parametrize("late", [False, True], ids=["behind the job", "behind a late job"])
 def test_a_run_that_queues_again(
     connect: Connect, zookeeper: Server, zk_path: str, late: bool, in_thread: InThread
 ) -> None:
-    """Fault 430: a run whose session expires while it waits skips, as if it had stayed in its place."""
+    """A run whose session expires while it waits skips, as if it had stayed in its place."""
     first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
     period = 0.4
     first.acquire()
@@ -200,8 +204,9 @@ def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, 
     assert end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran")) == (0, "", "")
 
 
+@pytest.mark.fault(430)
 def test_a_mark_that_takes_long(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Fault 430: -w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
+    """-w is for the lock: a run that has it in time starts its job, however long it takes to write the mark.
 
     No other run would: the mark says that the job of this period has started.
     """
@@ -218,6 +223,7 @@ def test_a_mark_that_takes_long(run: Run, zk: KazooClient, zk_path: str, proxy: 
     assert end_of(process) == (0, "ran\n", "")
 
 
+@pytest.mark.fault(304)
 def test_a_follower_that_lags(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the reply is lost, and the next server does not show the mark yet, the write counts all the same."""
     mark = Mark(zk, zk_path, HOUR, until_success=False)

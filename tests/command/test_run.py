@@ -84,6 +84,7 @@ def test_without_a_server(run: Run, zk_path: str) -> None:
     assert err.startswith("zkconcurrent: ZooKeeper did not answer in time: 127.0.0.1:1: Connection refused")
 
 
+@pytest.mark.fault(449)
 def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: str, tmp_path: Path) -> None:
     """It is warned of; in a file it is not. Fault 449: a file may begin with a mark; a line that is empty is named."""
     hosts = zookeeper.hosts  # type: ignore[attr-defined]
@@ -170,8 +171,9 @@ def test_not_in_time(run: Run, zk: KazooClient, zk_path: str) -> None:
         eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
 
 
+@pytest.mark.fault(430)
 def test_a_wait_during_which_the_machine_slept(start: Run, zk: KazooClient, zk_path: str, tmp_path: Path) -> None:
-    """Fault 430: the time that the machine has slept counts for -w: a job of long ago does not start."""
+    """The time that the machine has slept counts for -w: a job of long ago does not start."""
     slept = tmp_path / "slept"
     script = (
         "import os, sys\n"
@@ -311,8 +313,9 @@ def full_pipe() -> tuple[int, int]:
     return read, write
 
 
+@pytest.mark.fault(434)
 def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str) -> None:
-    """Fault 434: while the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
+    """While the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
     read, write = full_pipe()
     process = run("--status-fd", write, zk_path, "--", "echo", "ran", pass_fds=[write])
     os.close(write)
@@ -329,8 +332,9 @@ def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str) -> Non
     assert process.returncode == -signal.SIGTERM
 
 
+@pytest.mark.fault(434)
 def test_nobody_reads_what_it_says(run: Run, zk_path: str) -> None:
-    """Fault 434: while standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
+    """While standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
     read, write = full_pipe()
     script = "exec >/dev/null 2>&1; sleep 1000 & echo $! >&3; trap '' TERM; sleep 1001 & echo $! >&3"
     process = run(zk_path, "--", "sh", "-c", f"exec 3>&1; {script}", stderr=write)
@@ -360,11 +364,12 @@ def test_close(run: Run, zk: KazooClient, zk_path: str) -> None:
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(362)
 @pytest.mark.parametrize(
     "number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1]
 )
 def test_a_signal_while_it_waits(run: Run, zk: KazooClient, zk_path: str, number: signal.Signals) -> None:
-    """Fault 362: the signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
+    """The signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
         eventually(lambda: len(nodes(zk, zk_path)) == 2)
@@ -373,6 +378,7 @@ def test_a_signal_while_it_waits(run: Run, zk: KazooClient, zk_path: str, number
         eventually(lambda: len(nodes(zk, zk_path)) == 1, patience=2)
 
 
+@pytest.mark.fault(362)
 def test_signals_that_end_no_program(run: Run, zk: KazooClient, zk_path: str) -> None:
     """A terminal that changes its size, say, ends no wait."""
     with zkconcurrent.Lock(zk, zk_path):
@@ -507,6 +513,7 @@ def test_no_name(run: Run, zk_path: str) -> None:
     assert end_of(run(zk_path, "--", "")) == (127, "", "zkconcurrent: : No such file or directory\n")
 
 
+@pytest.mark.fault(305)
 def test_signals_that_are_blocked(run: Run, zk_path: str) -> None:
     """Signals blocked at the start stay so for the command, real-time ones too; its end is seen all the same."""
     blocked = {signal.SIGCHLD, signal.SIGUSR1, signal.SIGRTMIN + 3}
@@ -538,9 +545,10 @@ def test_no_process(start: Run, zk_path: str) -> None:
     assert err.startswith("zkconcurrent: no process can be started: ")
 
 
+@pytest.mark.fault(395)
 @pytest.mark.parametrize("command", ["run", "ls"])
 def test_no_thread(start: Run, zk_path: str, command: str) -> None:
-    """Fault 395: if the system has no thread for one of those that it takes, the code is 71, and tells of no bug."""
+    """If the system has no thread for one of those that it takes, the code is 71, and tells of no bug."""
     script = (
         "import sys, threading\n"
         "left = [None] * int(sys.argv.pop(1))\n"

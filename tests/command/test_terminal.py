@@ -160,6 +160,7 @@ def test_a_stop_in_a_script(terminal: Terminal, zk_path: str, tmp_path: os.PathL
     terminal.expect("^after 0$")
 
 
+@pytest.mark.fault(297)
 def test_a_stop_that_outlasts_the_lease(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
     """A job that is stopped for too long loses the lock, and the command never goes on: 76 after `fg`."""
     terminal.run(f"$RUN {zk_path} -- bash -c 'echo ready; read line; echo got $line'")
@@ -203,8 +204,9 @@ def test_in_the_background(terminal: Terminal, zk_path: str) -> None:
     assert terminal.code() == 0
 
 
+@pytest.mark.fault(433)
 def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
-    """Fault 433: where no shell lets it go on, a read of the terminal ends the command: it stops no more."""
+    """Where no shell lets it go on, a read of the terminal ends the command: it stops no more."""
     terminal.run(f"(set -m; $RUN {zk_path} -- sh -c 'echo ready; read line </dev/tty; sleep 1000' &)")
     terminal.expect("^ready$")
     eventually(lambda: not nodes(zk, zk_path), patience=5)

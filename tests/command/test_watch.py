@@ -96,6 +96,7 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     assert process.stderr.read() == ""
 
 
+@pytest.mark.fault(310)
 @pytest.mark.parametrize("command", ["ls", "show"])
 def test_each_change(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, command: str) -> None:
     """With --json there is a line for each change and none without, also where the path goes; by reads alone."""
@@ -121,6 +122,7 @@ def test_each_change(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy, com
     assert {message.name for message in requests} <= READS
 
 
+@pytest.mark.fault(310)
 def test_a_reader_that_goes(look: Run, zk: KazooClient, zk_path: str) -> None:
     """A closed pipe ends the command at once, though nothing changes that it could write."""
     zk.ensure_path(zk_path)
@@ -265,6 +267,7 @@ def test_what_is_no_screen(look: Run, zk: KazooClient, zk_path: str, screen: Scr
     assert "\x1b" not in screen.text
 
 
+@pytest.mark.fault(309)
 def test_an_outage(look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, proxy: Proxy) -> None:
     """An outage that ends the session is told once; then the command goes on."""
     zk.ensure_path(zk_path)

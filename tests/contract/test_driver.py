@@ -103,9 +103,10 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
     drive(bench, path, recipe)
 
 
+@pytest.mark.fault(84)
 @pytest.mark.long
 def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> None:
-    """Fault 84: where nothing fails, no hold is lost, not even the first on a connection opened long before."""
+    """Where nothing fails, no hold is lost, not even the first on a connection opened long before."""
     timeout, connections = 4.0, 15
 
     def recipe() -> Steps:
@@ -150,9 +151,10 @@ def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None
     assert drive(bench, path, recipe)
 
 
+@pytest.mark.fault(1)
 @pytest.mark.parametrize("kind", [CreatePersistent, EnsureContainer])
 def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind: type[Any]) -> None:
-    """Fault 1: that the session ended before the reply is no error of a node that is bound to none."""
+    """That the session ended before the reply is no error of a node that is bound to none."""
 
     def recipe(session: Any) -> Steps:
         name = "create_persistent" if kind is CreatePersistent else "make_container"
@@ -172,9 +174,10 @@ def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind:
     assert drive(bench, path, recipe) == (2, True)
 
 
+@pytest.mark.fault(160)
 @pytest.mark.parametrize("refused", ["sync", "get"])
 def test_what_is_read_behind_a_request_that_is_refused_alone(bench: Bench, path: str, refused: str) -> None:
-    """Fault 160: if a busy server refuses a request, the driver sends it again, with the requests behind it."""
+    """If a busy server refuses a request, the driver sends it again, with the requests behind it."""
 
     def recipe(session: Any, other: Any) -> Steps:
         send, asked = getattr(session.link, refused), []
@@ -198,8 +201,9 @@ def test_what_is_read_behind_a_request_that_is_refused_alone(bench: Bench, path:
     assert drive(bench, path, recipe, sessions=2) == (2, 1, ["new"])
 
 
+@pytest.mark.fault(160)
 def test_what_a_busy_server_has_not_applied_is_sent_again(bench: Bench, path: str) -> None:
-    """Fault 160: a create, a write or a multi that was refused is not in doubt, and its recipe is not told."""
+    """A create, a write or a multi that was refused is not in doubt, and its recipe is not told."""
 
     def recipe(session: Any) -> Steps:
         def busy(name: str) -> None:
@@ -228,8 +232,9 @@ def test_what_a_busy_server_has_not_applied_is_sent_again(bench: Bench, path: st
     assert drive(bench, path, recipe) == []
 
 
+@pytest.mark.fault(160)
 def test_a_create_in_doubt_is_looked_for_behind_a_sync(bench: Bench, path: str) -> None:
-    """Fault 160: a node that may exist is not taken for gone by a listing whose `sync` was refused."""
+    """A node that may exist is not taken for gone by a listing whose `sync` was refused."""
 
     def recipe(session: Any) -> Steps:
         yield EnsureContainer(path)
@@ -388,9 +393,10 @@ def test_a_lost_create_is_told(bench: Bench, path: str, applied: bool) -> None:
     assert drive(bench, path, recipe) == []
 
 
+@pytest.mark.fault(278)
 @pytest.mark.parametrize("kind", ["create", "multi"])
 def test_a_write_that_is_sent_too_late(bench: Bench, path: str, kind: str) -> None:
-    """Fault 278: it is not sent in the next session, where it might meet the node of another owner."""
+    """It is not sent in the next session, where it might meet the node of another owner."""
 
     def recipe(session: Any) -> Steps:
         yield EnsureContainer(path)
@@ -461,12 +467,13 @@ def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
     wait(other, lambda: empty(other))  # which is only given a moment
 
 
+@pytest.mark.fault(233)
 @pytest.mark.parametrize("timeout", [None, 3600.0])
 @pytest.mark.parametrize("kind", [Wait, WaitGone])
 def test_an_interrupt_on_the_way_into_a_wait(
     bench: Bench, path: str, kind: type[Wait | WaitGone], timeout: float | None
 ) -> None:
-    """Fault 233: CPython sees it when the system call that waits ends: so that one ends, long before a far deadline."""
+    """CPython sees it when the system call that waits ends: so that one ends, long before a far deadline."""
 
     class Late:  # an event whose wait was just about to begin, when it is interrupted; the bound is not sat out
         def __init__(self, event: Any) -> None:
@@ -601,6 +608,7 @@ def test_a_multi_that_a_former_leader_has_refused(bench: Bench, path: str) -> No
     assert drive(bench, path, recipe)
 
 
+@pytest.mark.fault(25)
 def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
     """A recipe run in a watch callback is refused with a clear error, at once."""
 
@@ -903,8 +911,9 @@ def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytes
     assert session.now() - began >= 1.0 + 5.0
 
 
+@pytest.mark.fault(441)
 def test_a_call_that_is_closed_while_its_recipe_cleans_up(bench: Bench, path: str) -> None:
-    """Fault 441: the call closes its recipe at once, and leaves none of its generators to the garbage collector."""
+    """The call closes its recipe at once, and leaves none of its generators to the garbage collector."""
     cleaning, closed = [], []
 
     def clean_up(me: Any) -> Steps:

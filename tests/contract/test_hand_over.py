@@ -1,4 +1,4 @@
-"""Fault 293: a wait for the only one ahead tells when that is enough to hold, on a real and a simulated ZooKeeper.
+"""A wait for the only one ahead tells when that is enough to hold, on a real and a simulated ZooKeeper.
 
 `tests/simulation/test_way.py` shows that the rule is right; this shows that the driver tells the rule what happens.
 """
@@ -27,6 +27,8 @@ from zkconcurrent._protocol.operations import (
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._protocol.way_to_grant import Way
+
+pytestmark = pytest.mark.fault(293)
 
 Steps = Generator[Any, Any, Any]
 AHEAD = "_c_00000000-0000-0000-0000-000000000001-lock-"
@@ -162,8 +164,9 @@ def test_what_is_a_look(bench: Bench, path: str, strike: Callable[[Scene], None]
     assert not holds(bench, path, strike)
 
 
+@pytest.mark.fault(294)
 def test_the_watch_that_another_wait_leaves(bench: Bench, path: str) -> None:
-    """Fault 294: it is the waiter's own watch, too, and so is not removed."""
+    """It is the waiter's own watch, too, and so is not removed."""
     assert not holds(bench, path, removal_is_due)
 
 

@@ -77,6 +77,7 @@ def opened(strict: Server, zk_path: str) -> Iterator[Callable[[bool], KazooClien
 seen = pytest.mark.parametrize("first", [True, False], ids=["seen before it is started", "seen when connected"])
 
 
+@pytest.mark.fault(77)
 @seen
 def test_the_negotiated_timeout(first: bool, opened: Callable[[bool], KazooClient], zk_path: str) -> None:
     """It is the one of the connect reply, also after a reconnect."""
@@ -101,6 +102,7 @@ def rewritten(function: Any, old: str, new: str) -> Any:
     return names[function.__name__]
 
 
+@pytest.mark.fault(77)
 @seen
 @pytest.mark.parametrize(
     ("function", "variable"),
@@ -211,6 +213,7 @@ def parameters(function: Any) -> tuple[str, ...]:
     return tuple(name for name in inspect.signature(function).parameters if name != "self")
 
 
+@pytest.mark.fault(76)
 def test_the_private_parts() -> None:
     """Every part of kazoo that is leant on is there, and is called as it is known."""
     client = KazooClient()
@@ -253,6 +256,7 @@ def used() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.fault(76)
 def test_no_other_private_part_is_used() -> None:
     """The lists above have all that the library takes from kazoo's objects."""
     client = KazooClient()
@@ -296,6 +300,7 @@ def has_one_less(self: Any, read_timeout: float) -> None:
     """Stand for a `_send_request` that is called with one argument less."""
 
 
+@pytest.mark.fault(76)
 @pytest.mark.parametrize(
     "have",
     [
@@ -329,11 +334,12 @@ def test_another_kazoo(have: Callable[[pytest.MonkeyPatch], None], monkeypatch: 
 CREATE2, CREATE_CONTAINER = 15, 19
 
 
+@pytest.mark.fault(245)
 @pytest.mark.parametrize(("kind", "call"), [(Lock, Lock.acquire), (Queue, lambda queue: queue.put(b"item"))])
 def test_zookeeper_3_4(
     kind: type[Any], call: Callable[[Any], object], zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 245: the first container is refused, by an error that says which version it needs."""
+    """The first container is refused, by an error that says which version it needs."""
     for opcode in (CREATE2, CREATE_CONTAINER):
         monkeypatch.delitem(wire.WRITES, opcode)
     with (
@@ -343,9 +349,10 @@ def test_zookeeper_3_4(
         call(kind(client, zk_path))
 
 
+@pytest.mark.fault(245)
 @pytest.mark.parametrize("error", [UnimplementedError, MarshallingError])
 def test_a_refusal_names_no_other_primitive(error: type[Exception]) -> None:
-    """Fault 245: the reason that a lock is given is not that of a Dict."""
+    """The reason that a lock is given is not that of a Dict."""
     assert "Dict" not in str(failure(error(), "/path"))
 
 
@@ -376,16 +383,18 @@ os._exit(0 if gc.isenabled() else 1)
 """
 
 
+@pytest.mark.fault(47)
 def test_garbage_that_is_collected_as_stacks_are_read() -> None:
-    """Fault 47: a finalizer runs in its middle, and threads start and end: none stands still."""
+    """A finalizer runs in its middle, and threads start and end: none stands still."""
     run_python("-c", COLLECTED)
 
 
 # -- credentials -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(49, 57)
 def test_nothing_is_sent_once_the_client_was_turned_away(zookeeper: Server, zk_path: str) -> None:
-    """Fault 49: not on the connection that the server closes, although a byte of a request is left in kazoo's pipe."""
+    """Not on the connection that the server closes, although a byte of a request is left in kazoo's pipe."""
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=6)
         client.start()
@@ -407,8 +416,9 @@ def test_nothing_is_sent_once_the_client_was_turned_away(zookeeper: Server, zk_p
             client.close()
 
 
+@pytest.mark.fault(49)
 def test_an_answer_after_the_client_was_turned_away(zookeeper: Server, zk_path: str) -> None:
-    """Fault 49: a reply that the server still sends before it hangs up does not make the client connect again."""
+    """A reply that the server still sends before it hangs up does not make the client connect again."""
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=6)
         client.start()
@@ -441,11 +451,12 @@ def fails(*_: object) -> None:
     raise ZeroDivisionError("an error of ours")
 
 
+@pytest.mark.fault(49)
 @pytest.mark.parametrize("where", ["an answer", "a failure", "a multi's answer"])
 def test_an_error_of_ours_on_kazoo_s_thread(
     where: str, zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 49: it is logged, and the client goes on in the same session, with a new connection at most."""
+    """It is logged, and the client goes on in the same session, with a new connection at most."""
     retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
     client = KazooClient(zookeeper.hosts, timeout=6, connection_retry=retry)
     client.start()
@@ -484,7 +495,8 @@ assert set(asked) == {time.CLOCK_MONOTONIC}, asked
 """
 
 
+@pytest.mark.fault(28, 78)
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="where it is missing, the other tests show it")
 def test_the_clock_where_there_is_no_boot_time() -> None:
-    """Fault 28: on macOS `time.monotonic` stands still while the machine sleeps, CLOCK_MONOTONIC does not."""
+    """On macOS `time.monotonic` stands still while the machine sleeps, CLOCK_MONOTONIC does not."""
     run_python("-c", MACOS)

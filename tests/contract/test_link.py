@@ -384,9 +384,10 @@ def test_what_a_multi_can_create(bench: Bench, path: str) -> None:
     assert ask(session, ("get", f"{path}/plain"))[0][0] == b"anew"
 
 
+@pytest.mark.fault(239)
 @pytest.mark.parametrize("real", [True, False], ids=["real", "simulated"])
 def test_a_multi_with_containers(real: bool, path: str) -> None:
-    """Fault 239: one made with its child counts the child, so it is removed once empty; all other parts are read."""
+    """One made with its child counts the child, so it is removed once empty; all other parts are read."""
 
     def test() -> None:
         session = bench.session()
@@ -441,6 +442,7 @@ def test_a_multi_with_containers(real: bool, path: str) -> None:
             bench.close()
 
 
+@pytest.mark.fault(240)
 def test_a_watch_that_is_removed(bench: Bench, path: str) -> None:
     """It tells of nothing any more, and kazoo keeps no watcher; one that was set behind the removal does."""
     session, other = bench.session(), bench.session()
@@ -463,6 +465,7 @@ def test_a_watch_that_is_removed(bench: Bench, path: str) -> None:
     assert len(told) == len(seen) == 1
 
 
+@pytest.mark.fault(240)
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("first", [False, True])
 def test_a_removal_spares_the_programs_watch(bench: Bench, path: str, first: bool, pending: bool) -> None:
@@ -484,6 +487,7 @@ def test_a_removal_spares_the_programs_watch(bench: Bench, path: str, first: boo
     wait(session, lambda: theirs)
 
 
+@pytest.mark.fault(240)
 def test_a_tree_that_is_watched_no_more(bench: Bench, path: str) -> None:
     """It tells of no change, and a watch on the data of the node itself is spared."""
     session, other = bench.session(), bench.session()

@@ -164,6 +164,7 @@ def test_an_answer_to_another_request(
         assert client.client_id == session
 
 
+@pytest.mark.fault(49)
 def test_kazoo_s_requests_go_between(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
     """Threads that ask kazoo and us in turns read what they wrote: nothing is overtaken, and nothing is another's."""
     with zookeeper.client() as client:
@@ -390,6 +391,7 @@ def test_an_interrupted_step(zookeeper: Server, zk_path: str) -> None:
         assert read(client, zk_path) == b"data"
 
 
+@pytest.mark.fault(143)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_interrupted_at_every_line_of_sending(error: type[BaseException], zookeeper: Server, zk_path: str) -> None:
     """No caller gets the reply to another request: the connection is dropped, and all waiting callers are told.
@@ -573,8 +575,9 @@ def test_waiting_for_files() -> None:
             wait_for_files([SimpleNamespace(fileno=lambda: number)], [], [], 0)
 
 
+@pytest.mark.fault(197)
 def test_a_connection_over_tls_that_is_cut_amid_a_reply(in_thread: InThread) -> None:
-    """Fault 197: its rest is what the server sent, or missing; never as it came over the wire, as if it were data."""
+    """Its rest is what the server sent, or missing; never as it came over the wire, as if it were data."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")
     theirs = ssl.create_default_context(cafile=TLS / "ca.pem")
@@ -653,9 +656,10 @@ def test_a_watcher_is_called_at_once(zookeeper: Server, zk_path: str, caplog: py
     assert "a watch event was not handled" in caplog.text
 
 
+@pytest.mark.fault(474)
 @pytest.mark.parametrize("wait", [Poller().wait, wait_for_files], ids=["poller", "one system call"])
 def test_a_wait_of_years(wait: Callable[..., Any]) -> None:
-    """Fault 474: it is no error: kazoo asks for one where a test has set the clock back that it reads."""
+    """It is no error: kazoo asks for one where a test has set the clock back that it reads."""
     one, other = socket.socketpair()
     with one, other:
         other.send(b"x")

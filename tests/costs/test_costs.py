@@ -389,8 +389,9 @@ def test_destroy(
     assert count.flights == (4 if own else 2)
 
 
+@pytest.mark.fault(348)
 def test_destroy_of_a_large_map(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 348: the entries that the client knew are read together: 50, 200 and the rest."""
+    """The entries that the client knew are read together: 50, 200 and the rest."""
     d = Dict(counted, zk_path)
     d.update({str(n): b"1" for n in range(300)})
     proxy.delay(0.3)
@@ -735,10 +736,11 @@ def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
         election.withdraw()
 
 
+@pytest.mark.fault(88)
 def test_a_change_of_the_leader(
     zookeeper: Server, connect: Connect, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 88: as the leader's session ends, one candidate is woken, and leads at once, without a request."""
+    """As the leader's session ends, one candidate is woken, and leads at once, without a request."""
     gone = connect()
     leader, n = Election(gone, zk_path), 10
     leader.stand()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import timeit
 
+import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import InThread
@@ -37,6 +38,7 @@ def test_reads(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str
         time.sleep(0.1)  # nothing more comes
 
 
+@pytest.mark.fault(170)
 def test_reads_of_large_values(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """About 1 MB is read at a time: the heartbeats of the client are answered in between, and no hold is lost."""
     theirs = Dict[bytes](zk, zk_path)
@@ -75,10 +77,11 @@ def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
             eventually(lambda count=count: count.requests["getData"] == 3)  # the third is for our own change's event
 
 
+@pytest.mark.fault(348)
 def test_a_crowd_at_a_set(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 348: each that pops takes any element, not the first, so few are in each other's way."""
+    """Each that pops takes any element, not the first, so few are in each other's way."""
     filled, s = Set(zk, zk_path), Set(counted, zk_path)
     for n in range(300):
         filled.add(str(n))
@@ -89,8 +92,9 @@ def test_a_crowd_at_a_set(
     assert count.requests["multi"] <= 2 * 30
 
 
+@pytest.mark.fault(348)
 def test_two_that_clear(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 348: the one that is slower learns of a hundred missing entries at a time."""
+    """The one that is slower learns of a hundred missing entries at a time."""
     faster, d = Dict[bytes](zk, zk_path), Dict[bytes](counted, zk_path)
     faster.update({str(n): b"x" for n in range(300)})
     d["warm"] = b"up"

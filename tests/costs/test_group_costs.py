@@ -40,8 +40,9 @@ def test_a_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: s
     assert woken.requests["getData"] <= 4 + 3
 
 
+@pytest.mark.fault(170)
 def test_a_large_group(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 170: the members are read some at a time, so that the client's heartbeats are answered in between."""
+    """The members are read some at a time, so that the client's heartbeats are answered in between."""
     zk.ensure_path(zk_path)
     for n in range(75):
         zk.create(f"{zk_path}/{n}", bytes(100_000))
@@ -97,6 +98,7 @@ def test_a_double_barrier(
     assert others.result(20)
 
 
+@pytest.mark.fault(258)
 def test_a_chroot_is_looked_for_once(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Of a plain client with a chroot, the first look costs a read more if the path is missing; of `connect`, none."""
     zk.ensure_path(zk_path)

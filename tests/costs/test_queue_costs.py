@@ -89,8 +89,9 @@ def test_an_item_that_is_buried(counted: KazooClient, proxy: Proxy, zk_path: str
     assert queue.dead() == [b"x", b"0"]
 
 
+@pytest.mark.fault(170)
 def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 170: about 1 MB is read ahead, so that the client's heartbeats are answered in between."""
+    """About 1 MB is read ahead, so that the client's heartbeats are answered in between."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
     for _ in range(14):
@@ -102,8 +103,9 @@ def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) 
             queue.get()
 
 
+@pytest.mark.fault(345)
 def test_a_slow_consumer(monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 345: what is read ahead grows old unused, so little is."""
+    """What is read ahead grows old unused, so little is."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
     for _ in range(30):
@@ -130,8 +132,9 @@ def test_a_queue_with_a_size(counted: KazooClient, proxy: Proxy, zk_path: str) -
         queue.put_nowait(b"z")
 
 
+@pytest.mark.fault(246)
 def test_a_queue_of_many(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 246: a producer lists the items of a large queue only if they may be too many."""
+    """A producer lists the items of a large queue only if they may be too many."""
     queue = Queue[bytes](counted, zk_path, LISTED + 1)
     warm(queue)
     with proxy.costs(create2=1, getChildren=2, getData=2, multi=1, flights=3):
@@ -184,8 +187,9 @@ def test_until_it_waits(counted: KazooClient, proxy: Proxy, zk_path: str, in_thr
     assert taking.result(20) == b"x"
 
 
+@pytest.mark.fault(170)
 def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 170: they are read some at a time, so that the client's heartbeats are answered in between."""
+    """They are read some at a time, so that the client's heartbeats are answered in between."""
     queue = Queue[bytes](counted, zk_path)
     zk.ensure_path(f"{zk_path}/dead")
     for n in range(250):
@@ -194,10 +198,11 @@ def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path:
         assert queue.dead() == [b"%d" % n for n in range(250)]
 
 
+@pytest.mark.fault(347)
 def test_a_join_of_the_newest_first(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 347: a join watches the item that is taken last, so it sleeps while the others are taken."""
+    """A join watches the item that is taken last, so it sleeps while the others are taken."""
     queue, other = LifoQueue[bytes](counted, zk_path), LifoQueue[bytes](zk, zk_path)
     for _ in range(20):
         other.put(b"x")
@@ -211,6 +216,7 @@ def test_a_join_of_the_newest_first(
     assert woken.requests["getChildren"] <= 4
 
 
+@pytest.mark.fault(83)
 @pytest.mark.parametrize("claims", [False, True], ids=["get", "claim"])
 @pytest.mark.long
 def test_no_herd(

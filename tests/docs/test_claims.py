@@ -14,6 +14,7 @@ from zkconcurrent.testing import Ensemble, Server
 PATIENCE = 60.0
 
 
+@pytest.mark.fault(31, 360)
 def test_a_read_only_server(zookeeper: Server, in_thread: InThread, capsys: pytest.CaptureFixture[str]) -> None:
     """It counts as out of reach: a timed acquire returns False, one without a deadline gets in with the quorum.
 

@@ -42,6 +42,7 @@ def of_all_pages() -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.fault(465)
 @pytest.mark.parametrize(
     "page",
     # Two processes share them, and two servers.
@@ -50,7 +51,7 @@ def of_all_pages() -> Iterator[Server]:
 )
 @pytest.mark.long
 def test_a_page_runs(page: Path, tmp_path: Path, of_all_pages: Server) -> None:
-    """Fault 465: the blocks of a page, copied to an empty folder, give what it says; a warning fails a test of it."""
+    """The blocks of a page, copied to an empty folder, give what it says; a warning fails a test of it."""
     done = run_page(page, tmp_path, of_all_pages.hosts)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr

@@ -105,12 +105,13 @@ def reconnect(zk: KazooClient) -> None:
 kinds = pytest.mark.parametrize("how", ["connect", "plain"])
 
 
+@pytest.mark.fault(243)
 @kinds
 @pytest.mark.parametrize("connected_to", ["first", "last"])
 def test_a_machine_with_several_addresses_has_no_power(
     how: str, connected_to: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
 ) -> None:
-    """Fault 243: a client that tries that machine first is with another before its session, or a hold, ends."""
+    """A client that tries that machine first is with another before its session, or a hold, ends."""
     dead, alive = [dead_address() for _ in range(4)], [zookeeper.port]
     with socket.socket() as closed, ExitStack() as ends:
         closed.bind(("127.0.0.1", 0))
@@ -127,11 +128,12 @@ def test_a_machine_with_several_addresses_has_no_power(
         assert not held.lost.is_set()
 
 
+@pytest.mark.fault(243)
 @kinds
 def test_addresses_that_are_no_longer_those_of_the_names(
     how: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
 ) -> None:
-    """Fault 243: all servers have moved since the names were resolved: they are resolved again at once."""
+    """All servers have moved since the names were resolved: they are resolved again at once."""
     with ExitStack() as ends:
         old = [[zookeeper.port], *([dead_address(), dead_address()] for _ in range(2))]
         resolver.ports.update(zip(NAMES, old, strict=True))
@@ -145,9 +147,10 @@ def test_addresses_that_are_no_longer_those_of_the_names(
         assert not held.lost.is_set()
 
 
+@pytest.mark.fault(243)
 @kinds
 def test_a_resolver_that_does_not_reply(how: str, zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
-    """Fault 243: a client that lost its connection goes to the last addresses that it knows."""
+    """A client that lost its connection goes to the last addresses that it knows."""
     with ExitStack() as ends:
         resolver.ports.update({name: [zookeeper.port] for name in NAMES})
         zk = opened(how, ends)
@@ -160,8 +163,9 @@ def test_a_resolver_that_does_not_reply(how: str, zookeeper: Server, zk_path: st
         assert not held.lost.is_set()
 
 
+@pytest.mark.fault(402)
 def test_a_resolver_that_does_not_reply_to_a_new_client(zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
-    """Fault 402: `connect` gives up in time, and says why; a name that is resolved waits for no other one."""
+    """`connect` gives up in time, and says why; a name that is resolved waits for no other one."""
     resolver.ports.update({NAMES[0]: [], NAMES[1]: [zookeeper.port]})
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=rf"{NAMES[0]}:2181: the resolver does not reply \(check the host's name\)"):
@@ -171,8 +175,9 @@ def test_a_resolver_that_does_not_reply_to_a_new_client(zookeeper: Server, zk_pa
         pass
 
 
+@pytest.mark.fault(403)
 def test_many_names_and_a_slow_link(proxy: Proxy, zk_path: str, resolver: Resolver) -> None:
-    """Fault 403: a share of the session timeout is too short for a reply: a client without a session waits longer."""
+    """A share of the session timeout is too short for a reply: a client without a session waits longer."""
     names = [f"zk{n}.invalid" for n in range(8)]
     resolver.ports.update({name: [int(proxy.hosts.rpartition(":")[2])] for name in names})
     proxy.delay(0.17)

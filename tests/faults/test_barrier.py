@@ -39,11 +39,12 @@ def test_processes_meet(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert barrier_state(zk, zk_path)["generation"] == 5
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_party_killed_while_it_waits(
     first: bool, party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 36: the others learn that the barrier is broken within the session timeout, whichever party died."""
+    """The others learn that the barrier is broken within the session timeout, whichever party died."""
     victim = party("meet", 3)
     mine = Barrier(zk, zk_path, 3)
     if first:
@@ -60,9 +61,10 @@ def test_a_party_killed_while_it_waits(
     assert mine.broken
 
 
+@pytest.mark.fault(36)
 @pytest.mark.long
 def test_a_party_killed_while_it_acts(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 36: nobody passes, also not a party whose time is up and that waits for the action."""
+    """Nobody passes, also not a party whose time is up and that waits for the action."""
     victim = party("meet", 2, "action")
     mine = Barrier(zk, zk_path, 2)
     assert line_from(victim) == "ready"
@@ -77,6 +79,7 @@ def test_a_party_killed_while_it_acts(party: Spawn, zk: KazooClient, zk_path: st
         waiting.result(SESSION + SLACK)
 
 
+@pytest.mark.fault(62)
 @pytest.mark.parametrize("way", ["reset", "destroy", "another path"])
 def test_a_run_after_one_that_was_killed(
     way: str, party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread
@@ -98,8 +101,9 @@ def test_a_run_after_one_that_was_killed(
     assert sorted(each.result(20) for each in [in_thread(mine.wait) for _ in range(2)]) == [0, 1]
 
 
+@pytest.mark.fault(36)
 def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 36: the generation has tripped, and the next is not broken by it."""
+    """The generation has tripped, and the next is not broken by it."""
     victim = party("meet", 2)
     mine = Barrier(zk, zk_path, 2)
     waiting = in_thread(mine.wait)
@@ -112,8 +116,9 @@ def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: s
     assert {int(line_from(other)), waiting.result(10)} == {0, 1}
 
 
+@pytest.mark.fault(15)
 def test_a_stopped_party(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 15: stopped past its session while it waits, it is told that its generation is broken when it goes on."""
+    """Stopped past its session while it waits, it is told that its generation is broken when it goes on."""
     stopped = party("meet", 3)
     mine = Barrier(zk, zk_path, 3)
     tell(stopped)
@@ -144,6 +149,7 @@ def test_a_party_stopped_across_the_trip(
     assert line_from(stopped) == "0"
 
 
+@pytest.mark.fault(1, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("action", [False, True])
@@ -157,7 +163,7 @@ def test_a_lost_multi(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Faults 1, 4: whichever write of coming, acting and tripping is lost, applied or not, both pass, once."""
+    """Whichever write of coming, acting and tripping is lost, applied or not, both pass, once."""
     ran: list[int] = []
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs = Barrier(client, zk_path, 2, (lambda: ran.append(1)) if action else None)
@@ -174,12 +180,13 @@ def test_a_lost_multi(
     assert barrier_state(zk, zk_path)["generation"] == 3
 
 
+@pytest.mark.fault(1, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
 def test_a_lost_write(
     effect: str, way: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 1, 4: a break or reset is done once, whether its answer or its request was lost."""
+    """A break or reset is done once, whether its answer or its request was lost."""
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait, 30)
     eventually(lambda: mine.n_waiting == 1)
@@ -197,10 +204,11 @@ def test_a_lost_write(
     eventually(parties_in(zk, zk_path, 0))
 
 
+@pytest.mark.fault(7, 8)
 def test_a_drop_while_waiting(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 7: watches are set anew after a reconnect; a trip while the connection was down is not missed."""
+    """Watches are set anew after a reconnect; a trip while the connection was down is not missed."""
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
     for generation in range(2):
@@ -219,11 +227,12 @@ def test_a_drop_while_waiting(
         assert waiting.result(10) == 0
 
 
+@pytest.mark.fault(9)
 @pytest.mark.long
 def test_a_service_out_of_reach(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 9: a party whose time is up is told so in time; the others learn of it when its node goes."""
+    """A party whose time is up is told so in time; the others learn of it when its node goes."""
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=18, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
@@ -238,11 +247,12 @@ def test_a_service_out_of_reach(
         waiting.result(20)
 
 
+@pytest.mark.fault(262)
 @pytest.mark.parametrize("effect", ["lose_request", "lose_answer"])
 def test_a_session_that_ends_as_a_party_comes(
     effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 262: a party that does not know whether it came while the action runs breaks nothing, and comes again."""
+    """A party that does not know whether it came while the action runs breaks nothing, and comes again."""
     begun, go = threading.Event(), threading.Event()
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(30))
@@ -261,6 +271,7 @@ def test_a_session_that_ends_as_a_party_comes(
     assert {mine.wait(20), late.result(20)} == {0, 1}
 
 
+@pytest.mark.fault(9, 61, 166)
 @pytest.mark.parametrize("failures", [0, 2])
 def test_a_party_that_is_cut_off_as_it_comes(
     failures: int,
@@ -271,7 +282,7 @@ def test_a_party_that_is_cut_off_as_it_comes(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Faults 9, 166: its time is up before its node was made; the others learn of it when it is back, by a thread."""
+    """Its time is up before its node was made; the others learn of it when it is back, by a thread."""
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
     link = Session.of(client).link
@@ -300,9 +311,10 @@ def test_a_party_that_is_cut_off_as_it_comes(
     assert len(tries) == failures + 1
 
 
+@pytest.mark.fault(16)
 @pytest.mark.long
 def test_a_wait_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 16: alone at a barrier for one, the wait is interrupted and leaves nothing, or has passed."""
+    """Alone at a barrier for one, the wait is interrupted and leaves nothing, or has passed."""
     ran: list[int] = []
     barrier = Barrier(connect(timeout=4), zk_path, 1, lambda: ran.append(1))
     barrier.wait()
@@ -327,9 +339,10 @@ def test_a_wait_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_
     assert hook.line > 100
 
 
+@pytest.mark.fault(16)
 @pytest.mark.long
 def test_a_waiter_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 16: wherever a waiting party is interrupted, no node of it is left, and a reset makes all good."""
+    """Wherever a waiting party is interrupted, no node of it is left, and a reset makes all good."""
     barrier, other = Barrier(connect(timeout=4), zk_path, 2), Barrier(zk, zk_path, 2)
 
     def wait() -> None:

@@ -19,6 +19,7 @@ from zkconcurrent import Condition
 lossy = pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 
 
+@pytest.mark.fault(3, 4, 7)
 @lossy
 @pytest.mark.parametrize(("name", "used"), [("multi", True), ("getData", True), ("multi", False), ("exists", False)])
 def test_a_lost_request_or_answer_of_a_wait(
@@ -31,7 +32,7 @@ def test_a_lost_request_or_answer_of_a_wait(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Faults 3, 4, 7: with any request or reply lost, applied or not, a wait lasts until notified, and has the lock."""
+    """With any request or reply lost, applied or not, a wait lasts until notified, and has the lock."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     if used:
         with theirs:
@@ -53,12 +54,13 @@ def test_a_lost_request_or_answer_of_a_wait(
     eventually(nothing_left(zk, mine))
 
 
+@pytest.mark.fault(1, 3, 4)
 @lossy
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete"])
 def test_a_lost_request_or_answer_after_a_wait(
     effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 1, 3, 4: with any request or reply of acquire or release lost, the lock is held once and left free."""
+    """With any request or reply of acquire or release lost, the lock is held once and left free."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     future = in_thread(wait_in, theirs)
     eventually(waiters(zk, zk_path, 1))
@@ -70,9 +72,10 @@ def test_a_lost_request_or_answer_after_a_wait(
     eventually(nothing_left(zk, mine))
 
 
+@pytest.mark.fault(3, 35)
 @lossy
 def test_a_lost_withdrawal(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Faults 3, 35: the delete of a waiter whose time is up is lost: if it was applied, that can't be known."""
+    """The delete of a waiter whose time is up is lost: if it was applied, that can't be known."""
     condition = Condition(connect(hosts=proxy.hosts, **FAST), zk_path)
     with condition:
         with getattr(proxy, effect)("delete") as fault:
@@ -82,11 +85,12 @@ def test_a_lost_withdrawal(effect: str, zk: KazooClient, connect: Connect, proxy
     eventually(nothing_left(zk, condition))
 
 
+@pytest.mark.fault(3, 35)
 @lossy
 def test_a_lost_notification(
     effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 3, 35: when the delete of a waiter's node or its answer is lost, one is woken, or one more."""
+    """When the delete of a waiter's node or its answer is lost, one is woken, or one more."""
     mine, theirs = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     futures = []
     for n in range(3):
@@ -103,10 +107,11 @@ def test_a_lost_notification(
     assert all(future.result(10)[0] for future in futures)
 
 
+@pytest.mark.fault(8)
 def test_a_notification_during_a_disconnect(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 8: a waiter that is cut off when it is notified wakes when it is back, within its session."""
+    """A waiter that is cut off when it is notified wakes when it is back, within its session."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path), Condition(zk, zk_path)
     future = in_thread(wait_in, theirs)
     eventually(waiters(zk, zk_path, 1))
@@ -121,10 +126,11 @@ def test_a_notification_during_a_disconnect(
     assert theirs.client.client_id == session
 
 
+@pytest.mark.fault(8, 35)
 def test_a_timeout_during_a_disconnect(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 8, 35: its time is up while it is cut off: notified or not, it says so truly once it is back."""
+    """Its time is up while it is cut off: notified or not, it says so truly once it is back."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=30, **FAST), zk_path), Condition(zk, zk_path)
     for notified in (False, True):
         with ManualClock(theirs._session) as clock:
@@ -143,8 +149,9 @@ def test_a_timeout_during_a_disconnect(
         assert waiter_nodes(zk, zk_path) == []
 
 
+@pytest.mark.fault(32)
 def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 32: the notification of a dead waiter goes to the next waiter, once the dead one's session is over."""
+    """The notification of a dead waiter goes to the next waiter, once the dead one's session is over."""
     dead = party("wait_for_a_notification")
     assert line_from(dead) == "waiting"
     eventually(waiters(zk, zk_path, 1))
@@ -158,8 +165,9 @@ def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thre
     assert future.result(10)[0] is True
 
 
+@pytest.mark.fault(32)
 def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 32: a waiter whose notifier dies with the lock wakes, and has the lock after the notifier's session."""
+    """A waiter whose notifier dies with the lock wakes, and has the lock after the notifier's session."""
     waiter, notifier = party("wait_for_a_notification"), party("notify_and_stay")
     assert line_from(waiter) == "waiting"
     eventually(waiters(zk, zk_path, 1))
@@ -174,8 +182,9 @@ def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> No
     eventually(nothing_left(zk, Condition(zk, zk_path)))
 
 
+@pytest.mark.fault(23)
 def test_fork(party: Spawn) -> None:
-    """Fault 23: in a forked child every call is an error at once, and the end of an inherited block is silent."""
+    """In a forked child every call is an error at once, and the end of an inherited block is silent."""
     parent = party("fork_a_condition")
     assert line_from(parent) == "[]"
     assert line_from(parent) == "parent"

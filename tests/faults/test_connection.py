@@ -50,12 +50,13 @@ def traffic(client: KazooClient) -> Iterator[None]:
         asking.join()
 
 
+@pytest.mark.fault(1, 3, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "exists", "multi"])
 def test_a_lost_request_or_answer(
     effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
-    """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
+    """Whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
     with getattr(proxy, effect)(name) as fault:
         assert lock.acquire(timeout=15)
@@ -70,12 +71,13 @@ def test_a_lost_request_or_answer(
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(1, 4, 7)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData"])
 def test_a_lost_request_or_answer_while_contended(
     effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 1, 4, 7: the waiter still waits, with one node, and gets the lock when it is free."""
+    """The waiter still waits, with one node, and gets the lock when it is free."""
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
     mine = Lock(zk, zk_path)
     mine.acquire()
@@ -90,9 +92,10 @@ def test_a_lost_request_or_answer_while_contended(
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(1, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_lost_downgrade(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Faults 1, 4: the multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
+    """The multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
     pair, theirs = ReadWriteLock(connect(hosts=proxy.hosts, **FAST), zk_path), ReadWriteLock(zk, zk_path)
     pair.write_lock.acquire()
     token = pair.write_lock.fencing_token
@@ -120,6 +123,7 @@ def test_a_downgrade_that_gives_up(zk: KazooClient, connect: Connect, proxy: Pro
         assert pair.write_lock._is_owned()
 
 
+@pytest.mark.fault(4)
 @every
 def test_a_drop_within_the_session(kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A hold stays, suspect meanwhile; a hold released while disconnected is deleted once the connection is back."""
@@ -147,11 +151,12 @@ def test_a_drop_within_the_session(kind: Kind, zk: KazooClient, connect: Connect
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(9, 10)
 @every
 def test_a_timed_acquire_keeps_its_deadline(
     kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
-    """Faults 9, 10: where no server answers, or is reached, a timed acquire returns False in time, and a try at once.
+    """Where no server answers, or is reached, a timed acquire returns False in time, and a try at once.
 
     At a link that died silently, its first question may take a third of the session timeout. A node that it may have
     left on the server goes when the connection is back.
@@ -176,10 +181,11 @@ def test_a_timed_acquire_keeps_its_deadline(
         pass
 
 
+@pytest.mark.fault(9)
 def test_a_black_hole(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 9: with a link that drops everything and closes nothing, the hold is lost before another can get in."""
+    """With a link that drops everything and closes nothing, the hold is lost before another can get in."""
     caplog.set_level(logging.WARNING, "zkconcurrent")
     mine, theirs = Lock(connect(hosts=proxy.hosts, timeout=8, **FAST), zk_path), Lock(zk, zk_path)
     mine.acquire()
@@ -203,8 +209,9 @@ def test_a_black_hole(
     mine.release()
 
 
+@pytest.mark.fault(9)
 def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 9: a link that dies while requests go on is noticed by the heartbeat, and replaced."""
+    """A link that dies while requests go on is noticed by the heartbeat, and replaced."""
     client = connect(hosts=proxy.hosts, timeout=12, **FAST)
     states: list[str] = []
     client.add_listener(states.append)
@@ -239,11 +246,12 @@ def test_a_slow_link_under_steady_traffic(
     waiting.result(20)
 
 
+@pytest.mark.fault(51)
 @pytest.mark.parametrize("timeout", [None, 0.05], ids=["a try", "a moment"])
 def test_the_first_acquire_on_an_old_connection(
     timeout: float | None, connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 51: a free lock is acquired, however slow the link: the first lease's proof takes the time it takes."""
+    """A free lock is acquired, however slow the link: the first lease's proof takes the time it takes."""
     # It connected so long ago that this proves nothing.
     monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)
@@ -281,8 +289,9 @@ def test_a_heartbeat_that_is_never_answered(
     waiting.result(20)
 
 
+@pytest.mark.fault(10)
 def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 10: with the server stopped in its tracks, a timed acquire returns in time, or in a third of T."""
+    """With the server stopped in its tracks, a timed acquire returns in time, or in a third of T."""
     lock = Lock(connect(timeout=9), zk_path)
     zookeeper.freeze()
     try:
@@ -295,10 +304,11 @@ def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> N
     lock.release()
 
 
+@pytest.mark.fault(470)
 def test_a_stop_amid_a_call(
     connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 470: kazoo's thread gets no turn while it notes that the client is stopped: a call asks no more."""
+    """Kazoo's thread gets no turn while it notes that the client is stopped: a call asks no more."""
     client = connect(timeout=1, **FAST)
     number, caller = AtomicLong(client, zk_path), threading.get_ident()
     sent: list[object] = []
@@ -331,11 +341,12 @@ def test_a_stop_amid_a_call(
     assert len(sent) == 2  # those of one step
 
 
+@pytest.mark.fault(2, 13)
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_create_that_straddles_an_expiry(
     applied: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 2, 13: the answer to a create lost and the session expired: the old node is never taken for ours."""
+    """The answer to a create lost and the session expired: the old node is never taken for ours."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
     lock = Lock(client, zk_path)
     with lock:
@@ -356,10 +367,11 @@ def test_a_create_that_straddles_an_expiry(
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(17)
 def test_a_time_out_that_races_with_the_grant(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 17: whichever is first, a waiter that is told True holds, and one that is told False has left nothing."""
+    """Whichever is first, a waiter that is told True holds, and one that is told False has left nothing."""
     mine, theirs = Lock(zk, zk_path), Lock(connect(), zk_path)
     outcomes = set()
     for turn, step in enumerate([*range(-20, 21)] * 10):
@@ -378,8 +390,9 @@ def test_a_time_out_that_races_with_the_grant(
     assert outcomes == {True, False}
 
 
+@pytest.mark.fault(1)
 def test_a_create_that_lingers(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 1: a create that a lost connection delivers after its recipe has looked is found, and deleted."""
+    """A create that a lost connection delivers after its recipe has looked is found, and deleted."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
     lock = Lock(client, zk_path)
     with proxy.lose_request("create2"):
@@ -391,10 +404,11 @@ def test_a_create_that_lingers(zk: KazooClient, connect: Connect, proxy: Proxy, 
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(18)
 def test_a_deadline_is_one_for_the_whole_call(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 18: a timed acquire does not begin to count anew when those ahead come and go."""
+    """A timed acquire does not begin to count anew when those ahead come and go."""
     ahead, me = [Lock(connect(), zk_path) for _ in range(4)], Lock(zk, zk_path)
     ahead[0].acquire()
     others = []
@@ -415,12 +429,13 @@ def test_a_deadline_is_one_for_the_whole_call(
     ahead[-1].release()
 
 
+@pytest.mark.fault(1, 3, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "exists"])
 def test_a_lost_request_or_answer_of_a_semaphore(
     effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
-    """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
+    """Whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
     with getattr(proxy, effect)(name) as fault:
         assert semaphore.acquire(timeout=15, permits=2)
@@ -453,11 +468,12 @@ def test_a_lost_addition(effect: str, zk: KazooClient, connect: Connect, proxy: 
     other.release(3)
 
 
+@pytest.mark.fault(7, 8)
 @pytest.mark.parametrize("position", ["first", "second"])
 def test_a_drop_while_waiting_for_a_permit(
     position: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Faults 7, 8: a permit that is released while the waiter is disconnected is seen when it is back."""
+    """A permit that is released while the waiter is disconnected is seen when it is back."""
     held = Semaphore(zk, zk_path, 1)
     theirs = Semaphore(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
     held.acquire()

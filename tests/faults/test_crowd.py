@@ -20,11 +20,12 @@ WAITERS = 1000
 THREADS = 400  # each with two requests under way, where the pipe holds 278
 
 
+@pytest.mark.fault(26)
 @pytest.mark.long
 def test_hundreds_of_threads_on_one_client(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 26: however many requests are under way at once, nobody waits for kazoo with what kazoo waits for."""
+    """However many requests are under way at once, nobody waits for kazoo with what kazoo waits for."""
     client = connect(timeout=60)  # so many threads may keep the heartbeat waiting for long
 
     def work(number: int) -> int:
@@ -39,6 +40,7 @@ def test_hundreds_of_threads_on_one_client(
     eventually(lambda: all(queued(zk, f"{zk_path}/{number}", 0)() for number in range(THREADS)))
 
 
+@pytest.mark.fault(33)
 @pytest.mark.long
 def test_a_thousand_waiters(
     zookeeper: Server,
@@ -49,7 +51,7 @@ def test_a_thousand_waiters(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 33: each release wakes one, by one event; it lists once, or not at all where its own process released.
+    """Each release wakes one, by one event; it lists once, or not at all where its own process released.
 
     The first waiter has a single contender ahead, watches its own node, too, and does not list.
     """

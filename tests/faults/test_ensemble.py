@@ -61,8 +61,9 @@ def connected(hosts: str, timeout: float = SESSION, **options: Any) -> Iterator[
         client.close()
 
 
+@pytest.mark.fault(11)
 def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread) -> None:
-    """Fault 11: without a quorum a timed acquire returns in time, and holds are lost in time; then all go on."""
+    """Without a quorum a timed acquire returns in time, and holds are lost in time; then all go on."""
     leader = ensemble.leader()
     with connected(leader.hosts) as one, connected(leader.hosts) as other:
         mine, theirs = Lock(one, "/quorum"), Lock(other, "/quorum")
@@ -88,8 +89,9 @@ def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread
             pass
 
 
+@pytest.mark.fault(12)
 def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread) -> None:
-    """Fault 12: an election within the session costs nobody a hold or a place, wherever the clients connect to."""
+    """An election within the session costs nobody a hold or a place, wherever the clients connect to."""
     with connected(ensemble.hosts, 60) as one, connected(ensemble.hosts, 60) as other:
         mine, theirs = Lock(one, "/leader"), Lock(other, "/leader")
         mine.acquire()
@@ -109,8 +111,9 @@ def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread) -> None:
         eventually(queued(one, "/leader", 0))
 
 
+@pytest.mark.fault(30)
 def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread) -> None:
-    """Fault 30: each server is restarted while threads of three clients count under one lock: the count is right."""
+    """Each server is restarted while threads of three clients count under one lock: the count is right."""
     counted: list[int] = []
 
     def work(client: KazooClient) -> int:
@@ -141,8 +144,9 @@ def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread) -
         eventually(queued(clients[0], "/rolling", 0), patience=3 * ROLLING)
 
 
+@pytest.mark.fault(38)
 def test_a_follower_cut_off_from_its_leader(in_thread: InThread) -> None:
-    """Fault 38: a follower that goes on answering reads keeps nobody from learning in time that its hold is lost."""
+    """A follower that goes on answering reads keeps nobody from learning in time that its hold is lost."""
     with contextlib.ExitStack() as stack:
         ways: dict[tuple[int, int], Forwarder] = {}
 
@@ -223,8 +227,9 @@ class Thief:
         return int(self._follower.mntr()[f"zk_{what}"])
 
 
+@pytest.mark.fault(224)
 def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread) -> None:
-    """Fault 224: a holder is told soon; a waiter, and a call that begins, go on in the next session."""
+    """A holder is told soon; a waiter, and a call that begins, go on in the next session."""
     with contextlib.ExitStack() as stack:
         thief = Thief(stack)
         mine = thief.client
@@ -271,11 +276,12 @@ def diverge(follower: Server, leader: Server, node: str) -> None:
     follower.start()
 
 
+@pytest.mark.fault(79)
 @pytest.mark.parametrize(("kind", "nodes"), [(Lock, "/diverged"), (Semaphore, "/diverged/leases")])
 def test_a_server_whose_copy_has_diverged(
     kind: type[Lock | Semaphore], nodes: str, ensemble: Ensemble, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 79: a server goes on showing a node that its leader has deleted: a waiter for its end leaves the server."""
+    """A server goes on showing a node that its leader has deleted: a waiter for its end leaves the server."""
     leader, follower = ensemble.leader(), ensemble.followers()[0]
     with connected(leader.hosts) as zk:
         with kind(zk, "/diverged"):
@@ -301,11 +307,12 @@ def data(server: Server) -> Path:
     return server._guard.folder / "version-2"  # type: ignore[union-attr]
 
 
+@pytest.mark.fault(159)
 @pytest.mark.parametrize(("kind", "nodes"), [(Lock, "/back"), (Semaphore, "/back/leases")])
 def test_a_node_that_comes_back(
     kind: type[Lock | Semaphore], nodes: str, ensemble: Ensemble, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 159: all servers lose the delete of a release that was acknowledged: others get in all the same."""
+    """All servers lose the delete of a release that was acknowledged: others get in all the same."""
     with connected(ensemble.hosts) as one:
         mine = kind(one, "/back")
         mine.acquire()
@@ -363,9 +370,10 @@ def lagging() -> Iterator[tuple[Callable[[], None], Server, Server]]:
         yield lambda: links.delay(*ways, 0.3), leader, follower
 
 
+@pytest.mark.fault(288)
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_what_a_holder_sees(kind: str, in_thread: InThread) -> None:
-    """Fault 288: an acquire at a server that lags sees what the holder before had written, by whichever client.
+    """An acquire at a server that lags sees what the holder before had written, by whichever client.
 
     So it does if it has waited, and if the lock was free; a read of another client at that server does not.
     """
@@ -398,8 +406,9 @@ def test_what_a_holder_sees(kind: str, in_thread: InThread) -> None:
         assert all(lagged.values())
 
 
+@pytest.mark.fault(288)
 def test_what_a_thread_of_the_same_client_sees(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 288: if a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
+    """If a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
     # Long after the grant, the next thread would acquire anew.
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 30.0)
     with lagging() as (lag, leader, follower), contextlib.ExitStack() as stack:

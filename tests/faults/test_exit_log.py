@@ -13,6 +13,8 @@ from tests.helpers.eventually import PATIENCE
 from tests.helpers.processes import line_from, tell
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(515)
+
 # It leaves its client open. If `closes`, it closes the stream of its log, as pytest does with that of each test.
 PROGRAM = """
 import atexit, io, logging, sys, time
@@ -60,7 +62,7 @@ def begin(what: str, server: Server, path: str, *, closes: bool) -> subprocess.P
 
 @pytest.mark.parametrize("what", ["idle", "held", "plain", "memory", "gone"])
 def test_what_the_exit_causes_is_not_logged(what: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 515: neither by the library nor by kazoo for it, whose streams may be closed by then."""
+    """Neither by the library nor by kazoo for it, whose streams may be closed by then."""
     with begin(what, zookeeper, zk_path, closes=True) as process:
         assert process.communicate(timeout=PATIENCE) == ("", "")
         assert process.returncode == 0
@@ -68,7 +70,7 @@ def test_what_the_exit_causes_is_not_logged(what: str, zookeeper: Server, zk_pat
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_delete_that_fails_at_the_exit(closes: bool, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 515: the log shows it all the same, on standard error if its own stream is closed; others log on."""
+    """The log shows it all the same, on standard error if its own stream is closed; others log on."""
     with begin("refused", zookeeper, zk_path, closes=closes) as process:
         assert line_from(process) == "held"
         zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, create=True, admin=True)])
@@ -81,7 +83,7 @@ def test_a_delete_that_fails_at_the_exit(closes: bool, zookeeper: Server, zk: Ka
 
 
 def test_a_hold_that_is_lost_at_the_exit(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 515: a program that ends as it learns of the loss has it in its log."""
+    """A program that ends as it learns of the loss has it in its log."""
     with begin("lost", zookeeper, zk_path, closes=False) as process:
         assert line_from(process) == "held"
         (node,) = zk.get_children(zk_path)

@@ -14,7 +14,7 @@ from tests.helpers.trickle import trickling
 from zkconcurrent import SharedValue
 from zkconcurrent.testing import Server
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.fault(268), pytest.mark.long]
 
 # Replies that come together, within a time in which kazoo sends no ping.
 TOGETHER = """
@@ -82,19 +82,21 @@ def test_greenlets(zookeeper: Server, zk_path: str) -> None:
     assert "Traceback" not in done.stderr, done.stderr
 
 
+@pytest.mark.fault(497)
 @pytest.mark.parametrize("handler", ["gevent", "threads"])
 def test_a_client_that_was_started_before(handler: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 497: the session timeout is found, a free lock is acquired, and waits let the other greenlets run.
+    """The session timeout is found, a free lock is acquired, and waits let the other greenlets run.
 
     Nothing lists the objects of the process: a real thread that is making a tuple then fails with a SystemError.
     """
     run_python("-W", "ignore", "-m", "tests.faults.started_before", zookeeper.hosts, zk_path, handler, timeout=120)
 
 
+@pytest.mark.fault(405)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("handler", ["gevent", "threads"])
 def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
-    """Fault 405: under gevent and on threads, none leaves a reply until other data arrives."""
+    """Under gevent and on threads, none leaves a reply until other data arrives."""
     with Forwarder(zookeeper.port) as door:
         door.RequestHandlerClass = InOneRecord
         url = f"zks://localhost:{door.server_address[1]}?ca={TLS / 'ca.pem'}"
@@ -102,10 +104,11 @@ def test_replies_in_one_record_of_tls(handler: str, zookeeper: Server) -> None:
         door.shutdown()
 
 
+@pytest.mark.fault(407)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_large_values_over_a_slow_link(what: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 407: a connection on which parts of a large reply or request pass is kept, as with threads."""
+    """A connection on which parts of a large reply or request pass is kept, as with threads."""
     SharedValue(zk, zk_path, b"").set(bytes(700_000 if what == "reply" else 1))
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = SlowConnection if what == "reply" else SlowToTheServer
@@ -115,9 +118,10 @@ def test_large_values_over_a_slow_link(what: str, zookeeper: Server, zk: KazooCl
         link.shutdown()
 
 
+@pytest.mark.fault(331)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_host_that_trickles() -> None:
-    """Fault 331: `connect` gives up in time, as with threads."""
+    """`connect` gives up in time, as with threads."""
     with trickling() as port:
         # The first attempt takes 0.4 s, on a machine that has nothing else to do.
         url = f"zk://127.0.0.1:{port}?start_timeout=5"
@@ -125,8 +129,9 @@ def test_a_host_that_trickles() -> None:
     assert "no reply of a ZooKeeper" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.fault(481)
 def test_the_socket_of_a_failed_handshake() -> None:
-    """Fault 481: each attempt to connect by TLS that fails closes its socket, as with threads."""
+    """Each attempt to connect by TLS that fails closes its socket, as with threads."""
     with socket.socket() as nobodys:
         nobodys.bind(("127.0.0.1", 0))
         url = f"zks://127.0.0.1:{nobodys.getsockname()[1]}?start_timeout=0.5"

@@ -22,6 +22,8 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, DoubleBarrier, aio
 from zkconcurrent._engine.session import Session
 
+pytestmark = pytest.mark.fault(254)
+
 LATE = 0.15  # seconds, each way; more than an interrupted call waits for a plain delete
 ROUNDS = 2
 
@@ -90,7 +92,7 @@ def interrupted(call: Callable[[], Any], here: Callable[[], bool], strikes: int)
 @pytest.mark.parametrize("strikes", [1, 3])
 @pytest.mark.parametrize("end", [cancelled, interrupted])
 def test_a_double_barriers_enter(end: Any, strikes: int, near: KazooClient, zk: KazooClient, zk_path: str) -> None:
-    """Fault 254: an enter that is ended early has withdrawn, and the next party does not enter with it."""
+    """An enter that is ended early has withdrawn, and the next party does not enter with it."""
     kind: Any = aio.DoubleBarrier if end is cancelled else DoubleBarrier
     barrier, other = kind(near, zk_path, 2), DoubleBarrier(zk, zk_path, 2)
     for _ in range(ROUNDS):
@@ -102,7 +104,7 @@ def test_a_double_barriers_enter(end: Any, strikes: int, near: KazooClient, zk: 
 @pytest.mark.parametrize("strikes", [1, 3])
 @pytest.mark.parametrize("end", [cancelled, interrupted])
 def test_a_double_barriers_leave(end: Any, strikes: int, near: KazooClient, zk: KazooClient, zk_path: str) -> None:
-    """Fault 254: a party whose leave is ended early has left, and the next party does not enter beside it."""
+    """A party whose leave is ended early has left, and the next party does not enter beside it."""
     began = threading.Event()
     tasks, threads = aio.DoubleBarrier(near, zk_path, 1), DoubleBarrier(near, zk_path, 1)
 
@@ -125,7 +127,7 @@ def test_a_double_barriers_leave(end: Any, strikes: int, near: KazooClient, zk: 
 
 @pytest.mark.parametrize("strikes", [1, 3])
 def test_a_cancelled_party_of_a_barrier(strikes: int, near: KazooClient, zk: KazooClient, zk_path: str) -> None:
-    """Fault 254: a cancelled wait has withdrawn, and the next party waits for another one."""
+    """A cancelled wait has withdrawn, and the next party waits for another one."""
     barrier, other = aio.Barrier(near, zk_path, 2), Barrier(zk, zk_path, 2)
     for _ in range(ROUNDS):
         cancelled(barrier.wait, lambda: count(zk, zk_path) == 1, strikes)
@@ -136,7 +138,7 @@ def test_a_cancelled_party_of_a_barrier(strikes: int, near: KazooClient, zk: Kaz
 
 @pytest.mark.parametrize("strikes", [1, 3])
 def test_an_interrupted_party_of_a_barrier(strikes: int, near: KazooClient, zk: KazooClient, zk_path: str) -> None:
-    """Fault 254: an interrupted wait has broken the barrier."""
+    """An interrupted wait has broken the barrier."""
     barrier, other = Barrier(near, zk_path, 2), Barrier(zk, zk_path, 2)
     for _ in range(ROUNDS):
         interrupted(barrier.wait, lambda: count(zk, zk_path) == 1, strikes)
@@ -152,7 +154,7 @@ def test_an_interrupted_party_of_a_barrier(strikes: int, near: KazooClient, zk: 
 def test_a_party_whose_server_is_silent(
     end: Any, kind: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 254: it tries to withdraw for a third of the session timeout, no longer, and is gone once it is heard."""
+    """It tries to withdraw for a third of the session timeout, no longer, and is gone once it is heard."""
     timeout = 12.0
     near = connect(hosts=proxy.hosts, timeout=timeout, **FAST)
     make = getattr(aio if end is cancelled else zkconcurrent, kind)

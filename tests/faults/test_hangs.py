@@ -89,38 +89,43 @@ def shortened(said: str) -> str:
 # -- signal handlers -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(47)
 @sources
 def test_a_handler_stops_the_client(source: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: the main thread is told, stop() returns, and the locks are free for another client."""
+    """The main thread is told, stop() returns, and the locks are free for another client."""
     assert outcome(zookeeper, zk_path, "stop", source)["signals"] > 20
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize(("job", "source"), [("release", "timer"), ("acquire", "sibling")])
 def test_a_handler_uses_other_locks(job: str, source: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a handler releases what the program holds elsewhere, and acquires it, or another path."""
+    """A handler releases what the program holds elsewhere, and acquires it, or another path."""
     assert outcome(zookeeper, zk_path, job, source)["signals"] >= 150
 
 
+@pytest.mark.fault(47)
 @sources
 def test_a_handler_makes_objects(source: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: of new paths and of new clients, while the main thread makes some too."""
+    """Of new paths and of new clients, while the main thread makes some too."""
     result = outcome(zookeeper, zk_path, "make", source)
     assert result["signals"] >= 150
     assert result["made"] > 50  # a signal that comes while the last one is handled makes none
 
 
+@pytest.mark.fault(47)
 @sources
 def test_a_handler_acquires_the_lock_that_it_interrupted(source: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: it is acquired, or the handler is told at once that it would wait for its own frame."""
+    """It is acquired, or the handler is told at once that it would wait for its own frame."""
     result = outcome(zookeeper, zk_path, "same", source)
     assert result["signals"] >= 150
     assert result["outcomes"].get("got")
     assert result["outcomes"].get("refused")
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize("what", ["release", "acquire", "try", "make", "same", "queue"])
 def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a handler, or a finalizer, that runs at any line of any operation uses or makes locks and queues."""
+    """A handler, or a finalizer, that runs at any line of any operation uses or makes locks and queues."""
     result = outcome(zookeeper, zk_path, "sweep", what)
     assert result["injected"] > 150
     if what == "same":
@@ -128,22 +133,25 @@ def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
         assert result["outcomes"]["refused"]
 
 
+@pytest.mark.fault(47)
 def test_stopped_at_any_line(zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a handler stops the client at any line of any operation, while a lock is held."""
+    """A handler stops the client at any line of any operation, while a lock is held."""
     assert outcome(zookeeper, zk_path, "sweep_stop")["injected"] > 10
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize(("size", "source"), [("0", "sibling"), ("3", "timer")])
 def test_a_handler_uses_the_queue_that_it_interrupted(source: str, size: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: it puts, gets and claims, or is told at once that it would wait for its own frame."""
+    """It puts, gets and claims, or is told at once that it would wait for its own frame."""
     result = outcome(zookeeper, zk_path, "same_queue", source, size)
     assert result["signals"] >= 150
     assert {"_put", "_get", "_claim"} <= result["outcomes"].keys()  # whether a signal meets a wait is chance
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize("size", ["0", "3"])
 def test_at_any_line_of_a_queue(size: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a handler that runs at any line of any call of a queue puts, gets and claims there."""
+    """A handler that runs at any line of any call of a queue puts, gets and claims there."""
     result = outcome(zookeeper, zk_path, "sweep_queue", size)
     assert result["injected"] > 150
     assert {"_put", "_get", "_claim"} <= result["outcomes"].keys()
@@ -154,9 +162,10 @@ def test_at_any_line_of_a_queue(size: str, zookeeper: Server, zk_path: str) -> N
 # -- the garbage collector -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize("what", ["release", "try", "make"])
 def test_finalizers_use_locks(what: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a finalizer or a weak reference's callback releases, tries or makes locks, on any thread."""
+    """A finalizer or a weak reference's callback releases, tries or makes locks, on any thread."""
     result = outcome(zookeeper, zk_path, "collect", what)
     assert result["cycles"] == 200
     assert result["outcomes"].get({"release": "released", "try": "got", "make": "made"}[what])
@@ -307,6 +316,7 @@ def watched(client: KazooClient, path: str) -> bool:
     return any(who and (node == path or node.startswith(f"{path}/")) for node, who in watches)
 
 
+@pytest.mark.fault(48)
 @pytest.mark.parametrize(
     "waits",
     [
@@ -327,7 +337,7 @@ def watched(client: KazooClient, path: str) -> bool:
 def test_a_watch_callback_that_blocks(
     waits: Callable[..., tuple[Any, Any, Any]], connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 48: the release of a client that was cut off reaches the waiters, even if kazoo's callbacks are blocked."""
+    """The release of a client that was cut off reaches the waiters, even if kazoo's callbacks are blocked."""
     mine, theirs = connect(proxy.hosts, timeout=60), connect(timeout=60)
     wait, end_it, is_waiting = waits(mine, theirs, f"{zk_path}/it")
     waiter = in_thread(wait)
@@ -354,40 +364,45 @@ def end_it_quietly(waiter: Any, proxy: Proxy) -> None:
 # -- log handlers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(48)
 def test_a_log_handler_formats_objects(zookeeper: Server, zk_path: str) -> None:
-    """Fault 48: of every kind, with each record of ours and kazoo's, while connections are cut and sessions expire."""
+    """Of every kind, with each record of ours and kazoo's, while connections are cut and sessions expire."""
     result = outcome(zookeeper, zk_path, "formatted")
     assert result["cycles"] > 10
     assert result["records"] > 1000
 
 
+@pytest.mark.fault(48)
 def test_a_log_handler_that_blocks(zookeeper: Server, zk_path: str) -> None:
-    """Fault 48: only the thread that logs stands still."""
+    """Only the thread that logs stands still."""
     assert outcome(zookeeper, zk_path, "blocked")["rounds"] >= 3
 
 
 # -- credentials -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(49)
 @pytest.mark.parametrize("how", ["one by one", "many at once"])
 def test_credentials_added_under_traffic(how: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 49: every answer is its own request's, and the connection is kept."""
+    """Every answer is its own request's, and the connection is kept."""
     result = outcome(zookeeper, zk_path, "add_auth", how)
     assert result["added"] > 100
     assert result["cycles"] > 40
 
 
+@pytest.mark.fault(49)
 def test_credentials_refused_under_traffic(zookeeper: Server, zk_path: str) -> None:
-    """Fault 49: kazoo gives the client up, and every call says so, the one that was answered next included."""
+    """Kazoo gives the client up, and every call says so, the one that was answered next included."""
     assert sum(outcome(zookeeper, zk_path, "refused_auth")["told"].values()) == 48
 
 
 # -- interrupts ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(16, 56)
 @pytest.mark.parametrize("how", ["frozen", "killed"])
 def test_a_wait_interrupted_while_no_server_answers(how: str, zk_path: str) -> None:
-    """Fault 16: Ctrl-C ends the wait; its hold is lost, and nothing of the waiter is left once the server is back."""
+    """Ctrl-C ends the wait; its hold is lost, and nothing of the waiter is left once the server is back."""
     with Server() as server:
         process = subprocess.Popen(
             command(server.hosts, zk_path, "interrupted"),
@@ -426,16 +441,18 @@ def test_a_wait_interrupted_while_no_server_answers(how: str, zk_path: str) -> N
 # -- no more threads -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(54)
 @pytest.mark.parametrize("how", ["kazoo's", "ours", "on kazoo's thread"])
 def test_no_thread_can_be_started(how: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 54: many requests on a connection that is down are all answered, and kazoo's thread goes on."""
+    """Many requests on a connection that is down are all answered, and kazoo's thread goes on."""
     assert outcome(zookeeper, zk_path, "no_threads", how)["answers"] == 1000
 
 
+@pytest.mark.fault(48)
 def test_a_release_on_top_of_a_suspended_caller(
     connect: Connect, zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 48: the keeper can't repeat a lost delete while an interrupted frame has its lock: the waiter does so."""
+    """The keeper can't repeat a lost delete while an interrupted frame has its lock: the waiter does so."""
     with Proxy(zookeeper.hosts) as proxy:
         lock = Lock(connect(hosts=proxy.hosts, timeout=30), zk_path)
         lock.acquire()
@@ -449,9 +466,10 @@ def test_a_release_on_top_of_a_suspended_caller(
         assert not lock.locked()
 
 
+@pytest.mark.fault(178)
 @pytest.mark.parametrize("several", [False, True])
 def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 178: that thread gets the session's lock, which the frame has that the handler has interrupted."""
+    """That thread gets the session's lock, which the frame has that the handler has interrupted."""
     paths = [f"{zk_path}/{n}" for n in range(2 if several else 1)]
     clients = [connect() for _ in paths]
     lock = MultiLock([Lock(client, path) for client, path in zip(clients, paths, strict=True)])
@@ -475,8 +493,9 @@ def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_
     assert not Session.of(clients[0]).has_lock()
 
 
+@pytest.mark.fault(178)
 def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 178: the threads of a membership, a candidacy and the copy of a map go on beside the interrupted frame."""
+    """The threads of a membership, a candidacy and the copy of a map go on beside the interrupted frame."""
     client = connect()
     election = Election(client, f"{zk_path}/election")
 
@@ -492,10 +511,11 @@ def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: 
     in_thread(handle).result(30)
 
 
+@pytest.mark.fault(157)
 def test_a_reconnect_while_a_delete_is_noted(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, monkeypatch: Any
 ) -> None:
-    """Fault 157: a delete that was sent on the connection before is sent again at once, not a session timeout later."""
+    """A delete that was sent on the connection before is sent again at once, not a session timeout later."""
     client = connect(hosts=proxy.hosts, timeout=2 * PATIENCE, **FAST)
     lock = Lock(client, zk_path)
     lock.acquire()
@@ -517,10 +537,11 @@ def test_a_reconnect_while_a_delete_is_noted(
 # -- a crowd ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(271)
 def test_a_crowd_lets_the_keeper_work(
     connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 271: a keeper that misses the lock on a busy machine wakes none of the threads that wait, nor does a post.
+    """A keeper that misses the lock on a busy machine wakes none of the threads that wait, nor does a post.
 
     None of them could do its work: each would only keep others from the lock.
     """
@@ -570,10 +591,11 @@ def test_a_crowd_lets_the_keeper_work(
         each.result(60)
 
 
+@pytest.mark.fault(271)
 def test_a_loop_on_top_of_a_suspended_frame_stands_in(
     connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 271: a handler's event loop keeps the lock of the frame below, so its call does the keeper's work."""
+    """A handler's event loop keeps the lock of the frame below, so its call does the keeper's work."""
     client, holder, stood_in = connect(timeout=4), Lock(connect(), zk_path), list[int]()
     session = Session.of(client)
     stand_in = session.keeper.stand_in
@@ -600,11 +622,12 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
     mine.release()
 
 
+@pytest.mark.fault(265, 271)
 @pytest.mark.parametrize("does", ["blocks", "raises"])
 def test_a_log_handler_keeps_the_keeper_from_nothing(
     connect: Connect, zk_path: str, in_thread: InThread, does: str
 ) -> None:
-    """Fault 265: the holds of its client are renewed all the same, and what is posted is done."""
+    """The holds of its client are renewed all the same, and what is posted is done."""
     session, log = Session.of(client := connect(timeout=4)), logging.getLogger("zkconcurrent")
     told, posted, go_on = threading.Event(), threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Fault 16: an interrupt at any line of the library leaves no node, no hold and nobody stuck.
+"""An interrupt at any line of the library leaves no node, no hold and nobody stuck.
 
 A trace function raises KeyboardInterrupt at the n-th line that the library runs in a call, for every n there is.
 """
@@ -45,7 +45,7 @@ from zkconcurrent._protocol.ticket import State
 from zkconcurrent._runtime import waiting
 from zkconcurrent._runtime.waiting import wait
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.fault(16), pytest.mark.long]
 
 T = TypeVar("T")
 # Short, as heartbeats find the leftovers of an interrupt; but no lease ends although the machine is busy.
@@ -278,11 +278,12 @@ def all_locks(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
 makes = pytest.mark.parametrize("make", [one_lock, all_locks])
 
 
+@pytest.mark.fault(164)
 @makes
 def test_a_loss_by_the_clock_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 164: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
+    """The thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
     session = Session.of(connect(timeout=SESSION))
     real, told = session.clock, Counter[Any]()
 
@@ -313,11 +314,12 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
     assert hook.line > 30
 
 
+@pytest.mark.fault(164)
 @makes
 def test_a_release_that_finds_a_loss_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 164: `on_lost` is called, once, if `lost` is set."""
+    """`on_lost` is called, once, if `lost` is set."""
     session, told = Session.of(connect(timeout=SESSION)), Counter[Any]()
     session.heartbeat.beat = lambda _: 1.0  # type: ignore[method-assign] # it would find the loss before the release
     for hook in at_every_line():
@@ -339,10 +341,11 @@ def test_a_release_that_finds_a_loss_interrupted_at_every_line(
     assert hook.line > 100
 
 
+@pytest.mark.fault(195)
 def test_an_interrupt_within_the_event_of_a_loss(
     connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 195: the loss is told all the same, and the client goes on."""
+    """The loss is told all the same, and the client goes on."""
     session = Session.of(connect(timeout=SESSION))
     real, lock = session.clock, Lock(session.link.client, zk_path)
     lock.acquire()
@@ -647,9 +650,10 @@ def test_a_wait_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: 
         eventually(queued(zk, condition._lock.path, 0))
 
 
+@pytest.mark.fault(92)
 @pytest.mark.parametrize("what", ["add", "update", "get", "wait_for"])
 def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 92: an interrupted change was made once or not at all, and those that come after it are made."""
+    """An interrupted change was made once or not at all, and those that come after it are made."""
     value: Any = zkconcurrent.AtomicLong(connect(timeout=SESSION), zk_path)
     other = zkconcurrent.AtomicLong(zk, zk_path)
     if what == "wait_for":
@@ -681,6 +685,7 @@ QUEUES = ("_threads/queue.py", "_recipes/lock.py", "receipts.py", "queue/state.p
 QUEUES += ("queue/claim.py", "queue/manage.py", "queue/order.py", "rules.py", "base/settling.py", "worker.py")
 
 
+@pytest.mark.fault(82, 155)
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("kind", "what"),
@@ -690,7 +695,7 @@ QUEUES += ("queue/claim.py", "queue/manage.py", "queue/order.py", "rules.py", "b
     ],
 )
 def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 82: an interrupted call puts or takes an item once or not at all, and no item stays claimed."""
+    """An interrupted call puts or takes an item once or not at all, and no item stays claimed."""
     queue = kind(connect(timeout=SESSION), zk_path)
     other = kind(zk, zk_path)
 
@@ -777,9 +782,10 @@ def test_a_leader_interrupted_at_every_line(zk: KazooClient, connect: Connect, z
             pass
 
 
+@pytest.mark.fault(155)
 @pytest.mark.usefixtures("uncollected")
 def test_a_block_that_leads_is_left_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 155: wherever the end of a block is interrupted, the term ends."""
+    """Wherever the end of a block is interrupted, the term ends."""
     client = connect(timeout=SESSION)
 
     def make(path: str) -> Election:
@@ -860,9 +866,10 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
         lock.release()
 
 
+@pytest.mark.fault(91, 248)
 @pytest.mark.usefixtures("uncollected")
 def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 91: wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
+    """Wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
     client = connect(timeout=SESSION)
     for hook in at_every_line("_threads/dict.py", "_threads/base/map_base.py"):
         d = zkconcurrent.Dict[bytes](client, f"{zk_path}/{hook.line}")
@@ -875,10 +882,11 @@ def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InT
 MAP = ("_threads/dict.py", "_threads/base/map_base.py", "map/mirror.py", "map/write.py", "_recipes/receipts.py")
 
 
+@pytest.mark.fault(102)
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("what", ["put", "replace", "pop", "read"])
 def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 102: an interrupted call writes once or not at all; the copy goes on, and no writer is left in doubt."""
+    """An interrupted call writes once or not at all; the copy goes on, and no writer is left in doubt."""
     client = connect(timeout=SESSION)
     d = zkconcurrent.Dict[bytes](client, zk_path)
     calls: dict[str, Callable[[], Any]] = {
@@ -921,6 +929,7 @@ def test_a_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Con
     assert hook.line > 30
 
 
+@pytest.mark.fault(131)
 @pytest.mark.parametrize("what", ["release", "release by another", "force_release", "with"])
 def test_a_detached_locks_end_interrupted_at_every_line(
     what: str, zk: KazooClient, connect: Connect, zk_path: str
@@ -1058,10 +1067,11 @@ GRANTS: dict[str, Callable[[KazooClient, str], tuple[Any, Any]]] = {  # a block,
 }
 
 
+@pytest.mark.fault(149)
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="CPython 3.10 handles signals after each call, also after this")
 @pytest.mark.parametrize("what", GRANTS)
 def test_a_signal_just_after_the_grant(what: str, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """Fault 149: the block has begun, so it ends, and nothing stays held."""
+    """The block has begun, so it ends, and nothing stays held."""
     if what == "claim":
         zkconcurrent.Queue[bytes](zk, zk_path).put(b"item")
     heard: list[int] = []
@@ -1088,13 +1098,14 @@ def test_a_signal_just_after_the_grant(what: str, connect: Connect, zk: KazooCli
         primitive.release()
 
 
+@pytest.mark.fault(155)
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("what", "levels"),
     [*((what, 0) for what in GRANTS if what not in ("lead", "claim")), ("RLock", 1), ("read lock", 1)],
 )
 def test_a_block_left_at_every_line(what: str, levels: int, connect: Connect, zk_path: str) -> None:
-    """Fault 155: wherever the end of a block is interrupted, it releases its one level."""
+    """Wherever the end of a block is interrupted, it releases its one level."""
     client = connect(timeout=SESSION)
 
     def make(path: str) -> tuple[Any, Any]:
@@ -1123,8 +1134,9 @@ def test_a_block_left_at_every_line(what: str, levels: int, connect: Connect, zk
     places.check()
 
 
+@pytest.mark.fault(156)
 def test_an_interrupt_in_a_look_at_kazoos_thread(connect: Connect, zk_path: str) -> None:
-    """Fault 156: struck within `Thread.is_alive()`, CPython takes a living thread for dead; the client is used on."""
+    """Struck within `Thread.is_alive()`, CPython takes a living thread for dead; the client is used on."""
     lock = Lock(connect(), zk_path)
     lines = 0
 
@@ -1237,11 +1249,12 @@ CALLS: dict[str, Callable[[KazooClient, str], object]] = {
 }
 
 
+@pytest.mark.fault(220)
 @pytest.mark.parametrize("what", CALLS)
 def test_interrupted_at_each_sleep_until_the_end(
     what: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 220: struck from any of its sleeps on at each, a call ends, with no more nodes and few more requests."""
+    """Struck from any of its sleeps on at each, a call ends, with no more nodes and few more requests."""
     client = connect(proxy.hosts, timeout=SESSION)
     counts: list[Counts] = []
     CALLS["Lock"](client, f"{zk_path}-first")  # the library asks what the server can do
@@ -1271,10 +1284,11 @@ def test_interrupted_at_each_sleep_until_the_end(
     assert k > 1
 
 
+@pytest.mark.fault(220)
 def test_a_condition_interrupted_again_and_again_out_of_reach(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
 ) -> None:
-    """Fault 220: a handler that raises a thousand times a second neither ends the wait early nor makes it endless."""
+    """A handler that raises a thousand times a second neither ends the wait early nor makes it endless."""
     client = connect(proxy.hosts, timeout=SESSION, **FAST)
     condition, session = Condition(client, zk_path), Session.of(client)
     main, over = threading.main_thread().ident, threading.Event()

@@ -1,4 +1,4 @@
-"""Fault 34: three thousand cycles leave nothing behind, at the client and at the server."""
+"""Three thousand cycles leave nothing behind, at the client and at the server."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
+
+pytestmark = pytest.mark.fault(34)
 
 CYCLES = 3_000
 USED = int(os.environ.get("LEAK_USES", "100"))  # of each of the other kinds
@@ -271,9 +273,10 @@ ONCE: dict[str, Callable[[KazooClient, Other, str], object]] = {
 }
 
 
+@pytest.mark.fault(240)
 @pytest.mark.long
 def test_paths_used_once(zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 240: each wait that ends without its event takes its watch along, at the server and in kazoo."""
+    """Each wait that ends without its event takes its watch along, at the server and in kazoo."""
     session = Session.of(zk)
 
     def at_server() -> int:
@@ -360,9 +363,10 @@ def keepers() -> int:
     return sum(each.name.startswith("zkconcurrent keeper") for each in threading.enumerate())
 
 
+@pytest.mark.fault(464)
 @pytest.mark.usefixtures("uncollected")
 def test_clients_that_come_and_go(zookeeper: Server, zk_path: str) -> None:
-    """Fault 464: once a client is stopped, or could not start, its thread ends, also if no garbage is collected."""
+    """Once a client is stopped, or could not start, its thread ends, also if no garbage is collected."""
     before = keepers()
     url = f"zk://{zookeeper.hosts}{zk_path}?timeout=2"
     clients = []
@@ -376,8 +380,9 @@ def test_clients_that_come_and_go(zookeeper: Server, zk_path: str) -> None:
     eventually(lambda: keepers() <= before)
 
 
+@pytest.mark.fault(464)
 def test_a_client_that_is_started_again(zookeeper: Server, zk_path: str) -> None:
-    """Fault 464: a client whose thread has ended has one again, which renews the lease of its next hold."""
+    """A client whose thread has ended has one again, which renews the lease of its next hold."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=1") as client:
         with Lock(client, "/lock"):
             pass

@@ -155,13 +155,14 @@ def queued(client: KazooClient, path: str) -> bool:
     return bool(client.exists(path) and client.get_children(path))
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize(
     ("timeout", "tick", "sync_limit", "busy"), [(4.0, 0.8, 10, False), (3.0, 1.0, 5, True)], ids=["idle", "busy"]
 )
 def test_a_leader_without_a_quorum(
     timeout: float, tick: float, sync_limit: int, busy: bool, in_thread: InThread
 ) -> None:
-    """Fault 44: a leader that lost its followers goes on answering its clients, while another one is elected."""
+    """A leader that lost its followers goes on answering its clients, while another one is elected."""
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(site(tick, sync_limit))
         followers = (at.one, at.other)
@@ -185,9 +186,10 @@ def test_a_leader_without_a_quorum(
         hold.check(waiting, cut)
 
 
+@pytest.mark.fault(45)
 @pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(15.0, 0.2, 100)])
 def test_a_follower_cut_off_after_a_write(timeout: float, tick: float, sync_limit: int, in_thread: InThread) -> None:
-    """Fault 45: that a write was answered does not mean that the leader knows of the touch that came with it."""
+    """That a write was answered does not mean that the leader knows of the touch that came with it."""
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(site(tick, sync_limit))
         proxy = stack.enter_context(Proxy(at.one.hosts))
@@ -209,8 +211,9 @@ def test_a_follower_cut_off_after_a_write(timeout: float, tick: float, sync_limi
         hold.check(in_thread(hold.wait_for, other), began)
 
 
+@pytest.mark.fault(46)
 def test_a_reconnect_with_a_shorter_timeout(in_thread: InThread) -> None:
-    """Fault 46: a server that grants less time gives the lock away sooner than the one before would have."""
+    """A server that grants less time gives the lock away sooner than the one before would have."""
     long, short, tick = 16.0, 2.0, 0.2
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(
@@ -238,8 +241,9 @@ def test_a_reconnect_with_a_shorter_timeout(in_thread: InThread) -> None:
         hold.check(waiting, cut)
 
 
+@pytest.mark.fault(46)
 def test_a_new_leader_with_a_shorter_timeout(in_thread: InThread) -> None:
-    """Fault 46: a new leader gives a session the time with which it was created, whatever was negotiated later."""
+    """A new leader gives a session the time with which it was created, whatever was negotiated later."""
     long, short = 16.0, 4.0
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(
@@ -269,9 +273,10 @@ def test_a_new_leader_with_a_shorter_timeout(in_thread: InThread) -> None:
         hold.check(waiting, cut)
 
 
+@pytest.mark.fault(45)
 @pytest.mark.parametrize("how", ["silent", "still"])
 def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread) -> None:
-    """Fault 45: an acquire is answered late, after the leader stood still or was not heard; then nothing more is.
+    """An acquire is answered late, after the leader stood still or was not heard; then nothing more is.
 
     The leader has heard of no touch since before that, and the write was sent long after it.
     """
@@ -311,9 +316,10 @@ def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread) -> Non
             assert other.acquire(timeout=PATIENCE)
 
 
+@pytest.mark.fault(38)
 @pytest.mark.parametrize("delay", [0.0, 0.15])
 def test_a_follower_cut_off_under_steady_writes(delay: float, in_thread: InThread) -> None:
-    """Fault 38: a client that writes all the time learns in time that its server has lost the leader, by slow links."""
+    """A client that writes all the time learns in time that its server has lost the leader, by slow links."""
     timeout = 4.0
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(site(2.0, 4))

@@ -26,8 +26,9 @@ from zkconcurrent.testing import Server
 Opened = Callable[[Lease | None], None]
 
 
+@pytest.mark.fault(24)
 def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread) -> None:
-    """Fault 24: a waiter of a client without a session gets its error, although kazoo tells nobody that it stops."""
+    """A waiter of a client without a session gets its error, although kazoo tells nobody that it stops."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         client = KazooClient(f"127.0.0.1:{nobody.getsockname()[1]}", timeout=2)
         lock = Lock(client, zk_path)
@@ -39,8 +40,9 @@ def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread) ->
         assert isinstance(waiting.exception(20), ClientError)
 
 
+@pytest.mark.fault(11)
 def test_kazoo_gives_up(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and a waiter gets an error."""
+    """Once kazoo's connection_retry is exhausted, the hold is lost and a waiter gets an error."""
     client = connect(hosts=proxy.hosts, connection_retry={"max_tries": 2, "delay": 0.1})
     lock = Lock(client, zk_path)
     lock.acquire()
@@ -57,8 +59,9 @@ def test_kazoo_gives_up(connect: Connect, proxy: Proxy, zk_path: str, in_thread:
         lock.acquire(timeout=1)
 
 
+@pytest.mark.fault(340)
 def test_refused_while_it_waits(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 340: once the servers have refused a client's credentials, its calls say so."""
+    """Once the servers have refused a client's credentials, its calls say so."""
     client = connect()
     lock = Lock(client, zk_path)
     with Lock(zk, zk_path):
@@ -89,9 +92,10 @@ except ClientError as error:
 """
 
 
+@pytest.mark.fault(341)
 @pytest.mark.parametrize(("closed", "told"), [(1, "True\nagain\n"), (2, "an unexpected error")])
 def test_closed_by_something_else(closed: int, told: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 341: another part of the program closes descriptors of the client: it reconnects, or ends with an error."""
+    """Another part of the program closes descriptors of the client: it reconnects, or ends with an error."""
     run = run_python("-c", CLOSES_DESCRIPTORS, zookeeper.hosts, zk_path, closed)
     assert run.stdout.startswith(told)
     assert "atexit" not in run.stderr
@@ -158,8 +162,9 @@ def test_restoring_all_levels_of_a_hold_that_is_lost(
         pass
 
 
+@pytest.mark.fault(31, 53)
 def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 31: a client with rights only further down can use a lock there, although the root refuses it."""
+    """A client with rights only further down can use a lock there, although the root refuses it."""
     zk.ensure_path(f"{zk_path}/mine")
     zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, admin=True)])
     try:
@@ -173,9 +178,10 @@ def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> Non
         zk.set_acls(zk_path, OPEN_ACL_UNSAFE)
 
 
+@pytest.mark.fault(53)
 @every
 def test_a_node_that_may_not_be_read(kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 53: the holder's own node can't be read: its lease is proved by another, asked from then on."""
+    """The holder's own node can't be read: its lease is proved by another, asked from then on."""
     lock = kind(connect(proxy.hosts, timeout=4), zk_path)
     lock.acquire()
     (name,) = zk.get_children(zk_path)

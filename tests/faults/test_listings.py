@@ -1,4 +1,4 @@
-"""Fault 241: of the many that wait at one path, none keeps a listing of it."""
+"""Of the many that wait at one path, none keeps a listing of it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from zkconcurrent import _recipes, aio
 from zkconcurrent._engine.session import Session
+
+pytestmark = pytest.mark.fault(241)
 
 CROWD = 40
 NAME = re.compile(r"(\A|/)(_c_|item-)")  # of a node in a listing, or its path
@@ -155,7 +157,7 @@ def _kept(there: list[object]) -> int:
 def test_a_crowd_keeps_no_listing(
     kinds: Any, recipe: str, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 241: what n waiters keep of the names at their path does not grow by the square of n."""
+    """What n waiters keep of the names at their path does not grow by the square of n."""
     client = connect()
     folder, others, wait = SCENES[recipe](kinds, client, zk_path)
     before = of_all_objects(_kept)

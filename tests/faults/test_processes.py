@@ -23,8 +23,9 @@ from zkconcurrent.testing import Server
 LONG = 60.0  # a session that is not over before the test is: a node that goes earlier has not waited for its end
 
 
+@pytest.mark.fault(32)
 def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 32: after SIGKILL of the holder the next gets in, within the session timeout."""
+    """After SIGKILL of the holder the next gets in, within the session timeout."""
     holder = party("hold")
     token = int(line_from(holder))
     holder.kill()
@@ -34,8 +35,9 @@ def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None
     lock.release()
 
 
+@pytest.mark.fault(32)
 def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 32: after SIGKILL of a waiter, the waiter behind it gets in within the session timeout."""
+    """After SIGKILL of a waiter, the waiter behind it gets in within the session timeout."""
     lock = Lock(zk, zk_path)
     lock.acquire()
     waiter = party("wait")
@@ -48,8 +50,9 @@ def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thre
     lock.release()
 
 
+@pytest.mark.fault(14)
 def test_a_stopped_holder(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 14: a holder stopped past its session is refused by the resource, and learns of the loss by its release."""
+    """A holder stopped past its session is refused by the resource, and learns of the loss by its release."""
     holder = party("hold")
     stale = int(line_from(holder))
     holder.send_signal(signal.SIGSTOP)
@@ -67,8 +70,9 @@ def test_a_stopped_holder(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert holder.wait(20) == 0
 
 
+@pytest.mark.fault(15)
 def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 15: a waiter stopped past its session queues again when it goes on; nobody waits for it meanwhile."""
+    """A waiter stopped past its session queues again when it goes on; nobody waits for it meanwhile."""
     lock = Lock(zk, zk_path)
     lock.acquire()
     waiter = party("wait")
@@ -86,9 +90,10 @@ def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert waiter.wait(20) == 0
 
 
+@pytest.mark.fault(23)
 @pytest.mark.parametrize("when", ["idle", "holding"])
 def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 23: the child holds nothing and every call is an error at once; the parent is undisturbed."""
+    """The child holds nothing and every call is an error at once; the parent is undisturbed."""
     parent = party("fork", when)
     assert line_from(parent) == "[]"
     assert line_from(parent) == "parent"
@@ -97,8 +102,9 @@ def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(23)
 def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 23: a fork while another thread waits leaves that thread waiting, and the child with nothing."""
+    """A fork while another thread waits leaves that thread waiting, and the child with nothing."""
     with Lock(zk, zk_path):
         parent = party("fork", "waiting")
         assert line_from(parent) == "[]"
@@ -107,8 +113,9 @@ def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None
     assert parent.wait(20) == 0
 
 
+@pytest.mark.fault(29)
 def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 29: a process that could not send a heartbeat knows of the loss before anything else, by its own clock."""
+    """A process that could not send a heartbeat knows of the loss before anything else, by its own clock."""
     process = party("starve", 2 * SESSION)
     assert line_from(process) == "held"
     lock = Lock(zk, zk_path)
@@ -121,34 +128,38 @@ def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str) -> N
     assert process.wait(20) == 0
 
 
+@pytest.mark.fault(23)
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(method: str, party: Spawn) -> None:
-    """Fault 23: a child opens a client of its own; a lock is not sent to it."""
+    """A child opens a client of its own; a lock is not sent to it."""
     process = party("spawn", method)
     assert line_from(process) == "0"
     assert line_from(process) == "refused"
     assert process.wait(20) == 0
 
 
+@pytest.mark.fault(23, 24)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> None:
-    """Faults 23, 24: the holds of the child at its end go at once, although it ends by os._exit."""
+    """The holds of the child at its end go at once, although it ends by os._exit."""
     process = party("forget", method)
     assert line_from(process) == "0"
     assert float(line_from(process)) < LONG / 2
     assert process.wait(20) == 0
 
 
+@pytest.mark.fault(390)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_of_multiprocessing_that_leaves_threads(method: str, party: Spawn) -> None:
-    """Fault 390: what they hold stays until they end, and what tasks have begun in the background is done."""
+    """What they hold stays until they end, and what tasks have begun in the background is done."""
     process = party("leave_threads", method)
     assert [line_from(process) for _ in range(4)] == ["1", "0", "0", "0"]
     assert process.wait(20) == 0
 
 
+@pytest.mark.fault(391)
 def test_an_exit_in_an_outage(proxy: Proxy, zk_path: str) -> None:
-    """Fault 391: calls of tasks that are in the background keep the interpreter from its exit for no longer than T."""
+    """Calls of tasks that are in the background keep the interpreter from its exit for no longer than T."""
     with parties("tests.faults.party", proxy.hosts, zk_path, 1.0) as spawn:
         process = spawn("leave_in_an_outage")
         assert line_from(process) == "in reach"
@@ -159,9 +170,10 @@ def test_an_exit_in_an_outage(proxy: Proxy, zk_path: str) -> None:
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.fault(24)
 @pytest.mark.parametrize(("waiters", "stop"), [(0, ""), (3, ""), (0, "stop"), (3, "stop")])
 def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 24: at exit the nodes go at once, with and without stop(), also those of daemon threads that wait."""
+    """At exit the nodes go at once, with and without stop(), also those of daemon threads that wait."""
     process = party("leave", waiters, stop, session=LONG)
     assert line_from(process) == "held"
     lock = Lock(zk, zk_path)
@@ -178,28 +190,32 @@ def at_exit(zookeeper: Server, zk_path: str, *arguments: str) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
+@pytest.mark.fault(247)
 def test_what_is_finalized_at_exit(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 247: blocks of generators, and objects, that end after the exit handlers print nothing; no node stays."""
+    """Blocks of generators, and objects, that end after the exit handlers print nothing; no node stays."""
     ended = at_exit(zookeeper, zk_path)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("held\n", "", 0)
     assert not nodes(zk, zk_path)
 
 
+@pytest.mark.fault(259)
 @pytest.mark.parametrize("how", ["acquires", "awaits"])
 def test_daemon_threads_at_exit(how: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 259: daemon threads that acquire, or wait, as the interpreter exits print nothing."""
+    """Daemon threads that acquire, or wait, as the interpreter exits print nothing."""
     ended = at_exit(zookeeper, zk_path, how)
     assert (ended.stdout, ended.stderr, ended.returncode) == ("held\n", "", 0)
 
 
+@pytest.mark.fault(247)
 def test_misuse_at_exit(zookeeper: Server, zk_path: str) -> None:
-    """Fault 247: the release of a lock that was never held is an error then, too."""
+    """The release of a lock that was never held is an error then, too."""
     for name in ("lock", "rlock", "bounded", "several"):
         assert "Error" in at_exit(zookeeper, zk_path, name).stderr, name
 
 
+@pytest.mark.fault(24)
 def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 24: where nothing can be done at the exit, the next gets in within the session timeout."""
+    """Where nothing can be done at the exit, the next gets in within the session timeout."""
     process = party("leave", 0, "os._exit")
     assert line_from(process) == "held"
     tell(process)
@@ -208,8 +224,9 @@ def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     lock.release()
 
 
+@pytest.mark.fault(32)
 def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 32: the flag outlives the process that set it."""
+    """The flag outlives the process that set it."""
     setter = party("event", "set")
     assert line_from(setter) == "set"
     setter.kill()
@@ -219,8 +236,9 @@ def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path
     assert event.is_set()
 
 
+@pytest.mark.fault(32)
 def test_a_waiter_for_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 32: a waiter that is killed is in nobody's way, and those in other processes go on with the set."""
+    """A waiter that is killed is in nobody's way, and those in other processes go on with the set."""
     waiters, event = [party("event", "wait") for _ in range(2)], Event(zk, zk_path)
     mine = in_thread(event.wait)
     for waiter in waiters:
@@ -232,8 +250,9 @@ def test_a_waiter_for_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path:
     assert mine.result(10)
 
 
+@pytest.mark.fault(32)
 def test_who_counts_down_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 32: the counts of a killed process stay: one for each call that returned, and one more at most."""
+    """The counts of a killed process stay: one for each call that returned, and one more at most."""
     latch, n = CountDownLatch(zk, zk_path, 10_000), 20
     waiting = in_thread(latch.wait)
     counter = party("count", 10_000)
@@ -249,8 +268,9 @@ def test_who_counts_down_is_killed(party: Spawn, zk: KazooClient, zk_path: str, 
     assert waiting.result(10)
 
 
+@pytest.mark.fault(23)
 def test_fork_with_an_event(party: Spawn) -> None:
-    """Fault 23: in the child every call is an error at once; the parent's event, latch and waiter are undisturbed."""
+    """In the child every call is an error at once; the parent's event, latch and waiter are undisturbed."""
     parent = party("fork_event")
     assert line_from(parent) == "[]"
     assert line_from(parent) == "False"
@@ -258,8 +278,9 @@ def test_fork_with_an_event(party: Spawn) -> None:
     assert parent.wait(20) == 0
 
 
+@pytest.mark.fault(32)
 def test_an_owner_of_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 32: the permits of a process that is killed come back, all of them, within the session timeout."""
+    """The permits of a process that is killed come back, all of them, within the session timeout."""
     owner = party("permits", 3, 2)
     token = int(line_from(owner))
     semaphore = Semaphore(zk, zk_path, 3)
@@ -272,8 +293,9 @@ def test_an_owner_of_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: s
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
+@pytest.mark.fault(32)
 def test_a_waiter_for_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 32: when the first in the queue is killed, the waiter behind it gets the permit that the first held up."""
+    """When the first in the queue is killed, the waiter behind it gets the permit that the first held up."""
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=2)
     first = party("permits", 3, 3)
@@ -286,8 +308,9 @@ def test_a_waiter_for_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: 
     semaphore.release(3)
 
 
+@pytest.mark.fault(14)
 def test_a_stopped_owner_of_permits(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 14: a process stopped past its session learns that its permits are lost, and adds none by its release."""
+    """A process stopped past its session learns that its permits are lost, and adds none by its release."""
     owner = party("permits", 2, 2)
     stale = int(line_from(owner))
     owner.send_signal(signal.SIGSTOP)

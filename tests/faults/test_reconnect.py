@@ -25,6 +25,8 @@ from tests.soak.events import clock
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(58)
+
 OUTAGE = 8.0  # seconds
 
 
@@ -64,8 +66,9 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server) ->
         eventually(lambda: zk.connected)
 
 
+@pytest.mark.fault(200)
 def test_one_of_three_servers_has_no_power(zookeeper: Server) -> None:
-    """Fault 200: a client that tries that one first reaches another before its session, or a hold, ends."""
+    """A client that tries that one first reaches another before its session, or a hold, ends."""
     with ExitStack() as ends:
         dead = ends.enter_context(socket.socket())
         dead.bind(("127.0.0.1", 0))
@@ -86,8 +89,9 @@ def test_one_of_three_servers_has_no_power(zookeeper: Server) -> None:
         assert not held.lost.is_set()
 
 
+@pytest.mark.fault(222)
 def test_the_only_server_never_replies_to_a_connection(proxy: Proxy) -> None:
-    """Fault 222: as one does that is just starting: the client tries again before its session ends."""
+    """As one does that is just starting: the client tries again before its session ends."""
     with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as zk, (held := zkconcurrent.Lock(zk, "/no-reply")):
         session = zk.client_id
         with proxy.hold("connect") as request:
@@ -101,6 +105,7 @@ def test_the_only_server_never_replies_to_a_connection(proxy: Proxy) -> None:
 HEADER = struct.Struct("!iiqi")  # of a reply: its length, the request's number, the zxid, and the error
 
 
+@pytest.mark.fault(413)
 @pytest.mark.parametrize(
     "strange",
     [
@@ -113,7 +118,7 @@ HEADER = struct.Struct("!iiqi")  # of a reply: its length, the request's number,
     ],
 )
 def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str) -> None:
-    """Fault 413: something on the way puts in bytes that are no reply: the client connects again, and holds on."""
+    """Something on the way puts in bytes that are no reply: the client connects again, and holds on."""
     near: list[socket.socket] = []
 
     class Tampered(Connection):
@@ -161,9 +166,10 @@ def forbidden(*places: str) -> Iterator[list[object]]:
         yield attempts
 
 
+@pytest.mark.fault(514)
 @pytest.mark.parametrize("place", ["getaddrinfo", "socket"])
 def test_a_network_that_is_forbidden_for_a_while(place: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 514: any error of an attempt to connect is a failed attempt: the client reconnects once it may.
+    """Any error of an attempt to connect is a failed attempt: the client reconnects once it may.
 
     A connection that is there serves on meanwhile, and the error of a first attempt is named.
     """
@@ -181,8 +187,9 @@ def test_a_network_that_is_forbidden_for_a_while(place: str, zookeeper: Server, 
             assert not held.lost.is_set()
 
 
+@pytest.mark.fault(514)
 def test_a_local_namespace_needs_no_network() -> None:
-    """Fault 514: neither a name nor a socket of the network."""
+    """Neither a name nor a socket of the network."""
     program = (
         "import zkconcurrent\n"
         "from tests.faults.test_reconnect import forbidden\n"
@@ -193,9 +200,10 @@ def test_a_local_namespace_needs_no_network() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+@pytest.mark.fault(109)
 @pytest.mark.parametrize("error", [ConnectionLoss, SessionExpiredError])
 def test_deletes_that_fail_at_once(zookeeper: Server, error: type[Exception]) -> None:
-    """Fault 109: kazoo refuses each delete before its thread tells that the connection is over: the keeper waits."""
+    """Kazoo refuses each delete before its thread tells that the connection is over: the keeper waits."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=4) as client, zookeeper.client() as other:
         lock, session, worked = zkconcurrent.Lock(client, f"/at-once/{error.__name__}"), Session.of(client), []
         work = session.keeper.turn

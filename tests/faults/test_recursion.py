@@ -1,4 +1,4 @@
-"""Fault 163: a program calls itself until Python refuses, within the library's blocks or just above its calls.
+"""A program calls itself until Python refuses, within the library's blocks or just above its calls.
 
 A RecursionError is no interrupt that strikes once: it strikes the clean-up, too. So a call begins only with all the
 frames that it may need, and a block only with those that its end needs.
@@ -38,6 +38,8 @@ from zkconcurrent import (
     synchronized,
 )
 from zkconcurrent._runtime import interrupts, waiting
+
+pytestmark = pytest.mark.fault(163)
 
 LIMITS = range(100, 106)  # frames above the test; the innermost block needs some more each time
 KINDS: dict[str, Callable[[KazooClient, str], Any]] = {

@@ -1,4 +1,4 @@
-"""Fault 31: a refusal by the service is an error that says what to do, and leaves nothing.
+"""A refusal by the service is an error that says what to do, and leaves nothing.
 
 A read-only server is none that could refuse: kazoo (2.11) cannot read what one (ZooKeeper 3.8) answers to a connection,
 and goes on as if no server were there.
@@ -51,6 +51,8 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent._memory import wire
 from zkconcurrent.testing import Ensemble, Server
 
+pytestmark = pytest.mark.fault(31)
+
 
 def test_credentials_that_are_not_accepted(zk_path: str, zookeeper: Server) -> None:
     """A client that ZooKeeper has turned away raises at once, and hangs nobody."""
@@ -71,8 +73,9 @@ def test_credentials_that_are_not_accepted(zk_path: str, zookeeper: Server) -> N
         client.close()
 
 
+@pytest.mark.fault(223)
 def test_credentials_that_are_demanded(zk_path: str) -> None:
-    """Fault 223: the servers demand a user and a password (`enforce.auth`): the error says that, and not SASL alone."""
+    """The servers demand a user and a password (`enforce.auth`): the error says that, and not SASL alone."""
     demands = {"zookeeper.enforce.auth.enabled": "true", "zookeeper.enforce.auth.schemes": "digest"}
     with Server(properties=demands) as server:
         with pytest.raises(RefusedError, match="auth_data"):
@@ -100,8 +103,9 @@ def test_a_quota_that_is_used_up(zk_path: str) -> None:
             pass
 
 
+@pytest.mark.fault(189)
 def test_local_sessions_that_stay_local(zk_path: str) -> None:
-    """Fault 189: a call that needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
+    """A call that needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
     with Ensemble(settings={"localSessionsEnabled": "true"}) as ensemble:
         for server in (ensemble.leader(), ensemble.followers()[0]):
             with server.client() as client:
@@ -153,9 +157,10 @@ def astray(connect: Connect, zookeeper: Server, zk_path: str) -> KazooClient:
         return connect(f"{zookeeper.hosts}{zk_path}-missing")
 
 
+@pytest.mark.fault(258)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
-    """Fault 258: whatever makes nodes, looks or waits raises an error that names the chroot, at once, each time."""
+    """Whatever makes nodes, looks or waits raises an error that names the chroot, at once, each time."""
     name = kind.partition(",")[0]
     began = time.monotonic()
     assert refused(outcome_of(lambda: KINDS[kind].use(zkconcurrent, astray, "/a/use")))
@@ -168,9 +173,10 @@ def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.fault(258)
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_chroot_that_is_missing_of_tasks(name: str, astray: KazooClient) -> None:
-    """Fault 258: the same for tasks."""
+    """The same for tasks."""
 
     async def told(each: str) -> object:
         try:
@@ -194,8 +200,9 @@ def refused(outcome: object) -> bool:
     return isinstance(outcome, RefusedError) and "chroot" in str(outcome) and "does not exist" in str(outcome)
 
 
+@pytest.mark.fault(258)
 def test_a_chroot_that_was_made_later(astray: KazooClient, zk: KazooClient, zk_path: str) -> None:
-    """Fault 258: once the chroot is there, the same client and object find that at their next call."""
+    """Once the chroot is there, the same client and object find that at their next call."""
     group = Group(astray, "/group")
     assert refused(outcome_of(group.members))
     zk.ensure_path(f"{zk_path}-missing")
@@ -204,11 +211,12 @@ def test_a_chroot_that_was_made_later(astray: KazooClient, zk: KazooClient, zk_p
         assert list(group.members()) == ["me"]
 
 
+@pytest.mark.fault(193)
 @pytest.mark.parametrize("acts", [False, True])
 def test_the_next_generation_is_refused(
     acts: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 193: the party that trips a barrier passes as the others do, though it may not make the next node."""
+    """The party that trips a barrier passes as the others do, though it may not make the next node."""
     acted: list[str] = []
     first = Barrier(zk, zk_path, 2)
     last = Barrier(connect(), zk_path, 2, (lambda: acted.append("once")) if acts else None)
@@ -226,8 +234,9 @@ def test_the_next_generation_is_refused(
     assert sorted((last.wait(20), waiting.result(20))) == [0, 1]
 
 
+@pytest.mark.fault(193)
 def test_a_trip_that_is_refused(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 193: one that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
+    """One that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
     first, last = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
     waiting = in_thread(first.wait, 20)
     eventually(lambda: first.n_waiting == 1)
@@ -262,6 +271,7 @@ CHANGES: dict[str, tuple[Callable[[KazooClient, str], Callable[[], object]], Cal
 }
 
 
+@pytest.mark.fault(388)
 @pytest.mark.parametrize("back", [False, True], ids=["for good", "for a moment"])
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_right_that_is_lost_during_a_wait(
@@ -273,7 +283,7 @@ def test_a_right_that_is_lost_during_a_wait(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 388: the server tells the waiter of no change, and forgets its watch; it learns of that all the same."""
+    """The server tells the waiter of no change, and forgets its watch; it learns of that all the same."""
     monkeypatch.setattr(heartbeat, "LOOK_AGAIN", 0.1)
     client = connect(timeout=4)
     wait, change = CHANGES[what]
@@ -312,6 +322,7 @@ def without_delete(zk: KazooClient) -> Callable[[str], AbstractContextManager[No
     return block
 
 
+@pytest.mark.fault(53)
 @pytest.mark.parametrize(
     ("kind", "leave"),
     [(Lock, "with"), *((kind, "release") for kind in (Lock, RLock, read_lock, write_lock, semaphore))],
@@ -326,7 +337,7 @@ def test_a_release_without_the_right_to_delete(
     zk_path: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Fault 53: refused at once, with a warning that names the right; the node goes once there is the right."""
+    """Refused at once, with a warning that names the right; the node goes once there is the right."""
     lock = kind(connect(proxy.hosts, timeout=6), zk_path)
     queue = f"{zk_path}/leases" if kind is semaphore else zk_path
     lock.acquire()
@@ -346,6 +357,7 @@ def test_a_release_without_the_right_to_delete(
     lock.release()
 
 
+@pytest.mark.fault(365)
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_end_of_a_claim_that_is_refused(
     fails: bool,
@@ -355,7 +367,7 @@ def test_the_end_of_a_claim_that_is_refused(
     zk_path: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Fault 365: it is tried again: else the item would stay claimed while the client lives, and a full queue full."""
+    """It is tried again: else the item would stay claimed while the client lives, and a full queue full."""
     queue = Queue[bytes](connect(timeout=6), zk_path)
     queue.put(b"x")
     with ExitStack() as refused, caplog.at_level(logging.WARNING, "zkconcurrent"):
@@ -370,11 +382,12 @@ def test_the_end_of_a_claim_that_is_refused(
     assert len([each for each in caplog.messages if "tried again" in each]) == 1
 
 
+@pytest.mark.fault(53)
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
 def test_a_create_that_is_refused(
     kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 53: it made no node, so none is looked for, which may be refused too, again and again."""
+    """It made no node, so none is looked for, which may be refused too, again and again."""
     client = connect(proxy.hosts, timeout=6)
     lock = kind(client, zk_path)
     with lock:
@@ -395,10 +408,11 @@ def test_a_create_that_is_refused(
         pass
 
 
+@pytest.mark.fault(194)
 def test_a_detached_lock_that_is_refused(
     without_delete: Callable[[str], AbstractContextManager[None]], zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 194: the node that queued is all that there is to delete, not the one that was to hold the lock."""
+    """The node that queued is all that there is to delete, not the one that was to hold the lock."""
     client = connect(timeout=6)
     lock = DetachedLock(client, zk_path, "job")
     lock.acquire()
@@ -433,10 +447,11 @@ def largest_request(client: KazooClient) -> int:
     return Session.of(client).link.transport.max_request
 
 
+@pytest.mark.fault(50)
 @pytest.mark.parametrize("size", [None, 1500], ids=["the default", "a smaller one"])
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
 def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, connect: Connect, zk_path: str) -> None:
-    """Fault 50: it is refused before it is sent, and costs the client neither its connection nor other holds."""
+    """It is refused before it is sent, and costs the client neither its connection nor other holds."""
     client = connect(timeout=6)
     states: list[str] = []
     client.add_listener(states.append)
@@ -460,8 +475,9 @@ def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, co
         assert not states
 
 
+@pytest.mark.fault(192)
 def test_many_holds_and_small_requests(connect: Connect, zk_path: str) -> None:
-    """Fault 192: the heartbeat of a client with small requests takes several of them, and all that it holds stays."""
+    """The heartbeat of a client with small requests takes several of them, and all that it holds stays."""
     client = connect(timeout=4)
     client.max_request = 1500
     locks = [Lock(client, f"{zk_path}/{n}") for n in range(30)]
@@ -475,15 +491,17 @@ def test_many_holds_and_small_requests(connect: Connect, zk_path: str) -> None:
         lock.release()
 
 
+@pytest.mark.fault(50)
 def test_the_largest_request() -> None:
-    """Fault 50: by default it is what every server takes that was not told otherwise, and not much less."""
+    """By default it is what every server takes that was not told otherwise, and not much less."""
     assert 1_000_000 <= largest_request(KazooClient()) <= 0xFFFFF
 
 
+@pytest.mark.fault(400)
 def test_a_request_larger_than_the_servers_say(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_thread: InThread
 ) -> None:
-    """Fault 400: servers that take smaller requests than the client sends end each connection; the log says why."""
+    """Servers that take smaller requests than the client sends end each connection; the log says why."""
     monkeypatch.setattr(wire, "_LONGEST", 100_000)
     with zkconcurrent.connect("memory:narrow", timeout=30) as client:
         queue = Queue(client, "/queue")
@@ -495,8 +513,9 @@ def test_a_request_larger_than_the_servers_say(
         assert isinstance(putting.result(), Exception)
 
 
+@pytest.mark.fault(50)
 def test_a_thread_s_name_is_cut_off(connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """Fault 50: the thread names of a program do not make its requests larger."""
+    """The thread names of a program do not make its requests larger."""
     lock, outcome = Lock(connect(), zk_path), list[object]()
 
     def run() -> None:

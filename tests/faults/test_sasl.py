@@ -63,8 +63,9 @@ def mechanism(monkeypatch: pytest.MonkeyPatch) -> type[Mechanism]:
     return Mechanism
 
 
+@pytest.mark.fault(198)
 def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy) -> None:
-    """Fault 198: after a reconnect the client goes on, and still holds."""
+    """After a reconnect the client goes on, and still holds."""
     with zkconcurrent.connect(URL.format(proxy.hosts), acl="open") as client:
         lock = zkconcurrent.Lock(client, "/lock")
         with lock:
@@ -77,10 +78,11 @@ def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy) -> None:
             assert not lock.lost.is_set()
 
 
+@pytest.mark.fault(199)
 def test_a_server_that_does_not_offer_it(
     zookeeper: Server, mechanism: type[Mechanism], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 199: the client is told at once, and does not send tokens until its session ends."""
+    """The client is told at once, and does not send tokens until its session ends."""
     monkeypatch.setattr(mechanism, "rounds", float("inf"))
     began = time.monotonic()
     with pytest.raises(RefusedError, match="credentials were not accepted"):
@@ -88,9 +90,10 @@ def test_a_server_that_does_not_offer_it(
     assert time.monotonic() - began < 6
 
 
+@pytest.mark.fault(199)
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_server_that_demands_it_and_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 199: the error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order.
+    """The error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order.
 
     The commands that look say so, too.
     """

@@ -1,4 +1,4 @@
-"""Faults 22 and 172: numbers at their end, on a real server whose snapshot was edited to be near it."""
+"""Numbers at their end, on a real server whose snapshot was edited to be near it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from zkconcurrent import AtomicLong, Barrier, Dict, Lock, Queue, SequenceExhaustedError, SimpleQueue
 from zkconcurrent.testing import Server
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.fault(22, 172), pytest.mark.long]
 LAST = 2_147_483_647
 PATH = "/numbers"
 # Else servers write more behind the seal: a digest of the data and, from 3.9 on, the last zxid.
@@ -121,7 +121,7 @@ def test_a_client_of_the_edited_server() -> None:
 
 @pytest.mark.parametrize("of_the_clients", [False, True])
 def test_versions_begin_anew(of_the_clients: bool) -> None:
-    """Fault 172: a node that is written once more than 2,147,483,647 times: every change still counts."""
+    """A node that is written once more than 2,147,483,647 times: every change still counts."""
     with Server(properties=SEALED) as server, server.client(timeout=30) as client:
         number, settings = AtomicLong(client, "/number"), Dict(client, "/settings")
         barrier, queue = Barrier(client, "/barrier", 1), SimpleQueue(client, "/queue")

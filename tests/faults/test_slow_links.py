@@ -1,4 +1,4 @@
-"""Fault 51: round trips that take longer than a call may: the first question is answered, the waiting is timed."""
+"""Round trips that take longer than a call may: the first question is answered, the waiting is timed."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent._protocol.lease import MARGIN
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(51)
+
 IDLE = 12.0
 TIMEOUT = 30.0  # of the sessions: a third of it, which the first question may take, is long for any machine
 
@@ -64,9 +66,10 @@ def slow(request: pytest.FixtureRequest, connect: Connect, proxy: Proxy) -> Iter
 short = pytest.mark.parametrize("timeout", [0.001, 0.05])
 
 
+@pytest.mark.fault(221)
 @pytest.mark.long
 def test_a_hold_of_a_client_that_was_idle(zookeeper: Server, zk_path: str) -> None:
-    """Fault 221: no hold is lost at once, though its requests are slow and their proof almost over at the acquire."""
+    """No hold is lost at once, though its requests are slow and their proof almost over at the acquire."""
     round_trip = IDLE / 20
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}?timeout={IDLE}") as client:
         session, lock = Session.of(client), Lock(client, zk_path)
@@ -389,10 +392,11 @@ TRUE: dict[str, tuple[Callable[[Any, KazooClient, str], None], Callable[[Any, Ka
 }
 
 
+@pytest.mark.fault(238)
 @pytest.mark.parametrize("of", [zkconcurrent, zkconcurrent.aio], ids=["threads", "tasks"])
 @pytest.mark.parametrize("what", TRUE)
 def test_a_first_look(of: Any, what: str, connect: Connect, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 238: a call sees what is true when it begins, also at a path that its client, or any, has never used."""
+    """A call sees what is true when it begins, also at a path that its client, or any, has never used."""
     client = connect(hosts=proxy.hosts, timeout=TIMEOUT)
     make, sees = TRUE[what]
     proxy.delay(0.03)
@@ -403,9 +407,10 @@ def test_a_first_look(of: Any, what: str, connect: Connect, zk: KazooClient, pro
     proxy.resume()
 
 
+@pytest.mark.fault(238)
 @pytest.mark.parametrize("of", [zkconcurrent, zkconcurrent.aio], ids=["threads", "tasks"])
 def test_a_look_at_a_value_makes_no_node(of: Any, zk: KazooClient, zk_path: str) -> None:
-    """Fault 238: a wait sees the first value before any node is made."""
+    """A wait sees the first value before any node is made."""
     shared = of.SharedValue(zk, zk_path, b"x")
     assert done(shared.wait_for(bool, 0))
     assert zk.exists(zk_path) is None
@@ -455,6 +460,7 @@ def told(barrier: Barrier, timeout: float | None, after: float = 0.0) -> bool:
     return True
 
 
+@pytest.mark.fault(61)
 @pytest.mark.parametrize("trip", [0.0, 0.06, 0.1, 0.15, 0.3], ids=lambda trip: f"{trip * 1000:g} ms")
 @pytest.mark.parametrize("action", [None, 0.0, 0.5], ids=["no action", "action", "long action"])
 def test_all_parties_agree(
@@ -488,9 +494,10 @@ def test_all_parties_agree(
             assert near.broken != verdicts.pop()
 
 
+@pytest.mark.fault(407)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bool) -> None:
-    """Fault 407: a value that comes for longer than a third of the session timeout is read once, on one connection."""
+    """A value that comes for longer than a third of the session timeout is read once, on one connection."""
     SharedValue(zk, zk_path, b"").set(bytes(700_000))
     with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
         door.RequestHandlerClass = OverTls
@@ -504,9 +511,10 @@ def test_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str, tls: bo
         door.shutdown()
 
 
+@pytest.mark.fault(407)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_a_large_request(zookeeper: Server, zk_path: str, tls: bool) -> None:
-    """Fault 407: a value that is sent for longer than a third of the session timeout goes out on one connection."""
+    """A value that is sent for longer than a third of the session timeout goes out on one connection."""
     with Forwarder(zookeeper.port) as door, Forwarder(door.server_address[1] if tls else zookeeper.port) as link:
         door.RequestHandlerClass = OverTls
         link.RequestHandlerClass = SlowToTheServer
@@ -535,11 +543,12 @@ class TooSlowToTheServer(SlowToTheServer):
     RATE = 300_000.0
 
 
+@pytest.mark.fault(407)
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_large_message_that_takes_too_long(
     what: str, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 407: a value that passes for longer than a session timeout is sent again and again; the log says why."""
+    """A value that passes for longer than a session timeout is sent again and again; the log says why."""
     SharedValue(zk, zk_path, b"").set(bytes(900_000))
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = TooSlow if what == "reply" else TooSlowToTheServer
@@ -554,9 +563,10 @@ def test_a_large_message_that_takes_too_long(
         link.shutdown()
 
 
+@pytest.mark.fault(407)
 @pytest.mark.parametrize("what", ["reply", "request"])
 def test_a_deadline_of_a_large_message(what: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 407: a call whose value passes for too long ends by its deadline, and the log's advice is right."""
+    """A call whose value passes for too long ends by its deadline, and the log's advice is right."""
     if what == "reply":
         Queue(zk, zk_path).put(bytes(600_000))
     with Forwarder(zookeeper.port) as link:

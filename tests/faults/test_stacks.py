@@ -62,15 +62,17 @@ print(found.get("_connect_attempt"), found["stay"], gc.isenabled())
 """
 
 
+@pytest.mark.fault(351)
 def test_no_garbage_is_collected_meanwhile(zookeeper: Server, zk_path: str) -> None:
-    """Fault 351: no finalizer lets the threads go on whose stacks `inspect()` reads; the first lock reads none."""
+    """No finalizer lets the threads go on whose stacks `inspect()` reads; the first lock reads none."""
     ended = run_python("-c", PROGRAM, zookeeper.hosts, zk_path)
     assert ended.stdout == "None {False} True\n"
 
 
+@pytest.mark.fault(351)
 @pytest.mark.parametrize("collects", [True, False])
 def test_afterwards(collects: bool) -> None:
-    """Fault 351: garbage is collected as before, also after a reader in a reader, and one that was interrupted."""
+    """Garbage is collected as before, also after a reader in a reader, and one that was interrupted."""
     (gc.enable if collects else gc.disable)()
     try:
         with read_stacks():
@@ -85,8 +87,9 @@ def test_afterwards(collects: bool) -> None:
         gc.enable()
 
 
+@pytest.mark.fault(351)
 def test_several_readers(in_thread: InThread) -> None:
-    """Fault 351: the first that ends has no garbage collected while another one reads."""
+    """The first that ends has no garbage collected while another one reads."""
     reads, ends = threading.Event(), threading.Event()
 
     def read() -> bool:
@@ -104,8 +107,9 @@ def test_several_readers(in_thread: InThread) -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.fault(351)
 def test_a_forked_child(in_thread: InThread) -> None:
-    """Fault 351: a child that is forked while another thread reads can read, and collects garbage."""
+    """A child that is forked while another thread reads can read, and collects garbage."""
     reads, ends = threading.Event(), threading.Event()
 
     def read() -> None:

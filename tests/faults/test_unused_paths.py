@@ -1,4 +1,4 @@
-"""Fault 239: a call that ends early, or dies, at a new path leaves no container that no server would remove.
+"""A call that ends early, or dies, at a new path leaves no container that no server would remove.
 
 A server removes an empty container only if that once had a child. So a container comes with its first child, in one
 request.
@@ -24,7 +24,10 @@ from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
-pytestmark = pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")  # the dead let go of nothing
+pytestmark = [
+    pytest.mark.fault(239),
+    pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning"),  # the dead let go of nothing
+]
 PATHS = 200
 
 MAKES: dict[str, Callable[[KazooClient, str], object]] = {

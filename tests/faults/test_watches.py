@@ -1,4 +1,4 @@
-"""Fault 240: the watches of waits that are over, where servers or clients are not as usual."""
+"""The watches of waits that are over, where servers or clients are not as usual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkconcurrent import Event
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.fault(240), pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 SESSION = 4.0
 PATIENCE = 20.0
@@ -52,8 +52,9 @@ def at_server(zookeeper: Server) -> Callable[[], int]:
     return lambda: int(zookeeper.mntr()["zk_watch_count"]) - before
 
 
+@pytest.mark.fault(256)
 def test_paths_whose_watch_has_fired(zk: KazooClient, zk_path: str) -> None:
-    """Fault 256: no request is sent for these, so thousands are forgotten within seconds."""
+    """No request is sent for these, so thousands are forgotten within seconds."""
     session = Session.of(zk)
     with session.lock:
         for n in range(3_000):

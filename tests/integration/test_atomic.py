@@ -118,6 +118,7 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
     assert number.add(True) == 1
 
 
+@pytest.mark.fault(179)
 def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Its error is raised, nothing is changed, and the number can be used; one that changes the number is refused."""
     number = AtomicLong(zk, zk_path)
@@ -141,8 +142,9 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
     assert number.add() == 1
 
 
+@pytest.mark.fault(366)
 def test_a_function_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
-    """Fault 366: the caller gets that error, as from any call; no generator of the library makes another of it."""
+    """The caller gets that error, as from any call; no generator of the library makes another of it."""
     number, shared = AtomicLong(zk, f"{zk_path}/n"), SharedValue(zk, f"{zk_path}/v", b"x")
     none: Iterator[Any] = iter(())
     for fails in (
@@ -155,8 +157,9 @@ def test_a_function_that_raises_stop_iteration(zk: KazooClient, zk_path: str) ->
     assert (number.add(), shared.get().value) == (1, b"x")
 
 
+@pytest.mark.fault(92)
 def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> None:
-    """Fault 92: the thread's next `update` is not taken for one within the function."""
+    """The thread's next `update` is not taken for one within the function."""
     strikes = [KeyboardInterrupt]
 
     class Struck(dict[int, float]):
@@ -176,8 +179,9 @@ def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> N
     assert not number._path_state.updating
 
 
+@pytest.mark.fault(466)
 def test_a_function_that_waits_for_another_change(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 466: it takes a local lock, whose holder changes the same number: that change goes first, and both end."""
+    """It takes a local lock, whose holder changes the same number: that change goes first, and both end."""
     number, shared = AtomicLong(zk, zk_path), SharedValue(zk, f"{zk_path}-value", 0, codec=JSON)
     changes: list[tuple[Callable[..., object], Callable[[], object]]] = [
         (number.update, number.add),
@@ -258,6 +262,7 @@ def test_many_processes(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
     assert number.get() == 50 * 1000 + 3 * 4 * 50
 
 
+@pytest.mark.fault(94)
 def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
     """Every answered add is counted; the add that was under way is counted once at most; others go on."""
     process = spawn("count")
@@ -271,6 +276,7 @@ def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -
     assert number.add() - answered in (1, 2)
 
 
+@pytest.mark.fault(93)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize(
     ("name", "nth"),
@@ -333,6 +339,7 @@ def test_a_loss_at_every_place(
     assert nth > 25
 
 
+@pytest.mark.fault(93)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_every_write_is_lost_once(effect: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """Of many changes, each of whose first attempts is lost, while others change the number: the sum is exact."""
@@ -349,6 +356,7 @@ def test_every_write_is_lost_once(effect: str, connect: Connect, proxy: Proxy, z
     assert number.get() == 3007
 
 
+@pytest.mark.fault(93)
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_a_change_waits_for_the_service(
     trouble: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread
@@ -387,6 +395,7 @@ def test_the_client_is_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_
         number.add()
 
 
+@pytest.mark.fault(92)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_an_interrupted_change(
     error: Any, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread
@@ -523,6 +532,7 @@ def test_changes_that_come_at_any_time(zk: KazooClient, zk_path: str, in_thread:
     assert sorted(told) == list(range(1, 48 * 200 + 1))
 
 
+@pytest.mark.fault(128)
 @pytest.mark.parametrize("alone", [False, True], ids=["in turn", "alone"])
 def test_a_change_made_by_another_thread_meanwhile(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch, alone: bool
@@ -650,6 +660,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         mine.destroy()
 
 
+@pytest.mark.fault(145)
 def test_a_node_below_a_receipt(zk: KazooClient, zk_path: str) -> None:
     """`destroy` names it, and does not try for ever."""
     number = AtomicLong(zk, zk_path)
@@ -684,10 +695,11 @@ def test_a_receipt_that_an_operator_removes(connect: Connect, proxy: Proxy, zk: 
     assert number.add() == 4
 
 
+@pytest.mark.fault(266)
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_the_first_change_after_destroy(effect: str, nth: int, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 266: the receipts that went with the value are no longer used, so no outcome is unknown."""
+    """The receipts that went with the value are no longer used, so no outcome is unknown."""
     number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
     number.add(5)
     number.destroy()
@@ -714,10 +726,11 @@ def test_old_receipts_are_removed(
     assert len(receipts_of(zk, zk_path)) == 1
 
 
+@pytest.mark.fault(215)
 def test_a_handler_as_an_interrupted_change_is_abandoned(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 215: it makes its own change at once, without the turn of the call that it keeps from its end."""
+    """It makes its own change at once, without the turn of the call that it keeps from its end."""
     number = AtomicLong(zk, zk_path)
     assert number.get() == 0
     session, strikes, drop = number._session, [1], number._session.drop
@@ -741,10 +754,11 @@ def test_a_handler_as_an_interrupted_change_is_abandoned(
     assert number.add(100) == 110
 
 
+@pytest.mark.fault(226)
 def test_a_late_read_undoes_no_change(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 226: the repr shows the change, though a read from before it ends after it."""
+    """The repr shows the change, though a read from before it ends after it."""
     number, read, go_on = AtomicLong(zk, zk_path), threading.Event(), threading.Event()
     look = atomic.look
 

@@ -43,8 +43,9 @@ def test_it_trips_again_and_again(zk: KazooClient, connect: Connect, zk_path: st
     eventually(parties_in(zk, zk_path, 0, generation=19))
 
 
+@pytest.mark.fault(366)
 def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
-    """Fault 366: as in `threading`, the party gets that error, and the barrier is broken."""
+    """As in `threading`, the party gets that error, and the barrier is broken."""
     none: Iterator[int] = iter(())
     barrier = Barrier(zk, zk_path, 1, action=lambda: next(none))
     with pytest.raises(StopIteration):
@@ -52,8 +53,9 @@ def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> 
     assert barrier.broken
 
 
+@pytest.mark.fault(479)
 def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 479: it gets an error, with or without a timeout; afterwards the barrier works."""
+    """It gets an error, with or without a timeout; afterwards the barrier works."""
 
     def act() -> None:
         for timeout in (None, 0.1):
@@ -66,10 +68,11 @@ def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_
         assert sorted(each.result(30) for each in told) == [0, 1]
 
 
+@pytest.mark.fault(479)
 def test_an_action_that_waits_through_another_object(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 479: it gets the error for each object of its path, of its client or another; another path is free."""
+    """It gets the error for each object of its path, of its client or another; another path is free."""
     one, other = (Barrier(client, zk_path, 2) for client in (zk, connect()))
     elsewhere = Barrier(zk, f"{zk_path}-2", 1)
 
@@ -84,10 +87,11 @@ def test_an_action_that_waits_through_another_object(
     assert sorted(each.result(30) for each in told) == [0, 1]
 
 
+@pytest.mark.fault(479)
 def test_an_action_that_waits_by_another_name_of_the_server(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 479: it gets the same error from a client that has the server by another name."""
+    """It gets the same error from a client that has the server by another name."""
     by_name = connect(hosts=f"localhost:{zk.hosts[0][1]}")
     other = Barrier(by_name, zk_path, 2)
 
@@ -131,6 +135,7 @@ def test_arguments(zk: KazooClient, zk_path: str) -> None:
     del lock
 
 
+@pytest.mark.fault(63)
 def test_parties_are_a_number(zk: KazooClient, zk_path: str) -> None:
     """A number of parties is any integer: a bool is one, and leaves nothing that others can't read."""
     assert Barrier(zk, zk_path, True).wait(10) == 0
@@ -139,6 +144,7 @@ def test_parties_are_a_number(zk: KazooClient, zk_path: str) -> None:
     assert Barrier(zk, zk_path, 1).parties == 1
 
 
+@pytest.mark.fault(50)
 def test_no_more_parties_than_one_request_can_name(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A barrier for more is refused when it is made; the trip of the largest is one that a server takes."""
     path = f"{zk_path}/{'p' * 600}"
@@ -265,6 +271,7 @@ def test_an_action_that_raises(zk: KazooClient, connect: Connect, zk_path: str, 
     eventually(parties_in(zk, zk_path, 0))
 
 
+@pytest.mark.fault(61)
 def test_a_time_out_waits_for_the_action(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Once the action has begun, it decides: a party that waits beyond its time passes with the others."""
     begun, go = threading.Event(), threading.Event()
@@ -336,6 +343,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.fault(60)
 @pytest.mark.parametrize(
     ("data", "child"),
     [
@@ -380,11 +388,12 @@ def test_destroy_of_what_is_used_meanwhile(
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.fault(190)
 @pytest.mark.parametrize("end", ["its session", "its node"])
 def test_a_party_of_a_barrier_that_was_destroyed_since(
     end: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 190: a party that was lost unnoticed is told, and does not break the barrier that was made anew since."""
+    """A party that was lost unnoticed is told, and does not break the barrier that was made anew since."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     late, first, second = (Barrier(each, zk_path, 2) for each in (client, zk, connect()))
     waiting = in_thread(late.wait, 60)
@@ -411,10 +420,11 @@ def test_a_party_of_a_barrier_that_was_destroyed_since(
     assert passing.result(20) == 0
 
 
+@pytest.mark.fault(190)
 def test_destroyed_and_made_anew_as_a_party_comes(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 190: a party that looked at the barrier just before it was destroyed belongs to the one made anew."""
+    """A party that looked at the barrier just before it was destroyed belongs to the one made anew."""
     late, first = Barrier(connect(hosts=proxy.hosts), zk_path, 3), Barrier(zk, zk_path, 3)
     zk.create(zk_path, BarrierContent(3).data)
     with proxy.hold("getData", where=lambda message: message.path == zk_path) as looked:
@@ -455,10 +465,11 @@ def test_a_client_stopped_while_waiting(zk: KazooClient, connect: Connect, zk_pa
         other.result(10)
 
 
+@pytest.mark.fault(17)
 def test_time_outs_that_race_with_the_trip(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 17: whichever comes first, all of a generation agree on it: each passes, or none does."""
+    """Whichever comes first, all of a generation agree on it: each passes, or none does."""
     barriers = [Barrier(client, zk_path, 2) for client in (zk, connect())]
 
     def come(barrier: Barrier, timeout: float) -> bool:
@@ -483,11 +494,12 @@ def test_time_outs_that_race_with_the_trip(
     assert True in seen
 
 
+@pytest.mark.fault(234)
 def test_a_count_shows_in_the_repr(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """Fault 234: once `n_waiting` has counted the parties, the repr shows them, although a party looks meanwhile."""
+    """Once `n_waiting` has counted the parties, the repr shows them, although a party looks meanwhile."""
     mine, theirs, keep = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3), View.keep
     waiting = [in_thread(theirs.wait, 30) for _ in range(2)]
     eventually(lambda: theirs.n_waiting == 2)

@@ -14,9 +14,10 @@ from zkconcurrent.testing import Server
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.fault(237)
 @pytest.mark.parametrize("how", ["cloudpickle", "loky", "dask", "spawn", "forkserver"])
 def test_a_program(how: str, zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """Fault 237. No two calls of functions of any kind overlap in two processes that got them by value, or by name."""
+    """No two calls of functions of any kind overlap in two processes that got them by value, or by name."""
     program = str(ROOT / "tests" / "integration" / "by_value_party.py")
     done = subprocess.run(
         [

@@ -66,10 +66,11 @@ def test_the_waits_of_a_client_end(
     eventually(lambda: not ephemerals(zk, zk_path))
 
 
+@pytest.mark.fault(423)
 def test_no_memory_for_the_end(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 423: all memory is used up for a moment as a wait ends: its node goes all the same, and others get in."""
+    """All memory is used up for a moment as a wait ends: its node goes all the same, and others get in."""
     holder, mine, other = Lock(zk, zk_path), Lock(connect(), zk_path), Lock(connect(), zk_path)
     session, used_up_until = Session.of(mine.client), 0.0
     discard, drop = session.discard, session.drop
@@ -209,6 +210,7 @@ def test_a_multilock(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
         assert both.cancel_waits() == 0
 
 
+@pytest.mark.fault(96)
 @pytest.mark.parametrize("kind", [Lock, RLock])
 def test_a_condition_keeps_its_lock(
     kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -229,6 +231,7 @@ def test_a_condition_keeps_its_lock(
     assert waiting.result(20)[0] is True
 
 
+@pytest.mark.fault(96)
 def test_threadings_condition_keeps_its_lock(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -287,6 +290,7 @@ def test_synchronized(zk: KazooClient, connect: Connect, zk_path: str, in_thread
         assert isinstance(calling.exception(20), WaitCancelledError)
 
 
+@pytest.mark.fault(95)
 @pytest.mark.usefixtures("uncollected")
 def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A handler ends the wait that it has interrupted, and all others."""
@@ -309,12 +313,13 @@ def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, in
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.fault(230)
 @every
 @pytest.mark.usefixtures("uncollected")
 def test_a_handler_that_raises_too(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 230: an error that a handler raises leaves the call that it has ended and interrupted: it is not lost."""
+    """An error that a handler raises leaves the call that it has ended and interrupted: it is not lost."""
     mine = MAKE[which](connect(), zk_path)
 
     def leave(*_: object) -> None:
@@ -339,11 +344,12 @@ def test_a_handler_that_raises_too(
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.fault(230)
 @pytest.mark.usefixtures("uncollected")
 def test_during_the_clean_up_of_an_interrupt(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 230: an interrupted wait is over, even while it cleans up: it does not count; the interrupt leaves it."""
+    """An interrupted wait is over, even while it cleans up: it does not count; the interrupt leaves it."""
     lock = Lock(connect(), zk_path)
     counts: list[int] = []
     cleans_up = type(lock._session).is_discarded
@@ -366,6 +372,7 @@ def test_during_the_clean_up_of_an_interrupt(
         eventually(queued(zk, zk_path, 1))
 
 
+@pytest.mark.fault(230)
 @pytest.mark.parametrize("which", ["Lock", "MultiLock", "Semaphore"])
 def test_a_handler_that_raises_between_two_sleeps(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any
@@ -444,6 +451,7 @@ def test_a_multilock_that_goes_on_to_its_next_lock(
     assert both.cancel_waits() == 0
 
 
+@pytest.mark.fault(95)
 @every
 def test_out_of_reach(
     which: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
@@ -493,6 +501,7 @@ def test_a_forked_child(zk: KazooClient, connect: Connect, zk_path: str, in_thre
     waiting.result(20)
 
 
+@pytest.mark.fault(95)
 def test_at_any_moment(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Waits that are ended again and again, at any moment of theirs: one holds at a time, and nothing is left."""
     lock, inside, over = Lock(connect(), zk_path), [], threading.Event()

@@ -41,10 +41,11 @@ def frozen() -> Iterator[Move]:
 ways = pytest.mark.parametrize("replaced", [mocked, frozen])
 
 
+@pytest.mark.fault(507)
 @ways
 @pytest.mark.parametrize("url", ["memory:", "local"])
 def test_timeouts_and_delays(replaced: Callable[[], Iterator[Move]], url: str, in_thread: InThread) -> None:
-    """Fault 507: all end in time: within the block of the test that has replaced the clocks, and in later tests."""
+    """All end in time: within the block of the test that has replaced the clocks, and in later tests."""
 
     def make() -> zkconcurrent.Namespace:
         return zkconcurrent.namespace("local" if url == "local" else zkconcurrent.connect(url), "/clocks")
@@ -72,13 +73,14 @@ def test_timeouts_and_delays(replaced: Callable[[], Iterator[Move]], url: str, i
         names.client.stop()
 
 
+@pytest.mark.fault(507)
 @pytest.mark.parametrize(
     "replaced",
     ["mock.patch.multiple('time', monotonic=lambda: 1e6, time=lambda: 1e9)", "freezegun.freeze_time('2020-01-01')"],
     ids=["mocked", "frozen"],
 )
 def test_the_first_use(replaced: str) -> None:
-    """Fault 507: so it is, too, where the clocks are replaced while a program first uses the library."""
+    """So it is, too, where the clocks are replaced while a program first uses the library."""
     code = f"""
 from unittest import mock
 import freezegun, zkconcurrent
@@ -95,9 +97,10 @@ one.stop(), other.stop()
     run_python("-c", code)
 
 
+@pytest.mark.fault(507)
 @ways
 def test_holds(replaced: Callable[[], Iterator[Move]], zookeeper: Server, zk_path: str) -> None:
-    """Fault 507: a hold lasts through months of a replaced clock, and through session timeouts while that stands."""
+    """A hold lasts through months of a replaced clock, and through session timeouts while that stands."""
     timeout = 2.0
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}?timeout={timeout}") as client, replaced() as move:
         lock = zkconcurrent.Lock(client, zk_path)

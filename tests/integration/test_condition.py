@@ -97,6 +97,7 @@ def test_exactly_n_are_woken_in_the_order_in_which_they_came(
     assert [future.result(10)[0] for future in futures[3:]] == [True] * 2
 
 
+@pytest.mark.fault(73)
 def test_a_condition_has_one_lock(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """All conditions of one path and client have one lock: with two, a notifier would not exclude a waiter."""
     lock, other = Lock(zk, f"{zk_path}-a"), Lock(zk, f"{zk_path}-b")
@@ -119,8 +120,9 @@ def test_a_condition_has_one_lock(zk: KazooClient, connect: Connect, zk_path: st
         default.notify_all()
 
 
+@pytest.mark.fault(21)
 def test_a_foreign_child_is_no_waiter(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 21: a node that is no waiter's is neither deleted nor counted, and takes no notification from anybody."""
+    """A node that is no waiter's is neither deleted nor counted, and takes no notification from anybody."""
     condition = Condition(zk, zk_path)
     zk.create(f"{zk_path}/waiters/0", makepath=True)
     future = in_thread(wait_in, condition)
@@ -164,11 +166,12 @@ def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str) ->
     eventually(nothing_left(zk, condition))
 
 
+@pytest.mark.fault(382)
 @pytest.mark.parametrize("timeout", [0, -1])
 def test_a_poll_lets_others_in(
     timeout: float, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 382. As in threading, `wait_for` without time releases the lock once: who makes it true gets in."""
+    """As in threading, `wait_for` without time releases the lock once: who makes it true gets in."""
     condition, other = Condition(zk, zk_path), Condition(connect(), zk_path)
     done: list[bool] = []
 
@@ -264,12 +267,13 @@ def test_who_does_not_hold_is_told_so(kind: Kind, zk: KazooClient, zk_path: str,
                 other.result(10)
 
 
+@pytest.mark.fault(6)
 @every
 @pytest.mark.parametrize("lose", [expire, run_out, operate])
 def test_a_hold_that_is_lost(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 6: a thread that has lost the lock can neither wait nor notify, and settles the loss as ever."""
+    """A thread that has lost the lock can neither wait nor notify, and settles the loss as ever."""
     condition = condition_of(kind, connect(timeout=4), zk_path)
     condition.acquire()
     lose(zookeeper, condition._lock)
@@ -283,9 +287,10 @@ def test_a_hold_that_is_lost(
     eventually(nothing_left(condition.client, condition))
 
 
+@pytest.mark.fault(20)
 @reentrant
 def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Fault 20: an operator's delete that nobody has noticed yet is found by the wait, and is a loss of all levels."""
+    """An operator's delete that nobody has noticed yet is found by the wait, and is a loss of all levels."""
     condition = condition_of(kind, zk, zk_path)
     for again in (False, True):  # the parents missing, and there
         condition.acquire()
@@ -304,8 +309,9 @@ def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, 
             assert condition.wait(0) is False
 
 
+@pytest.mark.fault(20)
 def test_a_waiters_node_is_deleted(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 20: an operator who deletes a waiter's node wakes it."""
+    """An operator who deletes a waiter's node wakes it."""
     theirs = Condition(connect(), zk_path)
     future = in_thread(wait_in, theirs)
     (node,) = eventually(lambda: waiter_nodes(zk, zk_path))
@@ -313,11 +319,12 @@ def test_a_waiters_node_is_deleted(zk: KazooClient, connect: Connect, zk_path: s
     assert future.result(10)[0] is True
 
 
+@pytest.mark.fault(6)
 @every
 def test_a_session_that_ends_while_waiting(
     kind: Kind, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 6: the waiter wakes with the lock of its new session, at all levels, and no loss to settle."""
+    """The waiter wakes with the lock of its new session, at all levels, and no loss to settle."""
     theirs, mine = condition_of(kind, connect(timeout=4), zk_path), condition_of(kind, zk, zk_path)
     levels = 1 if kind is Lock else 2
     queued = threading.Event()
@@ -407,10 +414,11 @@ def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThr
     assert queued(zk, zk_path, 0)()
 
 
+@pytest.mark.fault(24)
 def test_a_condition_waits_no_more_when_its_client_stops(
     connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 24: the waiter gets an error that says so, which the end of its `with` block does not hide."""
+    """The waiter gets an error that says so, which the end of its `with` block does not hide."""
     theirs = Condition(connect(), zk_path)
     future = in_thread(wait_in, theirs)
     eventually(waiters(zk, zk_path, 1))
@@ -481,8 +489,9 @@ def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_
     assert future.result(10) is True
 
 
+@pytest.mark.fault(220)
 def test_interrupts_in_a_row_as_a_wait_ends(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 220: however many strike, the lock is held when the call raises the last of them."""
+    """However many strike, the lock is held when the call raises the last of them."""
     condition, end = Condition(zk, zk_path), ConditionWait.end
     strikes: list[type[BaseException]] = [KeyboardInterrupt, TimeoutError, KeyboardInterrupt, TimeoutError]
 
@@ -501,10 +510,11 @@ def test_interrupts_in_a_row_as_a_wait_ends(zk: KazooClient, zk_path: str, monke
     eventually(queued(zk, condition._waiters, 0))
 
 
+@pytest.mark.fault(220)
 def test_an_interrupt_after_a_wait_could_not_acquire(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 220: it does not replace the error that says that the lock is not held."""
+    """It does not replace the error that says that the lock is not held."""
     client = connect()
     condition, take_back = Condition(client, zk_path), Condition._take_back
     strikes: list[type[BaseException]] = [KeyboardInterrupt]
@@ -525,8 +535,9 @@ def test_an_interrupt_after_a_wait_could_not_acquire(
     assert not strikes
 
 
+@pytest.mark.fault(484)
 def test_an_error_each_time_a_wait_acquires(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 484: an error that strikes at each try, and so is no interrupt, ends the wait; nothing is left."""
+    """An error that strikes at each try, and so is no interrupt, ends the wait; nothing is left."""
     condition, steps = Condition(zk, zk_path), LockCore.acquire_steps
 
     def struck(self: LockCore, *args: Any) -> Steps[bool]:
@@ -545,11 +556,12 @@ def test_an_error_each_time_a_wait_acquires(zk: KazooClient, zk_path: str, monke
     eventually(queued(zk, condition._waiters, 0))
 
 
+@pytest.mark.fault(225)
 @pytest.mark.usefixtures("uncollected")
 def test_an_interrupt_as_a_wait_acquires_leaves_no_cycle(
     zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 225: the condition and its lock are freed at once."""
+    """The condition and its lock are freed at once."""
     condition, steps = Condition(zk, zk_path), LockCore.acquire_steps
     strikes: list[type[BaseException]] = [KeyboardInterrupt]
 

@@ -45,7 +45,9 @@ clean = pytest.mark.usefixtures("nothing_left")
 def test_a_stopped_client_that_is_dropped(zookeeper: Server) -> None:
     """Its sockets are closed when it is garbage collected: no warning tells of one."""
     client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
-    sockets = client._connection._write_sock._sock, client._connection._read_sock
+    wakeup_socket = client._connection._write_sock  # kazoo's own until the library sends by it
+    sockets = getattr(wakeup_socket, "_sock", wakeup_socket), client._connection._read_sock
+    del wakeup_socket
     client.stop()
     del client
     gc.collect()
@@ -168,6 +170,7 @@ def nodes(client: KazooClient, path: str) -> list[str]:
     return [each for name in client.get_children(path) for each in nodes(client, f"{path}/{name}")] + [path]
 
 
+@pytest.mark.fault(67)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "Condition, with a lock"])  # it leaves no node
 @pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 def test_what_a_user_makes_is_its_own(kind: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
@@ -203,6 +206,7 @@ def test_what_a_user_makes_is_its_own(kind: str, zookeeper: Server, zk: KazooCli
         end()
 
 
+@pytest.mark.fault(67)
 def test_users_that_share(zookeeper: Server, zk_path: str) -> None:
     """One user's clients share its locks; those of several users, if all say that it is open, or name them."""
     one, other = "zk://one:secret@", "zk://other:secret@"
@@ -218,6 +222,7 @@ def test_users_that_share(zookeeper: Server, zk_path: str) -> None:
             assert zkconcurrent.Lock(theirs, "/app/other").locked() is False
 
 
+@pytest.mark.fault(68)
 def test_the_log_shows_no_password(zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
     """At no level does a log show a password, the user's or the session's: not at the start, nor at a reconnect."""
     with caplog.at_level(1), Forwarder(zookeeper.port) as network:
@@ -279,8 +284,9 @@ def test_the_log_of_each_connection(proxy: Proxy, caplog: pytest.LogCaptureFixtu
     assert sum("Connecting to" in record.getMessage() for record in caplog.records) == 3
 
 
+@pytest.mark.fault(453)
 def test_the_log_of_a_server_that_flaps(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 453: the first connections that are lost are shown, and that more are; the rest is at DEBUG."""
+    """The first connections that are lost are shown, and that more are; the rest is at DEBUG."""
     with caplog.at_level(logging.DEBUG), zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as client:
         caplog.clear()
         for _ in range(8):
@@ -297,9 +303,10 @@ def test_the_log_of_a_server_that_flaps(proxy: Proxy, caplog: pytest.LogCaptureF
     assert [text for level, text in said if level > logging.DEBUG][-1].endswith("is logged at DEBUG")
 
 
+@pytest.mark.fault(331)
 @pytest.mark.parametrize("byte", [b"x", b"\1"], ids=["much", "too much"])
 def test_a_host_that_trickles(zookeeper: Server, zk_path: str, byte: bytes) -> None:
-    """Fault 331: a host that sends a byte now and then holds up neither `connect` nor the way to another server."""
+    """A host that sends a byte now and then holds up neither `connect` nor the way to another server."""
     with trickling(byte) as port:
         began = time.monotonic()
         with pytest.raises(TimeoutError):
@@ -318,6 +325,7 @@ def test_tls(tls_port: int, zk_path: str) -> None:
         lock_once(client, zk_path)
 
 
+@pytest.mark.fault(406)
 @pytest.mark.parametrize(
     ("url", "advice"),
     [
@@ -342,18 +350,20 @@ def test_tls_is_checked(url: str, advice: str, tls_port: int, zookeeper: Server)
     assert ("over TLS" in said) == url.startswith("zks")
 
 
+@pytest.mark.fault(481)
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("with_tls", [True, False], ids=["not trusted", "a port without TLS"])
 def test_the_socket_of_a_failed_handshake(tls_port: int, zookeeper: Server, with_tls: bool) -> None:
-    """Fault 481: each attempt to connect by TLS that fails closes its socket; no garbage is left to be collected."""
+    """Each attempt to connect by TLS that fails closes its socket; no garbage is left to be collected."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(TimeoutError, match="over TLS"):
         zkconcurrent.connect(f"zks://localhost:{tls_port if with_tls else zookeeper.port}", start_timeout=2.0)
     eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
+@pytest.mark.fault(406)
 def test_a_certificate_that_is_refused_later(zookeeper: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 406: servers refuse the certificate of a client that was connected before: the log says what to look at."""
+    """Servers refuse the certificate of a client that was connected before: the log says what to look at."""
 
     class Demands(OverTls):
         demands = True
@@ -370,8 +380,9 @@ def test_a_certificate_that_is_refused_later(zookeeper: Server, caplog: pytest.L
         door.shutdown()
 
 
+@pytest.mark.fault(200)
 def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: str) -> None:
-    """Fault 200: a client that waits for its handshake reaches another before its session, or a hold, ends."""
+    """A client that waits for its handshake reaches another before its session, or a hold, ends."""
     with (
         socket.create_server(("127.0.0.1", 0)) as still,
         zkconcurrent.connect(f"zks://localhost:{tls_port}?timeout=6&ca={TLS / 'ca.pem'}") as client,
@@ -404,9 +415,10 @@ def test_nobody_is_there() -> None:
         assert 0.5 < time.monotonic() - began < 8
 
 
+@pytest.mark.fault(253)
 @clean
 def test_each_address_and_its_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 253: the error says how the attempt at each address ended, and the log does long before; no password."""
+    """The error says how the attempt at each address ended, and the log does long before; no password."""
     with nobodys_port() as one, caplog.at_level(logging.WARNING, "zkconcurrent"):
         url = f"zk://u:secret@127.0.0.1:{one},nosuch.invalid,a{'b' * 70}.invalid/app?start_timeout=2.5&timeout=2"
         with pytest.raises(TimeoutError) as caught:
@@ -420,9 +432,10 @@ def test_each_address_and_its_failure(caplog: pytest.LogCaptureFixture) -> None:
         assert "secret" not in text
 
 
+@pytest.mark.fault(253)
 @clean
 def test_no_name_is_resolved(caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 253: where the host's name is wrong, a server of one's own is no help, and is not spoken of."""
+    """Where the host's name is wrong, a server of one's own is no help, and is not spoken of."""
     with caplog.at_level(logging.WARNING, "zkconcurrent"), pytest.raises(TimeoutError) as caught:
         zkconcurrent.connect("zk://nosuch.invalid?start_timeout=2.5&timeout=2")
     (hint,) = [each.getMessage() for each in caplog.records if each.name == "zkconcurrent"]
@@ -431,10 +444,11 @@ def test_no_name_is_resolved(caplog: pytest.LogCaptureFixture) -> None:
         assert "zkconcurrent.testing" not in text
 
 
+@pytest.mark.fault(395)
 @clean
 @pytest.mark.parametrize("place", ["getaddrinfo", "create_connection"])
 def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 395: neither the host's name nor a missing server is to blame, so the error advises about neither."""
+    """Neither the host's name nor a missing server is to blame, so the error advises about neither."""
 
     def no_more(*_: object, **__: object) -> NoReturn:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -444,9 +458,10 @@ def test_no_descriptor_for_an_attempt(place: str, zookeeper: Server, monkeypatch
         zkconcurrent.connect(f"zk://localhost:{zookeeper.port}?start_timeout=2")
 
 
+@pytest.mark.fault(398)
 @clean
 def test_a_server_that_hangs_up() -> None:
-    """Fault 398: a server that has too many connections closes the next one: the error says why servers do that."""
+    """A server that has too many connections closes the next one: the error says why servers do that."""
     with (
         Server(settings={"maxClientCnxns": 1}, installation=real_installation()) as server,
         zkconcurrent.connect(f"zk://{server.hosts}"),
@@ -457,8 +472,9 @@ def test_a_server_that_hangs_up() -> None:
     assert "zkconcurrent.testing" not in str(caught.value)
 
 
+@pytest.mark.fault(398)
 def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 398: it closes the connections of a client that has seen more: the client's log says what to do."""
+    """It closes the connections of a client that has seen more: the client's log says what to do."""
     with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app?timeout=1") as client:
         zkconcurrent.Event(client, "/seen").set()
         server.stop()
@@ -466,8 +482,9 @@ def test_a_server_that_has_lost_its_data(caplog: pytest.LogCaptureFixture) -> No
             eventually(lambda: any("then restart this program" in each.getMessage() for each in caplog.records))
 
 
+@pytest.mark.fault(415)
 def test_servers_that_begin_anew() -> None:
-    """Fault 415: servers lose all data while a client is in use: its chroot comes back with its next session."""
+    """Servers lose all data while a client is in use: its chroot comes back with its next session."""
     with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app/x?timeout=1") as client:
         lock = zkconcurrent.Lock(client, "/lock")
         with lock:
@@ -483,8 +500,9 @@ def test_servers_that_begin_anew() -> None:
                 assert other.exists("/app/x/lock")
 
 
+@pytest.mark.fault(253)
 def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -> None:
-    """Fault 253: a call that waits is told of in the log, once for each client."""
+    """A call that waits is told of in the log, once for each client."""
     with nobodys_port() as port, caplog.at_level(logging.WARNING, "zkconcurrent"):
         client = KazooClient(f"127.0.0.1:{port}", connection_retry={"max_tries": -1, "max_delay": 0.2})
         lock = zkconcurrent.Lock(client, "/nowhere")
@@ -537,10 +555,11 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
         network.shutdown()
 
 
+@pytest.mark.fault(395, 412)
 @clean
 @pytest.mark.parametrize("missing", ["a descriptor", 1, 2, 3, 4])
 def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults 395, 412: no thread can be started, or no descriptor is left: the error says so, and no thread stays."""
+    """No thread can be started, or no descriptor is left: the error says so, and no thread stays."""
 
     def no_more(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread") if begun else OSError(errno.EMFILE, "Too many open files")
@@ -565,12 +584,13 @@ def test_nothing_left_to_start_with(missing: int | str, zookeeper: Server, monke
         assert zk.connected
 
 
+@pytest.mark.fault(412)
 @clean
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_start_after_one_that_failed(
     error: type[BaseException], zookeeper: Server, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 412: a start ends at the second of kazoo's workers: the client can be started again, and stopped."""
+    """A start ends at the second of kazoo's workers: the client can be started again, and stopped."""
     client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
     client.stop()
     begin = threading.Thread.start
@@ -689,8 +709,9 @@ def test_the_exit_leaves_what_is_a_parents(zookeeper: Server, monkeypatch: pytes
         assert client.exists("/")
 
 
+@pytest.mark.fault(343)
 def test_a_forked_child(zookeeper: Server, zk_path: str) -> None:
-    """Fault 343: a forked child stops the parent's client, leaves its block and ends at once; the session lives."""
+    """A forked child stops the parent's client, leaves its block and ends at once; the session lives."""
     with python(FORKS, zookeeper.hosts, zk_path) as process:
         said, _ = process.communicate(timeout=30)
     assert said == "leaving\nstatus 0 True True\n"
@@ -715,8 +736,9 @@ with zkconcurrent.connect(f"zk://{sys.argv[1]}{sys.argv[2]}") as zk:
 """
 
 
+@pytest.mark.fault(23)
 def test_a_start_in_a_forked_child(zookeeper: Server, zk_path: str) -> None:
-    """Fault 23: a forked child starts the parent's client, or one that the parent has unpickled and not used."""
+    """A forked child starts the parent's client, or one that the parent has unpickled and not used."""
     with python(STARTS, zookeeper.hosts, zk_path) as process:
         said, _ = process.communicate(timeout=30)
     assert said == "True\n" * 4 + "True False\n"

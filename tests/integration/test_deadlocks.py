@@ -88,6 +88,7 @@ def outcomes(parties: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
 # -- of processes ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(280)
 def test_a_ring_of_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """The last to wait, a task, gets the error, soon, with who waits for whom; the thread of the other one goes on."""
     ring = [spawn("threads", "l0", "l1"), spawn("tasks", "l1", "l0")]
@@ -100,6 +101,7 @@ def test_a_ring_of_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> Non
     assert [first["warned"], second["warned"]] == [0, 1]
 
 
+@pytest.mark.fault(281)
 def test_a_member_that_is_killed(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Its node counts until its session ends; whatever comes first, the other one goes on, or is the victim."""
     other = spawn("threads", "l0", "l1")
@@ -145,6 +147,7 @@ KINDS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.fault(280)
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_threads_of_two_clients(
     kind: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
@@ -175,11 +178,12 @@ def test_two_threads_of_two_clients(
     assert children(zk, f"{zk_path}/a") == children(zk, f"{zk_path}/b") == []
 
 
+@pytest.mark.fault(369)
 @pytest.mark.parametrize("both", [True, False])
 def test_a_client_that_learns_of_another_server(
     both: bool, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 369: its waits tell of the holds that it had before, and of those of another client with the same list."""
+    """Its waits tell of the holds that it had before, and of those of another client with the same list."""
     one, other = connect(), connect() if both else None
     first = [RLock(each or one, f"{zk_path}/{name}", on_deadlock="raise") for each, name in ((one, "a"), (other, "b"))]
     for lock in first:
@@ -193,6 +197,7 @@ def test_a_client_that_learns_of_another_server(
     waits[0].result(20)
 
 
+@pytest.mark.fault(280)
 def test_threads_that_wait_for_their_turn(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Of an unfair lock, a thread that holds something waits in the queue after a while, where it can be seen."""
     unfair = RLock(zk, f"{zk_path}/a", fair=False, on_deadlock="raise")
@@ -213,6 +218,7 @@ def test_threads_that_wait_for_their_turn(zk: KazooClient, zk_path: str, in_thre
     assert sorted(ends) == ["got", "victim"]
 
 
+@pytest.mark.fault(282)
 def test_one_that_is_only_warned(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
 ) -> None:
@@ -228,6 +234,7 @@ def test_one_that_is_only_warned(
     assert len(warnings()) <= 2
 
 
+@pytest.mark.fault(280)
 def test_only_a_warning(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
 ) -> None:
@@ -265,6 +272,7 @@ class Held:
             self._lock.release()
 
 
+@pytest.mark.fault(283)
 @pytest.mark.parametrize("kind", ["bare acquire", "permit", "detached lock", "timeout"])
 def test_what_is_not_certain(
     kind: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
@@ -302,6 +310,7 @@ def test_what_is_not_certain(
     running[0].result(20)
 
 
+@pytest.mark.fault(280)
 def test_a_read_lock_taken_again_through_another_client(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -318,6 +327,7 @@ def test_a_read_lock_taken_again_through_another_client(
     writing.result(20)
 
 
+@pytest.mark.fault(280)
 def test_a_part_of_a_multilock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A MultiLock that is acquired on top of a lock may close a ring; it gives back what it had acquired."""
     other = connect()
@@ -344,6 +354,7 @@ class _Both:
         self._both.release()
 
 
+@pytest.mark.fault(282)
 def test_a_condition_can_not_be_ended(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait on a condition must have its lock again; the other member is the victim."""
     other, waits = connect(), threading.Event()
@@ -366,6 +377,7 @@ def test_a_condition_can_not_be_ended(zk: KazooClient, connect: Connect, zk_path
     assert waiting.result(20)
 
 
+@pytest.mark.fault(281)
 def test_a_member_that_is_cut_off(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -384,6 +396,7 @@ def test_a_member_that_is_cut_off(
     first.result(20)
 
 
+@pytest.mark.fault(280)
 def test_a_client_with_a_chroot(
     zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, in_thread: InThread
 ) -> None:
@@ -398,8 +411,9 @@ def test_a_client_with_a_chroot(
     assert [edge.path for edge in caught.value.cycle] == [f"{zk_path}/root/{name}" for name in "ab"]
 
 
+@pytest.mark.fault(265)
 def test_a_log_handler_that_blocks(in_thread: InThread) -> None:
-    """Fault 265: as it is told of one deadlock, the next one of the same clients is ended all the same."""
+    """As it is told of one deadlock, the next one of the same clients is ended all the same."""
     names, told, go_on = zkconcurrent.namespace("local"), threading.Event(), threading.Event()
     log = logging.getLogger("zkconcurrent.deadlocks")
 
@@ -544,6 +558,7 @@ def test_the_rate_is_bounded(
         assert sent[n + 10] - sent[n] >= 0.99
 
 
+@pytest.mark.fault(283)
 def test_no_false_report_under_contention(
     zk: KazooClient,
     connect: Connect,
@@ -574,6 +589,7 @@ def test_no_false_report_under_contention(
     assert warnings() == []
 
 
+@pytest.mark.fault(281)
 def test_the_end_of_a_client(
     connect: Connect,
     zk: KazooClient,

@@ -141,6 +141,7 @@ def test_an_earlier_item_wakes_the_one_that_sleeps(
     assert mine.qsize() == 1
 
 
+@pytest.mark.fault(87)
 def test_one_that_gives_up_leaves_the_watch_to_the_next(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_claim_that_fails(zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.fault(87)
 def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
     """One that sleeps leaves the item to the next; one that has claimed it gives it back with its session."""
     clock = with_clock(zk)
@@ -216,6 +218,7 @@ def test_several_processes(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
     assert queue.empty()
 
 
+@pytest.mark.fault(86)
 def test_a_clock_that_is_set_forward(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A consumer that sleeps goes by the new time within a second or so."""
     client = connect()
@@ -230,6 +233,7 @@ def test_a_clock_that_is_set_forward(connect: Connect, zk: KazooClient, zk_path:
     assert waiting.result(1 + LATE + 1) == b"x"
 
 
+@pytest.mark.fault(86)
 def test_a_clock_that_is_set_back(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A consumer whose clock is behind waits as much longer, and takes an item as soon as it is set right."""
     client = connect()
@@ -327,6 +331,7 @@ def test_lost_multis(effect: str, zk: KazooClient, connect: Connect, zk_path: st
     assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == names(zk, zk_path, "consumers") == []
 
 
+@pytest.mark.fault(87)
 def test_a_session_that_ends_while_a_consumer_sleeps(
     zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:

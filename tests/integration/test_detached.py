@@ -121,6 +121,7 @@ def test_one_queue_with_locks(
     assert len(set(tokens)) == 3
 
 
+@pytest.mark.fault(114)
 @pytest.mark.parametrize("end", ["kill", "stop", "exit"])
 def test_a_killed_holder(end: str, spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """The hold outlives its process and session; another process of the owner has it, and releases it: fault 114."""
@@ -151,6 +152,7 @@ def zk_token(zk: KazooClient, path: str) -> int:
     return int(json.loads(zk.get(f"{path}/{name}")[0])["token"])
 
 
+@pytest.mark.fault(114)
 def test_its_session_expires(
     connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
@@ -189,6 +191,7 @@ def test_with_blocks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert isinstance(lost.value.__context__, ZeroDivisionError)
 
 
+@pytest.mark.fault(115)
 def test_force_release(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An operator ends the hold that was looked at, and no other; the owner is told at its release: fault 115."""
     lock, operator = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "operator")
@@ -216,6 +219,7 @@ def test_force_release(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         assert operator.locked()
 
 
+@pytest.mark.fault(116)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize(
     ("name", "nth"), [("sync", 1), ("getChildren", 1), ("create2", 1), ("getChildren", 2), ("multi", 1)]
@@ -239,6 +243,7 @@ def test_a_lost_request_or_answer(
     assert queue(zk, zk_path) == []
 
 
+@pytest.mark.fault(116)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_the_owner_is_looked_up_under_losses(
     effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
@@ -260,6 +265,7 @@ def test_the_owner_is_looked_up_under_losses(
     assert queue(zk, zk_path) == []
 
 
+@pytest.mark.fault(116)
 def test_the_session_ends_with_the_answer(
     zk: KazooClient, connect: Connect, proxy: Proxy, zookeeper: Server, zk_path: str, in_thread: InThread
 ) -> None:
@@ -292,6 +298,7 @@ def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     holder.release()
 
 
+@pytest.mark.fault(117)
 def test_a_deadline_while_the_multi_is_out(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """If no reply tells in time that it was acquired, it is not: the node of the multi is deleted: fault 117."""
     lock = DetachedLock(connect(hosts=proxy.hosts, timeout=4, **FAST), zk_path, "job")
@@ -305,6 +312,7 @@ def test_a_deadline_while_the_multi_is_out(zk: KazooClient, connect: Connect, pr
         assert queue(zk, zk_path) == [0]
 
 
+@pytest.mark.fault(117)
 def test_a_late_delete_of_what_was_given_up(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """An owner that finds the node of a call that was given up keeps it when the delete comes: fault 117."""
     lock = DetachedLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, "job")
@@ -325,6 +333,7 @@ def test_a_late_delete_of_what_was_given_up(zk: KazooClient, connect: Connect, p
     eventually(lambda: queue(zk, zk_path) == [])
 
 
+@pytest.mark.fault(130)
 def test_given_up_and_the_session_ends(
     zk: KazooClient, connect: Connect, proxy: Proxy, zookeeper: Server, zk_path: str, in_thread: InThread
 ) -> None:
@@ -348,6 +357,7 @@ def test_given_up_and_the_session_ends(
         assert lock.hold_count() == 0
 
 
+@pytest.mark.fault(129)
 @pytest.mark.parametrize("what", ["release", "release by another", "force", "try"])
 def test_the_owner_acquires_meanwhile(
     what: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
@@ -374,6 +384,7 @@ def test_the_owner_acquires_meanwhile(
         mine.release()
 
 
+@pytest.mark.fault(131)
 def test_an_interrupted_release(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 131."""
     lock = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
@@ -437,6 +448,7 @@ def test_what_it_refuses(zk: KazooClient, zk_path: str) -> None:
     assert repr(lock).startswith("<unlocked zkconcurrent.DetachedLock object owner='naïve/\\n' path=")
 
 
+@pytest.mark.fault(23)
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
     """A child holds nothing and may not release, and a block that it leaves releases nothing."""
     lock = DetachedLock(zk, zk_path, "job")

@@ -139,8 +139,9 @@ def test_a_set(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         s.add(5)  # type: ignore[arg-type]
 
 
+@pytest.mark.fault(364)
 def test_keys_that_no_entry_can_have(zk: KazooClient, zk_path: str) -> None:
-    """Fault 364: they are missing, as in a `dict` or `set`; only what would make an entry refuses them."""
+    """They are missing, as in a `dict` or `set`; only what would make an entry refuses them."""
     d, s = Dict[str](zk, f"{zk_path}/d", codec=TEXT), Set(zk, f"{zk_path}/s")
     d["a"] = "x"
     s |= {"a", "b"}
@@ -211,8 +212,9 @@ def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
     assert d == {"x": "y"}
 
 
+@pytest.mark.fault(175)
 def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 175. Values are bytes, or the codec's output; each read decodes anew."""
+    """Values are bytes, or the codec's output; each read decodes anew."""
     plain = Dict[bytes](zk, zk_path)
     plain["x"] = b'{"a":[1,2]}'
     d = Dict[Any](connect(), zk_path, codec=JSON)
@@ -225,8 +227,9 @@ def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert d.replace("x", d["x"], 5)  # although what is read next is not equal to it
 
 
+@pytest.mark.fault(175)
 def test_values_whose_comparison_is_no_truth_value(zk: KazooClient, zk_path: str) -> None:
-    """Fault 175: as of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
+    """As of numpy's arrays. The value that was read matches by its bytes; another is the comparison's error.
 
     A value that the codec gives, but does not take, matches, too.
     """
@@ -317,6 +320,7 @@ def test_what_operators_make(zk: KazooClient, zk_path: str) -> None:
     assert zk.get_children(f"{zk_path}/entries") == ["%zz"]
 
 
+@pytest.mark.fault(103)
 def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An entry goes with the session that wrote it last, whosever it was before."""
     first, second = connect(), connect()
@@ -336,6 +340,7 @@ def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str) -> N
     eventually(lambda: not watching)
 
 
+@pytest.mark.fault(103)
 def test_an_expired_session(zk: KazooClient, connect: Connect, zk_path: str, zookeeper: Server) -> None:
     """Its ephemeral entries go; the map goes on in the next session."""
     client = connect(**FAST)
@@ -350,6 +355,7 @@ def test_an_expired_session(zk: KazooClient, connect: Connect, zk_path: str, zoo
     eventually(lambda: other == {"a": "2"})
 
 
+@pytest.mark.fault(101)
 def test_stale_while_disconnected(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """Reads go on with what was known; once a server is in reach again, only the new listing is read."""
     theirs = text(zk, zk_path)
@@ -373,6 +379,7 @@ def test_stale_while_disconnected(connect: Connect, proxy: Proxy, zk: KazooClien
     eventually(lambda: d["a"] == "3")
 
 
+@pytest.mark.fault(101)
 def test_nothing_old_after_a_reconnect(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """A read that begins when the client is connected again waits for the listing, however long that takes."""
     theirs = text(zk, zk_path)
@@ -394,6 +401,7 @@ def test_nothing_old_after_a_reconnect(connect: Connect, proxy: Proxy, zk: Kazoo
         assert d["a"] == str(n)
 
 
+@pytest.mark.fault(99)
 @pytest.mark.parametrize("applied", [True, False])
 def test_lost_answers(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, applied: bool) -> None:
     """Each write is applied once, and says what it did, if its request or its reply is lost."""
@@ -436,6 +444,7 @@ def test_lost_answers(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: 
     assert not zk.get_children(f"{zk_path}/entries")
 
 
+@pytest.mark.fault(99)
 def test_a_lost_answer_and_a_lost_session(
     connect: Connect, proxy: Proxy, zk_path: str, zookeeper: Server, zk: KazooClient, in_thread: InThread
 ) -> None:
@@ -485,8 +494,9 @@ def test_many_writers(zk: KazooClient, connect: Connect, zk_path: str, in_thread
         eventually(lambda d=d: not d._mirror.tombstones)
 
 
+@pytest.mark.fault(232)
 def test_a_copy_that_can_not_be_read_keeps_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 232: once a read of the copy was refused, an entry that the client deletes is forgotten."""
+    """Once a read of the copy was refused, an entry that the client deletes is forgotten."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     d["a"] = "1"
     assert d["a"] == "1"
@@ -506,6 +516,7 @@ def test_a_copy_that_can_not_be_read_keeps_nothing(zk: KazooClient, connect: Con
     assert not d._mirror.tombstones
 
 
+@pytest.mark.fault(100)
 def test_read_your_own_writes(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """After a write, the copy has it or what came later, although events and replies race."""
     mine, theirs = Dict[int](zk, zk_path, codec=JSON), Dict[int](connect(), zk_path, codec=JSON)
@@ -544,6 +555,7 @@ PROCESS = """
 """
 
 
+@pytest.mark.fault(103)
 def test_a_process_that_is_killed(zk: KazooClient, zk_path: str, zookeeper: Server) -> None:
     """Its ephemeral entries go with its session."""
     d = text(zk, zk_path, ephemeral=True)
@@ -589,11 +601,12 @@ def test_no_thread_is_left(connect: Connect, zk_path: str) -> None:
         del again
 
 
+@pytest.mark.fault(257)
 @pytest.mark.parametrize("kind", [Dict, Set])
 def test_dropped_as_its_copy_is_listed(
     kind: Any, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 257: the thread that keeps the copy current learns of the end, though it is just about to sleep."""
+    """The thread that keeps the copy current learns of the end, though it is just about to sleep."""
     sleeps, dropped = threading.Event(), threading.Event()
     policy = POLICIES[WaitRecursive]
 
@@ -613,9 +626,10 @@ def test_dropped_as_its_copy_is_listed(
     eventually(lambda: followers.thread is None and not session.registry.trees)
 
 
+@pytest.mark.fault(248)
 @pytest.mark.parametrize("kind", [Dict, Set])
 def test_one_thread_for_all_copies(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """Fault 248: 300 objects that are read have one thread, also while others write; it ends with the last of them."""
+    """300 objects that are read have one thread, also while others write; it ends with the last of them."""
     client, number = connect(), 300
     before = set(threading.enumerate())
 
@@ -649,8 +663,9 @@ def test_one_thread_for_all_copies(kind: Any, connect: Connect, zk: KazooClient,
     eventually(lambda: followers._worker.idle and threads() <= 1, "the thread has ended")
 
 
+@pytest.mark.fault(248)
 def test_one_copy_that_fails_leaves_the_others(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 248: of copies with one thread, each has its own errors."""
+    """Of copies with one thread, each has its own errors."""
     client = connect()
     zk.create(f"{zk_path}/foreign", b"something else", makepath=True)
     good, bad = text(client, f"{zk_path}/good"), text(client, f"{zk_path}/foreign")
@@ -663,6 +678,7 @@ def test_one_copy_that_fails_leaves_the_others(zk: KazooClient, connect: Connect
     eventually(lambda: good["a"] == "2")
 
 
+@pytest.mark.fault(145)
 def test_destroy_leaves_what_is_no_maps(zk: KazooClient, zk_path: str) -> None:
     """A child of the path is named by the error, nothing is deleted, and the call does not try for ever."""
     d = Dict[str](zk, zk_path, codec=TEXT)
@@ -710,6 +726,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert mine == {"b": "2"}
 
 
+@pytest.mark.fault(151)
 @pytest.mark.parametrize(("nth", "left"), [(1, 251), (2, 151)])
 def test_destroy_stops_for_another_client(
     nth: int,
@@ -721,7 +738,7 @@ def test_destroy_stops_for_another_client(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 151. Our writer goes first; of many entries, some do then. Once another client writes, no more go."""
+    """Our writer goes first; of many entries, some do then. Once another client writes, no more go."""
     monkeypatch.setattr("zkconcurrent._recipes.destroy.most_together", lambda _: 100)
     mine, theirs = text(connect(proxy.hosts), zk_path), text(zk, zk_path)
     mine.update({str(n): "x" for n in range(250)})
@@ -734,6 +751,7 @@ def test_destroy_stops_for_another_client(
     assert len(theirs) == left
 
 
+@pytest.mark.fault(150)
 @pytest.mark.parametrize(
     ("write", "result"),
     [
@@ -751,7 +769,7 @@ def test_destroyed_and_made_anew(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Fault 150: a client's first write finds an entry; the map is destroyed and made anew, all versions included."""
+    """A client's first write finds an entry; the map is destroyed and made anew, all versions included."""
     d, slow = text(zk, zk_path), text(connect(hosts=proxy.hosts), zk_path)
     d["a"] = "old"
     slow.ready()
@@ -808,8 +826,9 @@ def test_a_fork(zk: KazooClient, zk_path: str) -> None:
     assert d["a"] == "2"
 
 
+@pytest.mark.fault(23)
 def test_a_fork_amid_another_threads_write(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 23: a process forks while another thread is changing the copy: the child's writes are errors, too."""
+    """A process forks while another thread is changing the copy: the child's writes are errors, too."""
     d = text(zk, zk_path)
     d["a"] = "1"
     has_it, forked = threading.Event(), threading.Event()
@@ -922,8 +941,9 @@ def test_servers_made_anew() -> None:
                 each.close()
 
 
+@pytest.mark.fault(202)
 def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
-    """Fault 202: a client that has seen what they have forgotten has what is there, once they let it in again."""
+    """A client that has seen what they have forgotten has what is there, once they let it in again."""
     with Server() as server, server.client(timeout=4, **FAST) as client:
         d = text(client, "/map")
         d["a"] = "1"
@@ -940,8 +960,9 @@ def test_servers_restored_from_a_backup(tmp_path: Path) -> None:
             eventually(lambda: d == {"a": "2", "c": "59"})
 
 
+@pytest.mark.fault(491)
 def test_a_write_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
-    """Fault 491: the reply to a write is lost, and the servers are restored from a backup that has the older writer."""
+    """The reply to a write is lost, and the servers are restored from a backup that has the older writer."""
     with (
         Server() as server,
         Proxy(server.hosts) as proxy,
@@ -1007,8 +1028,9 @@ def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
             call()
 
 
+@pytest.mark.fault(176)
 def test_an_unreadable_value(zk: KazooClient, zk_path: str) -> None:
-    """Fault 176. A value that the codec can't decode: the error names it, it stays, and disturbs no other."""
+    """A value that the codec can't decode: the error names it, it stays, and disturbs no other."""
     d = Dict[Any](zk, zk_path, codec=JSON)
     d["good"] = 1
     zk.create(f"{zk_path}/entries/bad", b"{")
@@ -1033,8 +1055,9 @@ def test_an_unreadable_value(zk: KazooClient, zk_path: str) -> None:
     assert d == {"good": 1, "bad": 2}
 
 
+@pytest.mark.fault(350)
 def test_errors_that_are_not_the_values(zk: KazooClient, zk_path: str) -> None:
-    """Fault 350: any error but a ValueError is raised as it is; none says that the node is to be deleted."""
+    """Any error but a ValueError is raised as it is; none says that the node is to be deleted."""
     errors: list[Exception] = [MemoryError(), TimeoutError("the alarm"), LookupError("no such key")]
 
     def decode(data: bytes) -> bytes:
@@ -1068,8 +1091,9 @@ def test_weak_iteration(zk: KazooClient, zk_path: str) -> None:
     assert not d
 
 
+@pytest.mark.fault(171)
 def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
-    """Fault 171. An entry that another client has just removed, so that the copy still has it, is passed by."""
+    """An entry that another client has just removed, so that the copy still has it, is passed by."""
     d = text(zk, zk_path)
     d.ready()
     d._mirror.keep("gone", b"", 1)
@@ -1080,8 +1104,9 @@ def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
         d.popitem()
 
 
+@pytest.mark.fault(171)
 def test_updated_by_a_map_that_changes(zk: KazooClient, zk_path: str) -> None:
-    """Fault 171. The argument of `update` may lose entries meanwhile."""
+    """The argument of `update` may lose entries meanwhile."""
 
     class Taking:
         def encode(self, value: str) -> bytes:
@@ -1105,11 +1130,12 @@ def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:
         len(text(zk, zk_path))
 
 
+@pytest.mark.fault(423)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_no_memory_for_the_end_of_a_copy(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 423: all memory is used up for a moment, as the library follows a map: the next read begins anew."""
+    """All memory is used up for a moment, as the library follows a map: the next read begins anew."""
     d, other = text(connect(), zk_path), text(zk, zk_path)
     d["a"] = "1"
     assert _has(d, "1")

@@ -160,6 +160,7 @@ def test_a_party_that_came_late(zk: KazooClient, connect: Connect, zk_path: str,
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(104)
 def test_a_timeout(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """An enter that was not let in leaves no node; one that comes later is not let in by it."""
     barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
@@ -266,11 +267,12 @@ def test_a_lost_request_or_answer_of_leave(
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(483)
 @pytest.mark.parametrize(("timeout", "most"), [(0, 2.0), (1, 3.0)])
 def test_a_leave_on_a_stalled_link(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, timeout: float, most: float
 ) -> None:
-    """Fault 483: behind its timeout, a leave waits for its replies for a third of the session timeout, not for two."""
+    """Behind its timeout, a leave waits for its replies for a third of the session timeout, not for two."""
     mine = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6.0), zk_path, 2)
     theirs = DoubleBarrier(zk, zk_path, 2)
     go = threading.Event()
@@ -289,6 +291,7 @@ def test_a_leave_on_a_stalled_link(
     assert other.result(30)
 
 
+@pytest.mark.fault(127)
 def test_two_that_leave_at_the_same_moment(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -316,6 +319,7 @@ def test_two_that_leave_at_the_same_moment(
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(147)
 def test_ready_is_made_again_as_the_last_party_leaves(
     zk: KazooClient, connect: Connect, zookeeper: Server, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -347,6 +351,7 @@ def test_ready_is_made_again_as_the_last_party_leaves(
         assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(105)
 def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A party that dies inside holds up nobody: its node goes with its session."""
     barrier = DoubleBarrier(zk, zk_path, 3)
@@ -361,6 +366,7 @@ def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in
     assert [name for name in zk.get_children(zk_path) if name != "ready"] == []
 
 
+@pytest.mark.fault(105)
 def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
     process = spawn("party", 1)
@@ -527,6 +533,7 @@ def test_an_interrupted_wait(zk: KazooClient, connect: Connect, zk_path: str, in
     assert others.result(20)
 
 
+@pytest.mark.fault(145)
 def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The party that would remove `ready` has left, and is told; so is one that comes, and leaves no node."""
     barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
@@ -542,8 +549,9 @@ def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str) -> 
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(217)
 def test_a_leave_interrupted_twice(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 217: the second interrupt strikes just as the party is forgotten; its node goes all the same."""
+    """The second interrupt strikes just as the party is forgotten; its node goes all the same."""
 
     class Inside(dict[int, Ticket]):
         def pop(self, *of: Any) -> Any:

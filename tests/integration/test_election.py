@@ -100,8 +100,9 @@ def test_one_leads(layout: str, connect: Connect, zk: KazooClient, zk_path: str,
     assert children(zk, zk_path) == []
 
 
+@pytest.mark.fault(511)
 def test_an_id_of_its_own(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 511: a candidate without an id has one of its client alone, which shows its process and host."""
+    """A candidate without an id has one of its client alone, which shows its process and host."""
     election, other = Election(zk, zk_path), Election(connect(), zk_path)
     with election.lead():
         other.stand()
@@ -200,8 +201,9 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     mine.withdraw()
 
 
+@pytest.mark.fault(211)
 def test_a_withdrawal_whose_thread_is_late(connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 211: the term is told before the call returns, though the candidacy's thread has not run since."""
+    """The term is told before the call returns, though the candidacy's thread has not run since."""
     election = Election(connect(timeout=SESSION), zk_path)
     election.stand()
     term = election.wait(SOON)
@@ -269,6 +271,7 @@ def test_who_waits_behind_a_publication(zk: KazooClient, connect: Connect, zk_pa
         term.publish(b"never seen")
 
 
+@pytest.mark.fault(90)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["sync", "getData", "setData"])
 def test_a_publication_that_is_lost(
@@ -286,6 +289,7 @@ def test_a_publication_that_is_lost(
         assert zk.get(leader.node)[1].version == 1
 
 
+@pytest.mark.fault(90)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren"])
 def test_a_candidate_whose_answer_is_lost(
@@ -383,6 +387,7 @@ def test_a_term_that_is_lost(zookeeper: Server, zk: KazooClient, connect: Connec
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(89)
 @pytest.mark.parametrize("trouble", ["expire", "delete"])
 def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """After a loss the candidacy queues again, behind those that wait, and the next term has a higher token."""
@@ -410,6 +415,7 @@ def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, c
     mine.withdraw()
 
 
+@pytest.mark.fault(89)
 def test_a_candidate_that_waits_goes_on(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A candidate whose session ends while it waits queues again."""
     mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(zk, zk_path, id="theirs")
@@ -457,10 +463,11 @@ def test_withdrawn_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy,
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(231)
 def test_withdrawn_as_the_wait_begins(
     connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 231: a withdrawal just before the candidacy's thread first sleeps ends that sleep, in a silence, too."""
+    """A withdrawal just before the candidacy's thread first sleeps ends that sleep, in a silence, too."""
     election = Election(connect(hosts=proxy.hosts, timeout=30.0), zk_path)
 
     def late(*arguments: Any) -> Any:
@@ -497,6 +504,7 @@ def test_a_candidacy_that_is_over_is_freed(stopped: bool, connect: Connect, zk_p
     eventually(lambda: state() is None and candidacy() is None)
 
 
+@pytest.mark.fault(91)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_other_layout(layout: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Candidates of the other layout do not exclude ours: every call that meets one says so, and queues nothing."""
@@ -617,6 +625,7 @@ def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -
     mine.withdraw()
 
 
+@pytest.mark.fault(317)
 def test_the_remedy_after_a_restart(connect: Connect, zk_path: str) -> None:
     """A client that runs again need not be started; what is missing is its candidacy."""
     election = Election(connect(), zk_path)
@@ -675,6 +684,7 @@ def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str) -> N
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(88)
 def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, spawn: Spawn) -> None:
     """The next candidate leads once the session of the killed one is over; and the token is higher."""
     leader = spawn("lead", "doomed")
@@ -816,8 +826,9 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     assert zkconcurrent.namespace(zk).Election(zk_path[1:], id="me").id == "me"
 
 
+@pytest.mark.fault(217)
 def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 217: two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
+    """Two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
     election = Election(zk, zk_path)
     seat, strikes = election._leader_lock, list[type[BaseException]]()
 
@@ -845,8 +856,9 @@ def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeyp
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(418)
 def test_a_listener_that_exits(connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 418: `sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
+    """`sys.exit()` in a listener ends no thread of the library: the client goes on standing."""
     monkeypatch.setattr(_candidacy, "EXIT_PAUSE", 0.01)
     election, told = Election(connect(), zk_path), list[str]()
 

@@ -94,9 +94,10 @@ def test_what_a_namespace_of_several_has(ensembles: Ensembles) -> None:
         threads.Lock(f"{RECORD}/x")
 
 
+@pytest.mark.fault(379)
 @pytest.mark.parametrize("of_tasks", [False, True])
 def test_the_metrics_of_a_namespace_of_several(ensembles: Ensembles, of_tasks: bool) -> None:
-    """Fault 379: they measure all its clients, and nothing that is not below its path, or of another client."""
+    """They measure all its clients, and nothing that is not below its path, or of another client."""
     several, registry = ensembles("ab"), prometheus_client.CollectorRegistry()
     made = aio.namespace(several, "/app") if of_tasks else namespace(several, "/app")
     remove = zkconcurrent.prometheus.instrument(made, registry=registry)
@@ -138,8 +139,9 @@ def test_what_is_refused_at_once(ensembles: Ensembles) -> None:
     assert not client.exists("/app")
 
 
+@pytest.mark.fault(318)
 def test_another_list(ensembles: Ensembles) -> None:
-    """Fault 318: a process whose list is not that of the others gets an error that shows both, and leaves nothing."""
+    """A process whose list is not that of the others gets an error that shows both, and leaves nothing."""
     given = ensembles("ab")
     threads = namespace(given, "/app")
     assert json.loads(given["b"].get(f"/app/{RECORD}")[0]) == {"name": "b", "ensembles": ["a", "b"]}
@@ -177,8 +179,9 @@ def test_a_list_that_begins_anew(ensembles: Ensembles) -> None:
         pass
 
 
+@pytest.mark.fault(338)
 def test_a_stranger_s_record(ensembles: Ensembles) -> None:
-    """Fault 338: the data of another program are no record, and the error shows them."""
+    """The data of another program are no record, and the error shows them."""
     given = ensembles("ab")
     given["b"].create(f"/app/{RECORD}", b"\xff junk", makepath=True)
     with pytest.raises(ClientError, match=r"b'\\xff junk'"):

@@ -117,6 +117,7 @@ def test_a_write_that_comes_late_fails(zk: KazooClient, zk_path: str) -> None:
     assert data(zk, event) == f"{rounds // 2} clear"
 
 
+@pytest.mark.fault(8)
 @pytest.mark.parametrize("trouble", ["cut", "stall"])
 def test_a_set_during_a_reconnect(
     trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
@@ -238,6 +239,7 @@ def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
     assert not event._session.registry.tickets
 
 
+@pytest.mark.fault(60)
 def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Another's node at the path is an error and stays as it is: an application's tree, a lock, a latch."""
     event = Event(connect(), zk_path)
@@ -265,6 +267,7 @@ def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) ->
     assert not event._session.registry.tickets
 
 
+@pytest.mark.fault(60)
 @pytest.mark.parametrize(("other", "gone"), [(b"8 clear", True), (b"mine now", False)])
 def test_destroy_sees_what_comes_between(
     other: bytes, gone: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread

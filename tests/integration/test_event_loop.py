@@ -17,6 +17,8 @@ from tests.helpers.kinds import KINDS
 from tests.helpers.lock_types import Kind, every, reentrant
 from zkconcurrent import RLock
 
+pytestmark = pytest.mark.fault(70)
+
 Told = list[warnings.WarningMessage]
 
 

@@ -402,8 +402,9 @@ def test_an_outage(zk_path: str, connect: Connect, proxy: Proxy, listen: Listen)
     assert told.kinds()[3:] == ["Acquired", "Released", "Released"]
 
 
+@pytest.mark.fault(376)
 def test_outages_again_and_again(zk: KazooClient, zk_path: str, listen: Listen) -> None:
-    """Fault 376: a hold of months keeps nothing of the outages that it was told of."""
+    """A hold of months keeps nothing of the outages that it was told of."""
     told, lock = listen(zk), Lock(zk, zk_path)
     session = lock._session
     with lock:
@@ -630,10 +631,11 @@ def test_a_listener_that_fails(zk: KazooClient, zk_path: str, listen: Listen, ca
     assert "fail_too at" in failures[1]
 
 
+@pytest.mark.fault(366)
 def test_a_listener_that_raises_stop_iteration(
     zk: KazooClient, zk_path: str, listen: Listen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 366: its first error is logged, as any other, and the next listeners are told; so if it is the last."""
+    """Its first error is logged, as any other, and the next listeners are told; so if it is the last."""
     expected = iter(["Acquired"])
 
     def follow(event: LockEvent) -> None:
@@ -653,9 +655,10 @@ def test_a_listener_that_raises_stop_iteration(
     assert all(record.exc_info and "StopIteration" in str(record.exc_info[1]) for record in failures)
 
 
+@pytest.mark.fault(371)
 @pytest.mark.parametrize("queued", [False, True])
 def test_a_log_handler_that_raises(zk: KazooClient, zk_path: str, listen: Listen, queued: bool) -> None:
-    """Fault 371: as the error of a listener is logged, no call raises what the handler raises, and all are told."""
+    """As the error of a listener is logged, no call raises what the handler raises, and all are told."""
     told, logged = listen(), list[str]()
 
     def fail(_: LockEvent) -> None:
@@ -808,9 +811,10 @@ def test_an_interrupt_at_every_line(
     assert len(told.events) > 100
 
 
+@pytest.mark.fault(418)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_listener_that_exits(zk: KazooClient, zk_path: str) -> None:
-    """Fault 418: `sys.exit()` in a listener ends the queue's thread, and another one goes on with what is left."""
+    """`sys.exit()` in a listener ends the queue's thread, and another one goes on with what is left."""
     events, threads, go_on = list[LockEvent](), list[threading.Thread](), threading.Event()
 
     def leave(event: LockEvent) -> None:
@@ -832,8 +836,9 @@ def test_a_listener_that_exits(zk: KazooClient, zk_path: str) -> None:
     threads[0].join(10)
 
 
+@pytest.mark.fault(454)
 def test_a_flush_by_the_listener_itself(zk: KazooClient, zk_path: str) -> None:
-    """Fault 454: a listener that flushes its own queue gets an error, as a thread that joins itself does."""
+    """A listener that flushes its own queue gets an error, as a thread that joins itself does."""
     errors = list[str]()
 
     def flush(_event: LockEvent) -> None:
@@ -943,9 +948,10 @@ def test_a_fork(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     assert told.kinds() == ["Acquired", "Released"]
 
 
+@pytest.mark.fault(336)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_queue_in_a_forked_child() -> None:
-    """Fault 336: `flush()` in a child, such as at its exit, waits for nothing that the parent has yet to tell."""
+    """`flush()` in a child, such as at its exit, waits for nothing that the parent has yet to tell."""
     go_on, told = threading.Event(), list[object]()
 
     def slow(event: object) -> None:

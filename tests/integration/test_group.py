@@ -74,8 +74,9 @@ def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thre
     assert group.members() == {"id": b"third"}
 
 
+@pytest.mark.fault(165)
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """Fault 165: an error names the argument; an id is the name of a node, data are bytes; nothing is created."""
+    """An error names the argument; an id is the name of a node, data are bytes; nothing is created."""
     group = Group(zk, zk_path)
     for bad in ("", "a/b", "/", ".", "..", "\0", "x" * 3000):
         with pytest.raises(ValueError, match=r"name|id"):
@@ -233,6 +234,7 @@ def test_a_lost_request_or_answer(
     eventually(lambda: not group._session.registry.tickets and not group._session.registry.deletes)
 
 
+@pytest.mark.fault(107)
 def test_a_lost_answer_and_another_member(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A leave whose answer was lost does not delete the node of the next member with the same id."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -250,6 +252,7 @@ def test_a_lost_answer_and_another_member(zk: KazooClient, connect: Connect, pro
     assert zk.get(f"{zk_path}/id")[1].czxid == next_member._member.ticket.token
 
 
+@pytest.mark.fault(106)
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_it_outlives(trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A membership outlives a lost connection with its node; after an expiry it joins again, with id and data."""
@@ -273,6 +276,7 @@ def test_it_outlives(trouble: str, zk: KazooClient, connect: Connect, proxy: Pro
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(108)
 def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A member whose node is deleted, or its group's with it, joins again."""
     group = Group(connect(), zk_path)
@@ -288,6 +292,7 @@ def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str)
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(106)
 def test_its_id_is_another_members_after_an_expiry(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -420,8 +425,9 @@ def test_a_process_sees_another(spawn: Spawn, zk: KazooClient, zk_path: str) -> 
     assert next(seen) == {}
 
 
+@pytest.mark.fault(217)
 def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 217: two in a row: the member leaves at once, not when its thread next looks, seconds later."""
+    """Two in a row: the member leaves at once, not when its thread next looks, seconds later."""
     group, strikes = Group(zk, zk_path), list[type[BaseException]]()
     give_up = Membership._give_up
 

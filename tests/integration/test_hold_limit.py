@@ -101,11 +101,12 @@ def test_a_warning(kind: str, zk: KazooClient, zk_path: str, told: Grammar, warn
     assert told.kinds()[-2:] == ["Acquired", "Released"]
 
 
+@pytest.mark.fault(286)
 @kinds
 def test_a_loss(
     kind: str, zk: KazooClient, zk_path: str, connect: Connect, told: Grammar, warnings: Warnings, in_thread: InThread
 ) -> None:
-    """Fault 286: "lose" lets others in; the holder hears of it at once, and has the error at its next call."""
+    """The limit's action "lose" lets others in; the holder hears of it at once, and has the error at its next call."""
     lost: list[object] = []
     lock = KINDS[kind](zk, zk_path, hold_limit=LIMIT, on_hold_limit="lose", on_lost=lost.append)
     other = KINDS[kind](connect(), zk_path)
@@ -204,6 +205,7 @@ def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar) -> None
     assert limit.at - again.at >= 2.0 - 0.05
 
 
+@pytest.mark.fault(301)
 def test_a_conditions_wait_that_is_refused(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """The hold goes on, and so does its limit, also one that has come while the wait tried to give the hold up."""
     zk.create(zk_path, acl=[make_acl("world", "anyone", read=True, create=True)])

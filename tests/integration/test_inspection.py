@@ -219,9 +219,10 @@ def test_its_turn_in_this_process(zk: KazooClient, zk_path: str, in_thread: InTh
     waiting.result(20)
 
 
+@pytest.mark.fault(269)
 @pytest.mark.parametrize("kind", [Lock, RLock])
 def test_its_thread_has_ended(kind: Callable[..., Any], zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 269: a hold whose thread has ended says so; that nobody will release it, if no other thread can."""
+    """A hold whose thread has ended says so; that nobody will release it, if no other thread can."""
     lock = kind(zk, zk_path)
     assert in_thread(lock.acquire).result(20)
     gc.collect()
@@ -272,8 +273,9 @@ def test_where_a_thread_begins(zk: KazooClient, zk_path: str) -> None:
     assert "(threading.py:" not in hold.owner.at
 
 
+@pytest.mark.fault(374)
 def test_where_a_holder_of_a_like_name_is(zk: KazooClient, zk_path: str) -> None:
-    """Fault 374: a program's module is told, also if its name begins as the library's, or is no text."""
+    """A program's module is told, also if its name begins as the library's, or is no text."""
     source = "def work(lock, look):\n    with lock:\n        return look()\n"
     for name in ("zkconcurrent_jobs", None):
         module: dict[str, Any] = {"__name__": name}
@@ -307,9 +309,10 @@ def test_tasks(zk: KazooClient, zk_path: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault(269)
 @pytest.mark.filterwarnings("ignore")
 def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
-    """Fault 269: neither a hold nor a wait of a task whose loop is closed will ever end by itself."""
+    """Neither a hold nor a wait of a task whose loop is closed will ever end by itself."""
     lock, other = aio.Lock(zk, zk_path), aio.Lock(zk, zk_path)
     loop = asyncio.new_event_loop()
 
@@ -337,8 +340,9 @@ def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
     session.keeper._loops_checked_at = 0.0
 
 
+@pytest.mark.fault(268, 381)
 def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 268: a lost hold is told of, with the cause, until its thread has settled it.
+    """A lost hold is told of, with the cause, until its thread has settled it.
 
     Fault 381: its time stands still, its thread's place is told, and it counts as no hold.
     """
@@ -364,8 +368,9 @@ def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     assert not holds(zk_path)
 
 
+@pytest.mark.fault(268)
 def test_out_of_reach_and_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Fault 268: a client that is cut off has a lease that runs out, and calls that wait; then it is stopped."""
+    """A client that is cut off has a lease that runs out, and calls that wait; then it is stopped."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     event, session = Event(client, zk_path), client.client_id[0]
 
@@ -406,8 +411,9 @@ def test_a_client_that_is_garbage(zk_path: str) -> None:
     eventually(gone)
 
 
+@pytest.mark.fault(268)
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
-    """Fault 268: a forked child holds nothing; its parent's clients are not its own."""
+    """A forked child holds nothing; its parent's clients are not its own."""
     session = zk.client_id[0]
     with Lock(zk, zk_path):
         read, write = os.pipe()
@@ -425,8 +431,9 @@ def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
         assert client_of(zk).session == session
 
 
+@pytest.mark.fault(268)
 def test_it_takes_no_lock_and_sends_nothing(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 268: another thread may stand in the middle of a step, with the session's lock."""
+    """Another thread may stand in the middle of a step, with the session's lock."""
     lock = Lock(zk, zk_path)
     with lock:
         session = lock._session
@@ -451,8 +458,9 @@ def test_it_takes_no_lock_and_sends_nothing(zk: KazooClient, zk_path: str, in_th
     assert sent == []
 
 
+@pytest.mark.fault(268)
 def test_at_every_line(zk: KazooClient, zk_path: str) -> None:
-    """Fault 268: a handler that strikes at any line of an acquire and a release finds the hold once, or not at all."""
+    """A handler that strikes at any line of an acquire and a release finds the hold once, or not at all."""
     lock = RLock(zk, zk_path)
     counts: list[int] = []
     package = str(Path(sys.modules["zkconcurrent"].__file__ or "").parent)
@@ -528,8 +536,9 @@ with zkconcurrent.RLock(zk, sys.argv[2] + "/held"):
 """
 
 
+@pytest.mark.fault(268)
 def test_a_signal_while_the_main_thread_waits(zk: KazooClient, zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """Fault 268: the text is on stderr, once, the handler that was there before is called, and the wait goes on."""
+    """The text is on stderr, once, the handler that was there before is called, and the wait goes on."""
     wanted = Lock(zk, f"{zk_path}/wanted")
     with python("-c", WAITS, zookeeper.hosts, zk_path, folder=tmp_path) as process:
         with wanted:
@@ -563,9 +572,10 @@ def test_a_signal_that_can_not_be_handled(in_thread: InThread) -> None:
     assert "main thread" in str(error)
 
 
+@pytest.mark.fault(268)
 @pytest.mark.parametrize("how", ["no such descriptor", "nobody reads", "an error"])
 def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 268: the program goes on, wherever it is; an error of the library's own is told in place of the text."""
+    """The program goes on, wherever it is; an error of the library's own is told in place of the text."""
     before = signal.getsignal(signal.SIGUSR2)
     read, write = os.pipe()
     if how != "an error":
@@ -586,8 +596,9 @@ def test_a_dump_that_can_not_be_written(how: str, monkeypatch: pytest.MonkeyPatc
             assert said.read() == "zkconcurrent: inspect() failed: ZeroDivisionError('division by zero')\n"
 
 
+@pytest.mark.fault(268)
 def test_a_signal_while_another_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 268: signals that come faster than they are answered do not stack up; each reaches the handler before."""
+    """Signals that come faster than they are answered do not stack up; each reaches the handler before."""
     before = signal.getsignal(signal.SIGUSR2)
     told: list[int] = []
     signal.signal(signal.SIGUSR2, lambda *_: told.append(1))
@@ -637,8 +648,9 @@ sys.modules["tells"] = at_the_end
 """
 
 
+@pytest.mark.fault(268)
 def test_in_finalizers_and_at_the_exit(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """Fault 268: a finalizer may inspect, also while the interpreter exits, when nothing is held any more."""
+    """A finalizer may inspect, also while the interpreter exits, when nothing is held any more."""
     with python("-c", AT_EXIT, zookeeper.hosts, zk_path, folder=tmp_path) as process:
         out, errors = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -693,9 +705,10 @@ print(cycles, file=sys.stderr)
 """
 
 
+@pytest.mark.fault(268)
 @pytest.mark.long
 def test_a_storm_of_signals(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """Fault 268: a dump each millisecond disturbs neither those that acquire and release, nor their exclusion."""
+    """A dump each millisecond disturbs neither those that acquire and release, nor their exclusion."""
     seconds = os.environ.get("STORM", "10")
     with python("-c", STORM, zookeeper.hosts, zk_path, seconds, folder=tmp_path) as process:
         out, errors = process.communicate(timeout=float(seconds) + 90)

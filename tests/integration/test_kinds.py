@@ -14,6 +14,8 @@ from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, is_same, nodes
 from zkconcurrent import ForeignNodeError
 
+pytestmark = pytest.mark.fault(236)
+
 
 def test_every_kind_is_here() -> None:
     """Each public class that is made with a client and a path is in the table."""
@@ -28,7 +30,7 @@ def test_every_kind_is_here() -> None:
 
 @pytest.mark.parametrize("first", KINDS)
 def test_the_second_kind_is_refused(first: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 236: every other kind gets an error before it does anything, leaves no node, and the first goes on."""
+    """Every other kind gets an error before it does anything, leaves no node, and the first goes on."""
     other = connect()
     for second in KINDS:
         check_pair(zkconcurrent, first, second, zk, other, f"{zk_path}/{second}")
@@ -41,7 +43,7 @@ FAMILIES = {kind.family: name for name, kind in KINDS.items() if name != "Condit
 def test_both_at_the_same_moment(
     one: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 236: of two kinds that come at once, at least one is refused; then the other, if it is in, goes on."""
+    """Of two kinds that come at once, at least one is refused; then the other, if it is in, goes on."""
     other = connect()
     for two in FAMILIES.values():
         if is_same(KINDS[one], KINDS[two]):

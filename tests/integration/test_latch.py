@@ -132,6 +132,7 @@ def test_many_counts_under_lost_answers(zk: KazooClient, connect: Connect, proxy
     assert CountDownLatch(zk, zk_path, 100).count == 100 - 1 - 21
 
 
+@pytest.mark.fault(8)
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_it_opens_in_the_gap(
     trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
@@ -201,6 +202,7 @@ def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
     assert latch.count == 4
 
 
+@pytest.mark.fault(60)
 def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Another's node at the path is an error and stays as it is: foreign data, children, or a lock."""
     latch = CountDownLatch(connect(), zk_path, 3)
@@ -234,6 +236,7 @@ def test_destroy_of_another_count(zk: KazooClient, connect: Connect, zk_path: st
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.fault(50)
 def test_destroy_of_a_crowd_of_counts(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """More counts than fit into a request go in pieces, and the client's other locks stay."""
     mine = connect()

@@ -90,8 +90,9 @@ def test_it_is_not_pickled(package: Any) -> None:
             pickle.dumps(what)
 
 
+@pytest.mark.fault(148)
 def test_rounds_of_threads(threads: Namespace, in_thread: InThread) -> None:
-    """Fault 148: parties enter and leave together, also if one comes back before another is awake."""
+    """Parties enter and leave together, also if one comes back before another is awake."""
     barrier, count = threads.DoubleBarrier("round", 2), [0, 0]
 
     def take_part(me: int) -> None:
@@ -106,8 +107,9 @@ def test_rounds_of_threads(threads: Namespace, in_thread: InThread) -> None:
     assert count == [ROUNDS, ROUNDS]
 
 
+@pytest.mark.fault(148)
 def test_rounds_of_tasks() -> None:
-    """Fault 148: the same for tasks."""
+    """The same for tasks."""
     barrier, count = aio.namespace("local").DoubleBarrier("round", 3), [0, 0, 0]
 
     async def take_part(me: int) -> None:
@@ -290,9 +292,10 @@ HELD: list[Callable[[Namespace], Any]] = [
 ]
 
 
+@pytest.mark.fault(75)
 @pytest.mark.parametrize("make", HELD)
 def test_what_is_dropped_while_held(make: Callable[[Namespace], Any], threads: Namespace) -> None:
-    """Fault 75: a lock that is dropped while it is held is a ResourceWarning, and the next of its name is free."""
+    """A lock that is dropped while it is held is a ResourceWarning, and the next of its name is free."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         assert make(threads).acquire()
@@ -356,8 +359,9 @@ def test_many_that_are_dropped() -> None:
     eventually(as_before)
 
 
+@pytest.mark.fault(263)
 def test_a_session_that_lasts_for_long() -> None:
-    """Fault 263. The client removes its unused watches, and a holder hears of its loss, in seconds."""
+    """The client removes its unused watches, and a holder hears of its loss, in seconds."""
     with zkconcurrent.connect("memory:long?timeout=100000") as zk:
         zkconcurrent.Event(zk, "/event").wait(0.01)
         server, _ = process._servers["long"]
@@ -444,10 +448,11 @@ PLACES = {
 }
 
 
+@pytest.mark.fault(270)
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("service", [True, False])
 def test_finalizers_on_the_librarys_threads(where: str, service: bool) -> None:
-    """Fault 270: a finalizer that runs on the service's thread, or on the keeper's, is refused what would wait."""
+    """A finalizer that runs on the service's thread, or on the keeper's, is refused what would wait."""
     connect = 'lambda: z.connect("memory:")' if service else ""
     program = COLLECTED.format(names=PLACES[where], service=service, connect=connect)
     code, out, errors = run(program)

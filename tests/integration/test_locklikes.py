@@ -57,6 +57,7 @@ def impatient(kind: type[Any]) -> type[Any]:
     return Impatient
 
 
+@pytest.mark.fault(59)
 @pytest.mark.parametrize("make", [Lock, RLock, Semaphore, "read", "write", "multi", "condition", "synchronized"])
 def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """Where `acquire` returns False, `with` raises: its body never runs, and its end releases nothing of others."""

@@ -60,11 +60,12 @@ def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_pat
     assert queued(zk, zk_path, 0)()
 
 
+@pytest.mark.fault(27)
 @every
 def test_two_clients_exclude_each_other(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 27: two clients in one process are two parties."""
+    """Two clients in one process are two parties."""
     mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     mine.acquire()
     assert theirs.acquire(blocking=False) is False
@@ -191,9 +192,10 @@ def test_positions(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, 
         each.result(20)
 
 
+@pytest.mark.fault(21)
 @every
 def test_a_curator_clients_node_is_told_of(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Fault 21: of a node that says nothing of its maker but text, owner() tells what it can."""
+    """Of a node that says nothing of its maker but text, owner() tells what it can."""
     lock = kind(zk, zk_path)
     zk.create(
         f"{zk_path}/_c_0-{against(kind)(zk, zk_path)._rule.role}",
@@ -257,6 +259,7 @@ def test_a_client_not_started(kind: Kind, zk_path: str) -> None:
         lock.acquire(timeout=0.1)
 
 
+@pytest.mark.fault(24)
 @every
 def test_a_client_stopped_while_waiting(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -272,6 +275,7 @@ def test_a_client_stopped_while_waiting(
         eventually(queued(zk, zk_path, 1))
 
 
+@pytest.mark.fault(24)
 @every
 def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str) -> None:
     """client.stop() loses the hold, and that is told."""
@@ -288,9 +292,10 @@ def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: s
     lock.release()
 
 
+@pytest.mark.fault(41)
 @every
 def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 41: kazoo's Lock on the same path, first or later, is an error that names its node and leaves none."""
+    """Kazoo's Lock on the same path, first or later, is an error that names its node and leaves none."""
     lock = kind(zk, zk_path)
     theirs = connect().Lock(zk_path)
     lock.acquire()
@@ -305,8 +310,9 @@ def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect
         pass
 
 
+@pytest.mark.fault(31, 71)
 def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
-    """Fault 31: a path is taken if, and only if, ZooKeeper takes it; so a bad one is told before anything is sent."""
+    """A path is taken if, and only if, ZooKeeper takes it; so a bad one is told before anything is sent."""
     edges = (0, 0x20, 0x7F, 0xA0, 0xD800, 0xE000, 0xF900, 0xFFF0, 0x10000, 0x1F600, 0xF0000, 0x10FFFF)
     points = {point for edge in edges for point in (edge - 1, edge, edge + 1) if 0 <= point <= 0x10FFFF}
     zk.ensure_path(zk_path)
@@ -324,11 +330,12 @@ def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
         assert taken == there or name == "x/", hex(point)  # kazoo takes that one off
 
 
+@pytest.mark.fault(21, 66)
 @every
 def test_paths_that_nest_between_processes(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for a waiter.
+    """A child that is no contender, as where another process locks below, is an error, also for a waiter.
 
     The waiter that was next when the child came holds without another look; each other waiter is told.
     """
@@ -359,11 +366,12 @@ def test_paths_that_nest_between_processes(
         pass
 
 
+@pytest.mark.fault(21)
 @every
 def test_contenders_of_other_languages(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 21: any child that ends in a sequence number is in the queue, of any maker, and is waited for."""
+    """Any child that ends in a sequence number is in the queue, of any maker, and is waited for."""
     lock, other = kind(zk, zk_path), connect()
     role = "__WRIT__" if lock._rule.role.startswith("__") else "lock-"
     zk.ensure_path(zk_path)
@@ -377,6 +385,7 @@ def test_contenders_of_other_languages(
         waiting.result(20)
 
 
+@pytest.mark.fault(42, 389)
 @every
 def test_garbage_collected_while_held(
     kind: Kind, zk: KazooClient, zk_path: str, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
@@ -522,8 +531,9 @@ def test_threadings_condition_takes_an_rlock(kind: Kind, zk: KazooClient, zk_pat
     assert queued(zk, zk_path, 0)()
 
 
+@pytest.mark.fault(19)
 def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
-    """Fault 19: a path that was reaped, or deleted, between two uses is made anew."""
+    """A path that was reaped, or deleted, between two uses is made anew."""
     lock = Lock(zk, f"{zk_path}/deep/lock")
     for _ in range(2):
         with lock:
@@ -545,6 +555,7 @@ def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None
     eventually(queued(zk, f"{zk_path}/app/lock", 0))
 
 
+@pytest.mark.fault(31, 53)
 def test_refusals_say_what_to_do(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Missing rights and a missing chroot are errors with the path and the remedy, not hangs."""
     zk.create(zk_path, acl=[make_digest_acl("me", "secret", all=True)])

@@ -164,6 +164,7 @@ def test_a_thread_that_waits_for_itself(zk: KazooClient, zk_path: str, in_thread
     waiting.result(10)
 
 
+@pytest.mark.fault(276)
 @pytest.mark.parametrize("kind", [Lock, RLock])
 def test_a_node_that_was_handed_on(
     zk: KazooClient,
@@ -249,8 +250,9 @@ def test_what_is_not_told(
     waiting.result(10)
 
 
+@pytest.mark.fault(271)
 def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 271: however often the keeper works, the calls are looked at seldom, and once a report may be due."""
+    """However often the keeper works, the calls are looked at seldom, and once a report may be due."""
     monkeypatch.setattr(long_waits, "LONG", 30.0)
     session, times = Session(KazooClient()), list[float]()
     now, calls = [0.0], list[Call]()
@@ -275,6 +277,7 @@ def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) 
     assert len(session.keeper.to_start) == 1
 
 
+@pytest.mark.fault(265)
 @pytest.mark.parametrize("does", ["blocks", "raises"])
 def test_a_log_handler_that_does_harm(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, does: str

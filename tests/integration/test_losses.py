@@ -32,12 +32,13 @@ T = TypeVar("T")
 Lose: TypeAlias = Callable[[AnyLock], None]
 
 
+@pytest.mark.fault(6, 20, 28)
 @every
 @ways
 def test_a_loss_is_told_and_settled(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
-    """Faults 6, 20, 28: `lost` is set and on_lost runs once for each object; release raises once, then all is new."""
+    """`lost` is set and on_lost runs once for each object; release raises once, then all is new."""
     told: list[object] = []
     client = connect(timeout=4)
     lock, quiet, loud = kind(client, zk_path, on_lost=told.append), kind(client, zk_path), kind(client, zk_path)
@@ -72,8 +73,9 @@ def test_a_loss_is_told_and_settled(
     eventually(queued(client, zk_path, 0))
 
 
+@pytest.mark.fault(385)
 def test_locks_of_a_programs_class_that_are_equal(connect: Connect, zookeeper: Server, zk_path: str) -> None:
-    """Fault 385. `on_lost` runs once for each object, also if a program's class calls them equal."""
+    """`on_lost` runs once for each object, also if a program's class calls them equal."""
 
     class Equal(RLock):
         def __eq__(self, other: object) -> bool:
@@ -108,11 +110,12 @@ def starts_on_lost(_: object, name: str) -> bool:
 some = pytest.mark.parametrize("make", [lock_of, joint_lock_of])
 
 
+@pytest.mark.fault(180)
 @some
 def test_no_lock_is_kept_as_on_lost_is_started(
     make: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 180: a thread's start waits until it runs, on a busy machine for long; an event loop may need the lock."""
+    """A thread's start waits until it runs, on a busy machine for long; an event loop may need the lock."""
     client, told, kept = connect(timeout=4), threading.Event(), []
     session = Session.of(client)
     spawn = session.link.spawn
@@ -132,8 +135,9 @@ def test_no_lock_is_kept_as_on_lost_is_started(
     assert kept == [False]
 
 
+@pytest.mark.fault(48)
 def test_a_log_handler_that_blocks(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 48: `on_lost` runs all the same, while the keeper waits for the program's log."""
+    """`on_lost` runs all the same, while the keeper waits for the program's log."""
     client, told, blocked, go = connect(timeout=4), threading.Event(), threading.Event(), threading.Event()
 
     def block(record: logging.LogRecord) -> bool:
@@ -156,11 +160,12 @@ def test_a_log_handler_that_blocks(zookeeper: Server, connect: Connect, zk_path:
         lock.release()
 
 
+@pytest.mark.fault(166)
 @some
 def test_no_thread_for_on_lost(
     make: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 166: the loss is told, and `on_lost` is called, once, as soon as a thread can be started again."""
+    """The loss is told, and `on_lost` is called, once, as soon as a thread can be started again."""
     client, told = connect(timeout=4), threading.Semaphore(0)
     lock, link = make(client, zk_path, lambda _: told.release()), Session.of(client).link
     spawn, tries = link.spawn, []
@@ -184,10 +189,11 @@ def test_no_thread_for_on_lost(
     assert not told.acquire(blocking=False)
 
 
+@pytest.mark.fault(184)
 def test_many_losses_on_a_busy_machine(
     zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 184: the starts of many threads for `on_lost` take longer than a session, and no other hold is lost."""
+    """The starts of many threads for `on_lost` take longer than a session, and no other hold is lost."""
     client, told, starts, slowness = connect(timeout=4), threading.Semaphore(0), 30, 0.2
     link = Session.of(client).link
     spawn = link.spawn
@@ -210,10 +216,11 @@ def test_many_losses_on_a_busy_machine(
     assert starts * slowness > 4
 
 
+@pytest.mark.fault(185)
 def test_an_exit_just_after_the_client_was_stopped(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 185: each `on_lost` is called before the interpreter ends."""
+    """Each `on_lost` is called before the interpreter ends."""
     client, told = connect(timeout=4), []
     session = Session.of(client)
     spawn = session.link.spawn
@@ -232,6 +239,7 @@ def test_an_exit_just_after_the_client_was_stopped(
     assert len(told) == len(locks)
 
 
+@pytest.mark.fault(6, 20, 40)
 @every
 @ways
 def test_others_get_in(
@@ -243,7 +251,7 @@ def test_others_get_in(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Faults 6, 20, 40: however a hold is lost, its node goes, and the waiter gets the lock with a higher token."""
+    """However a hold is lost, its node goes, and the waiter gets the lock with a higher token."""
     mine, theirs = kind(connect(timeout=4), zk_path), against(kind)(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token
@@ -275,12 +283,13 @@ def test_each_level_is_settled(
         pass
 
 
+@pytest.mark.fault(39)
 @every
 @ways
 def test_a_newer_hold_is_untouched(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 39: the loser's release, with exit and re-acquire leave alone what another thread of the process holds."""
+    """The loser's release, with exit and re-acquire leave alone what another thread of the process holds."""
     lock = kind(connect(timeout=10), zk_path)
     done = threading.Event()
 
@@ -301,6 +310,7 @@ def test_a_newer_hold_is_untouched(
     assert holding.result(20)
 
 
+@pytest.mark.fault(439)
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
@@ -311,7 +321,7 @@ def test_a_newer_hold_is_untouched(
 def test_a_newer_hold_is_untouched_by_other_threads(
     kind: str, how: str, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 439: where threads end each other's holds, the end of a lost one leaves alone the hold that followed."""
+    """Where threads end each other's holds, the end of a lost one leaves alone the hold that followed."""
     zk = connect(timeout=4)
     first: Any = Semaphore(zk, zk_path) if kind == "semaphore" else Lock(zk, zk_path)
     lock = MultiLock([first]) if kind == "multi" else first
@@ -340,8 +350,9 @@ def test_a_newer_hold_is_untouched_by_other_threads(
         one.submit(lambda: lock.acquire() and lock.release()).result(10)
 
 
+@pytest.mark.fault(439)
 def test_a_newer_hold_is_untouched_by_other_tasks(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 439: the same for asynchronous generators, whose blocks other tasks may end."""
+    """The same for asynchronous generators, whose blocks other tasks may end."""
     zk = connect(timeout=4)
     lock, plain = aio.Lock(zk, zk_path), Lock(zk, zk_path)
 
@@ -430,6 +441,7 @@ def in_next_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.fault(69)
 @every
 @ways
 def test_a_loss_ends_with_its_thread(
@@ -458,6 +470,7 @@ def test_a_loss_ends_with_its_thread(
     assert not lock.lost.is_set()
 
 
+@pytest.mark.fault(69)
 def test_a_lost_permit_ends_with_its_thread(
     in_next_thread: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
@@ -477,6 +490,7 @@ def test_a_lost_permit_ends_with_its_thread(
     assert not all_holds(semaphore._path_state.holds)
 
 
+@pytest.mark.fault(69)
 @every
 def test_a_hold_is_not_inherited(kind: Kind, in_next_thread: Callable[..., Any], zk: KazooClient, zk_path: str) -> None:
     """A thread that is given the number of one that ended while it held does not hold: it can't enter a second time."""
@@ -496,8 +510,9 @@ def test_a_hold_is_not_inherited(kind: Kind, in_next_thread: Callable[..., Any],
     lock._at_fork_reinit()  # nobody else could release it
 
 
+@pytest.mark.fault(6)
 def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 6: when a session expires, every lock held under it is lost, and each is settled for itself."""
+    """When a session expires, every lock held under it is lost, and each is settled for itself."""
     client = connect(timeout=4)
     outer, inner = RLock(client, zk_path + "-outer"), RLock(client, zk_path + "-inner")
     with pytest.raises(LockLostError) as caught, outer, inner:
@@ -508,11 +523,12 @@ def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None
         pass
 
 
+@pytest.mark.fault(5)
 @pytest.mark.long
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 5: the waiter queues again in its new session, behind those that came meanwhile, and keeps its deadline."""
+    """The waiter queues again in its new session, behind those that came meanwhile, and keeps its deadline."""
     client = connect(timeout=4)
     theirs = Lock(client, zk_path)
     with Lock(zk, zk_path):
@@ -529,11 +545,12 @@ def test_a_session_that_expires_while_waiting(
     theirs.release()
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize("kind", [Lock, Semaphore])
 def test_an_operator_deletes_a_waiters_node(
     kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 20: a waiter whose node is deleted queues again."""
+    """A waiter whose node is deleted queues again."""
     theirs = kind(connect(timeout=4), zk_path)
     with kind(zk, zk_path):
         waiting = in_thread(theirs.acquire)
@@ -569,6 +586,7 @@ def test_a_callback_that_fails_or_blocks_harms_nobody(
     go_on.set()
 
 
+@pytest.mark.fault(11)
 def test_a_client_that_gives_up(zk_path: str, in_thread: InThread) -> None:
     """When a client with a finite retry gives up, a wait, for ever or not, is told at once, and holds are lost."""
     with Server() as server:
@@ -591,8 +609,9 @@ def test_a_client_that_gives_up(zk_path: str, in_thread: InThread) -> None:
     client.close()
 
 
+@pytest.mark.fault(25)
 def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 25: an on_lost runs on a thread of the library's own, where the library may be called."""
+    """An on_lost runs on a thread of the library's own, where the library may be called."""
     got: list[bool] = []
 
     def again(lock: Lock) -> None:
@@ -620,12 +639,13 @@ def semaphore(client: KazooClient, path: str) -> Semaphore:
     return Semaphore(client, path, 1)
 
 
+@pytest.mark.fault(52)
 @pytest.mark.parametrize("leave", ["release", "with"])
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, unfair_lock, semaphore])
 def test_the_holders_node_was_deleted_and_another_holds(
     kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 52: the release that finds no node says that the hold was lost, and leaves the newer one alone."""
+    """The release that finds no node says that the hold was lost, and leaves the newer one alone."""
     # A session so long that no heartbeat comes between the deletion and the release.
     lock, other = kind(connect(timeout=60), zk_path), against(kind)(zk, zk_path)
     with pytest.raises(LockLostError), lock if leave == "with" else nullcontext():
@@ -650,11 +670,12 @@ def test_the_holders_node_was_deleted_and_another_holds(
             assert not lock.acquire(blocking=False)
 
 
+@pytest.mark.fault(52)
 @every
 def test_the_holders_node_was_deleted_and_nobody_holds(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 52: a loss too, as somebody may have held."""
+    """A loss too, as somebody may have held."""
     lock = kind(connect(timeout=60), zk_path)
     lock.acquire()
     deleted(zk, lock)
@@ -664,11 +685,12 @@ def test_the_holders_node_was_deleted_and_nobody_holds(
         pass
 
 
+@pytest.mark.fault(52, 160)
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
 def test_the_holders_node_was_deleted_and_the_server_is_busy(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Faults 52, 160: a delete that the server was too busy for is none: the next one finds the loss."""
+    """A delete that the server was too busy for is none: the next one finds the loss."""
     lock = kind(connect(timeout=60), zk_path)
     lock.acquire()
     link, delete = lock._session.link, lock._session.link.delete
@@ -685,12 +707,13 @@ def test_the_holders_node_was_deleted_and_the_server_is_busy(
         pass
 
 
+@pytest.mark.fault(52)
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_delete_that_was_repeated(
     kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 52: its node may be gone by its own first delete; that is no loss."""
+    """Its node may be gone by its own first delete; that is no loss."""
     lock = kind(connect(proxy.hosts, timeout=20), zk_path)
     lock.acquire()
     with getattr(proxy, effect)("delete"):
@@ -701,8 +724,9 @@ def test_a_delete_that_was_repeated(
         pass
 
 
+@pytest.mark.fault(24)
 def test_a_client_that_is_stopped_while_it_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 24: the server gives the lock away before the client has its answer: the loss is told before that."""
+    """The server gives the lock away before the client has its answer: the loss is told before that."""
     with Proxy(zookeeper.hosts) as proxy:
         holder, other = Lock(connect(proxy.hosts), zk_path), Lock(connect(), zk_path)
         holder.acquire()
@@ -722,9 +746,10 @@ def test_a_client_that_is_stopped_while_it_holds(zookeeper: Server, connect: Con
         assert not stopping.is_alive()
 
 
+@pytest.mark.fault(20)
 @pytest.mark.long
 def test_many_nodes_are_deleted_at_once(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 20: each loss is told within some beats, and no other hold of the client is lost, on a slow link too."""
+    """Each loss is told within some beats, and no other hold of the client is lost, on a slow link too."""
     with Proxy(zookeeper.hosts) as proxy:
         client = connect(proxy.hosts, timeout=9)
         locks = [Lock(client, f"{zk_path}/{n}") for n in range(150)]
@@ -746,8 +771,9 @@ def test_many_nodes_are_deleted_at_once(zookeeper: Server, zk: KazooClient, conn
                 lock.release()
 
 
+@pytest.mark.fault(52)
 def test_a_standard_condition_whose_lock_is_lost(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 52: the wait that finds that the lock's node had gone says so, and the block that it is in too."""
+    """The wait that finds that the lock's node had gone says so, and the block that it is in too."""
     lock = RLock(connect(timeout=60), zk_path)
     condition = threading.Condition(lock)
     with pytest.raises(LockLostError), condition:

@@ -65,8 +65,9 @@ def test_a_session_that_is_over() -> None:
             lock.release()
 
 
+@pytest.mark.fault(399)
 def test_no_descriptor_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 399: the service asks for it a hundred times a second, not all the time; then the client is served."""
+    """The service asks for it a hundred times a second, not all the time; then the client is served."""
     with zkconcurrent.connect("memory:scarce"):
         pass
     tries: list[float] = []
@@ -149,6 +150,7 @@ def _connects() -> list[str]:
     return [f"{each.category.__name__} {each.message} {each.filename}" for each in told]
 
 
+@pytest.mark.fault(261)
 def test_a_worker_that_begins_its_own() -> None:
     """It is warned, as the workers do not exclude each other."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -181,10 +183,11 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.fault(261)
 @pytest.mark.parametrize("executor", ["", "executor"])
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_a_worker_that_imports_the_main_module(method: str, executor: str, tmp_path: Path) -> None:
-    """Fault 261: it is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
+    """It is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
     main = tmp_path / "main.py"
     main.write_text(_MAIN)
     done = run_python(main, method, executor)

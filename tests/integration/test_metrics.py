@@ -309,6 +309,7 @@ def test_what_is_active(
     assert active(HELD) == active(OLDEST) == active(WAITING) == dict.fromkeys(keys, 0)
 
 
+@pytest.mark.fault(307)
 @pytest.mark.parametrize("on_deadlock", ["warn", "raise"])
 def test_a_deadlock_counts_once(
     on_deadlock: Any,
@@ -445,10 +446,11 @@ def test_a_term_and_a_task(zk: KazooClient, zk_path: str, scraped: Callable[...,
     asyncio.run(main())
 
 
+@pytest.mark.fault(314)
 def test_an_acquire_out_of_reach(
     connect: Connect, zk_path: str, scraped: Callable[..., Scrape], proxy: Proxy, in_thread: InThread
 ) -> None:
-    """Fault 314: an acquire that waits for ZooKeeper is a wait, too, so that people see that nobody gets in."""
+    """An acquire that waits for ZooKeeper is a wait, too, so that people see that nobody gets in."""
     client = connect(proxy.hosts, **FAST)
     scrape, lock = scraped(namespace(client, zk_path)), Lock(client, f"{zk_path}/lock")
 
@@ -591,10 +593,11 @@ def test_a_trace_of_what_failed(
     assert all(span.status.status_code is StatusCode.UNSET for span in finished[1:])
 
 
+@pytest.mark.fault(373)
 def test_a_trace_of_a_single_attempt(
     zk: KazooClient, connect: Connect, zk_path: str, collected: Collect, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 373: it takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
+    """It takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
     monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
     provider, exporter = spans
     collected(other := connect(), tracer_provider=provider)

@@ -54,6 +54,7 @@ def names(lock: MultiLock) -> list[str]:
     return [each.path.rpartition("/")[2] for each in lock.locks]
 
 
+@pytest.mark.fault(59)
 def test_what_it_is_made_of(zk: KazooClient, zk_path: str) -> None:
     """Locks of ours, in the order of their paths; MultiLocks stand for their locks; anything else is a TypeError."""
     a, b, pair = Lock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b"), ReadWriteLock(zk, f"{zk_path}/c")
@@ -256,9 +257,10 @@ def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: st
         eventually(lambda: told == [lock])
 
 
+@pytest.mark.fault(186)
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_loss_that_a_release_finds(which: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 186: its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
+    """Its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
     told: list[MultiLock] = []
     locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
     lock, other = MultiLock(locks, on_lost=told.append), locks[1 - which]
@@ -279,9 +281,10 @@ def test_a_loss_that_a_release_finds(which: int, zk: KazooClient, connect: Conne
     assert told == [lock]
 
 
+@pytest.mark.fault(186)
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_loss_by_the_clock_that_a_release_finds(which: int, connect: Connect, zk_path: str) -> None:
-    """Fault 186: the release of one lock finds its lease over, when it may have released the other already."""
+    """The release of one lock finds its lease over, when it may have released the other already."""
     told: list[MultiLock] = []
     locks = [Lock(connect(timeout=20), f"{zk_path}/{name}") for name in "ab"]
     lock, session = MultiLock(locks, on_lost=told.append), locks[which]._session
@@ -373,8 +376,9 @@ def test_who_holds_all(zk: KazooClient, connect: Connect, zk_path: str, in_threa
     reading.result(20)
 
 
+@pytest.mark.fault(468)
 def test_holders_of_one_name(zk: KazooClient, zk_path: str) -> None:
-    """Fault 468: two threads of one name that hold one lock each are no owner of both."""
+    """Two threads of one name that hold one lock each are no owner of both."""
     locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
     lock = MultiLock(locks)
     held, enough = threading.Barrier(3), threading.Event()
@@ -569,12 +573,13 @@ def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> No
     assert zk.get_children(f"{zk_path}/a") == zk.get_children(f"{zk_path}/b") == []
 
 
+@pytest.mark.fault(144)
 @pytest.mark.parametrize("error", [TimeoutError, RuntimeError])  # the latter is PyTorch's, of a lost worker
 @pytest.mark.parametrize("where", ["hold_to_release", "begin_release"])
 def test_an_alarm_strikes_a_release(
     where: str, error: type[Exception], zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 144: an error of a signal handler is no error of a lock: no lock stays held by itself."""
+    """An error of a signal handler is no error of a lock: no lock stays held by itself."""
     parts = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
     lock = MultiLock(parts)
     lock.acquire()
@@ -595,10 +600,11 @@ def test_an_alarm_strikes_a_release(
     assert not any(zk.get_children(part.path) for part in parts)
 
 
+@pytest.mark.fault(204)
 def test_what_was_handed_on_is_the_next_threads(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 204: the loss of an unfair lock's node is its new holder's, and none of the release that handed it on."""
+    """The loss of an unfair lock's node is its new holder's, and none of the release that handed it on."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     inner = Lock(zk, f"{zk_path}/b", fair=False)
     lock = MultiLock([Lock(zk, f"{zk_path}/a"), inner])
@@ -623,11 +629,12 @@ def test_what_was_handed_on_is_the_next_threads(
     lock.release()
 
 
+@pytest.mark.fault(205)
 @pytest.mark.parametrize("times", [2, 9])
 def test_interrupts_as_its_calls_are_abandoned(
     times: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 205: an interrupt of an acquire, and others of its clean-up, leave none of the locks held."""
+    """An interrupt of an acquire, and others of its clean-up, leave none of the locks held."""
     lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
     strikes = strike(monkeypatch, lock._session, Calls, times)
     with pytest.raises(KeyboardInterrupt):
@@ -640,11 +647,12 @@ def test_interrupts_as_its_calls_are_abandoned(
         assert lock.hold_count() == 1
 
 
+@pytest.mark.fault(144)
 @pytest.mark.parametrize(("kind", "levels"), [(Lock, 1), (RLock, 2)])
 def test_interrupts_in_a_row_within_a_release(
     kind: type[Lock | RLock], levels: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 144: however many strike, each lock loses the one level, so none stays held by itself."""
+    """However many strike, each lock loses the one level, so none stays held by itself."""
     lock = MultiLock([kind(zk, f"{zk_path}/{name}") for name in "abc"])
     core = type(core_of(lock.locks[0]))
     begin, strikes = core.begin_release, 6
@@ -699,11 +707,12 @@ def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: 
     assert lock.hold_count() == 0
 
 
+@pytest.mark.fault(123)
 @pytest.mark.parametrize("on_top", [lambda locks: locks[1], lambda locks: MultiLock(locks[1:])], ids=["one", "several"])
 def test_in_a_handler_on_top_of_another_acquire(
     on_top: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 123: a handler that would wait for the acquire below it gets an error."""
+    """A handler that would wait for the acquire below it gets an error."""
     locks = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
     results: list[str] = []
 

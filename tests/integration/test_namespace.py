@@ -333,15 +333,17 @@ def test_what_is_no_client() -> None:
 # -- paths of other types than str -------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(161)
 @pytest.mark.parametrize("kind", primitives())
 def test_a_path_of_a_subclass_of_str(kind: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 161: a path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
+    """A path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
     member: str = enum.Enum("Paths", {"HERE": f"{zk_path}/here"}, type=str).HERE  # type: ignore[misc, attr-defined]
     assert repr(make(zkconcurrent, kind, zk, member).path) == repr(f"{zk_path}/here")
 
 
+@pytest.mark.fault(161)
 def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
-    """Fault 161: no node is made anywhere else."""
+    """No node is made anywhere else."""
     some = "Dict DoubleBarrier Event Lock Queue Semaphore SharedValue"
     paths: Any = enum.Enum("Paths", {kind: f"{zk_path}/{kind}" for kind in some.split()}, type=str)
     use(
@@ -356,8 +358,9 @@ def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -
     assert not [name for name in zk.get_children("/") if name.startswith("Paths")]
 
 
+@pytest.mark.fault(161)
 def test_a_name_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
-    """Fault 161: so does a name below a namespace, and the id of a member of a group."""
+    """So does a name below a namespace, and the id of a member of a group."""
     member: str = enum.Enum("Names", {"CART": "cart"}, type=str).CART  # type: ignore[misc, attr-defined]
     threads = zkconcurrent.namespace("local", zk_path)
     for each in (threads, zkconcurrent.namespace(zk, zk_path)):

@@ -105,6 +105,7 @@ def test_full_paths(zookeeper: Server, zk: KazooClient, connect: Connect, zk_pat
     assert waiter.timeout is None
 
 
+@pytest.mark.fault(277)
 def test_a_detached_waiter(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A waiter for a detached lock tells the same; the holder's node, which outlives its thread, tells none of it."""
     held, wanted = RLock(zk, f"{zk_path}/a"), DetachedLock(zk, f"{zk_path}/d", owner="\N{SNOWMAN}")
@@ -136,8 +137,9 @@ def test_a_detached_waiter(zk: KazooClient, connect: Connect, zk_path: str, in_t
     wanted.release()
 
 
+@pytest.mark.fault(277)
 def test_a_detached_hold_is_never_marked(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 277: nor by chance: the name of a detached hold, all of which is random, has no mark."""
+    """Nor by chance: the name of a detached hold, all of which is random, has no mark."""
     monkeypatch.setattr(detached, "new_uuid", lambda: str(uuid.UUID(int=2**128 - 2**46)))
     lock = DetachedLock(zk, f"{zk_path}/d", owner="me")
     lock.acquire()
@@ -147,6 +149,7 @@ def test_a_detached_hold_is_never_marked(zk: KazooClient, zk_path: str, monkeypa
     lock.release()
 
 
+@pytest.mark.fault(277)
 def test_past_the_deadline(zk: KazooClient, zk_path: str) -> None:
     """A free lock is acquired after the deadline, too; its node tells no timeout below zero."""
     locks = [RLock(zk, f"{zk_path}/{n}") for n in range(3)]
@@ -155,6 +158,7 @@ def test_past_the_deadline(zk: KazooClient, zk_path: str) -> None:
     assert told == [0, 0, 0]
 
 
+@pytest.mark.fault(277)
 def test_a_candidate_named_like_holds(zk: KazooClient, zk_path: str) -> None:
     """A candidate's data is its id, whatever that says; so nothing marks its node."""
     with Election(zk, zk_path, id='{"host": "", "pid": 1, "thread": "", "holds": []}').lead():
@@ -195,8 +199,9 @@ def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
     assert 0 < len(node.holds) <= MOST_HOLDS
 
 
+@pytest.mark.fault(440)
 def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 440. An acquire looks at a few of its owner's holds, however many there are."""
+    """An acquire looks at a few of its owner's holds, however many there are."""
     many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(10 * MOST_HOLDS)])
     looks = []
     is_alive = Hold.alive.fget
@@ -225,6 +230,7 @@ def test_strangers_data(zk: KazooClient, zk_path: str) -> None:
         zk.delete(node)
 
 
+@pytest.mark.fault(264)
 def test_strangers_types(zk: KazooClient, zk_path: str) -> None:
     """Whatever strangers wrote, each field has its type: a program may compare, hash and format what it gets."""
     data = '{"host": {}, "pid": "1\\nx", "thread": [], "by": [1], "owner": {}, "timeout": "x", "holds": [[{}, 1]]}'
@@ -261,6 +267,7 @@ def test_a_forked_child_holds_nothing(zk: KazooClient, connect: Connect, zk_path
     assert by[:9] != str(mine.by)[:9]
 
 
+@pytest.mark.fault(275)
 @pytest.mark.parametrize("kind", ["rlock", "read-write", "write-read", "write-write", "multi", "detached"])
 def test_waits_for_itself_through_another_client(
     zk: KazooClient, connect: Connect, zk_path: str, kind: str, caplog: pytest.LogCaptureFixture
@@ -332,9 +339,10 @@ def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault(437)
 @pytest.mark.parametrize("kind", ["with", "hold", "stack", "multi"])
 def test_a_block_in_a_generator(zk: KazooClient, zk_path: str, in_thread: InThread, kind: str) -> None:
-    """Fault 437: any thread may end the block of a `Lock` in a generator, so the one that began it may wait for it."""
+    """Any thread may end the block of a `Lock` in a generator, so the one that began it may wait for it."""
     lock = Lock(zk, zk_path)
     block = {"with": lock, "hold": lock.hold(), "multi": MultiLock([lock])}.get(kind)
 
@@ -359,8 +367,9 @@ def test_a_block_in_a_generator(zk: KazooClient, zk_path: str, in_thread: InThre
     ending.result(10)
 
 
+@pytest.mark.fault(437)
 def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
-    """Fault 437: asyncio may close an asynchronous generator in another task, so the first may wait for its block."""
+    """Asyncio may close an asynchronous generator in another task, so the first may wait for its block."""
     lock = aio.Lock(zk, zk_path)
 
     async def rows() -> AsyncIterator[int]:
@@ -380,8 +389,9 @@ def test_a_block_in_a_generator_of_tasks(zk: KazooClient, zk_path: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.fault(437)
 def test_a_wait_on_a_lock_that_no_block_holds(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Fault 437: another thread may release what a bare `acquire()` holds, also after a condition's wait."""
+    """Another thread may release what a bare `acquire()` holds, also after a condition's wait."""
     lock = Lock(zk, f"{zk_path}/l")
     condition = Condition(zk, f"{zk_path}/c", lock)
     condition.acquire()
@@ -410,6 +420,7 @@ def test_a_hold_whose_node_is_gone(zk: KazooClient, connect: Connect, zk_path: s
         one.release()
 
 
+@pytest.mark.fault(272)
 def test_a_hold_that_was_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A condition's wait that ends before it has released its lock leaves a hold that counts as before."""
     zk.create(f"{zk_path}/c", b"of another kind", makepath=True)
@@ -429,6 +440,7 @@ def test_a_hold_that_was_put_back(zk: KazooClient, connect: Connect, zk_path: st
     assert node.holds == ()
 
 
+@pytest.mark.fault(273)
 def test_a_hold_that_was_garbage_collected(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """No wait is for a hold that nobody can end any more: the library ends it."""
     other = connect()
@@ -442,6 +454,7 @@ def test_a_hold_that_was_garbage_collected(zk: KazooClient, connect: Connect, zk
             pass
 
 
+@pytest.mark.fault(274)
 def test_waits_for_itself_behind_another_thread(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:

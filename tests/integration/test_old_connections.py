@@ -38,8 +38,9 @@ def old(zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         client.close()
 
 
+@pytest.mark.fault(252)
 def test_the_first_hold(old: Callable[..., KazooClient], zk_path: str) -> None:
-    """Fault 252: the connection is replaced once, whose begin proves the lease, and the session stays the same."""
+    """The connection is replaced once, whose begin proves the lease, and the session stays the same."""
     client = old()
     session = client.client_id
     lock = Lock(client, zk_path)
@@ -69,6 +70,7 @@ def watches_children(client: KazooClient) -> None:
     client.get_children("/zookeeper", watch=lambda _: None)
 
 
+@pytest.mark.fault(252)
 @pytest.mark.parametrize(
     ("options", "use"),
     [
@@ -104,6 +106,7 @@ def test_nobody_is_disturbed(
     lock.release()
 
 
+@pytest.mark.fault(252)
 def test_requests_of_the_program(old: Callable[..., KazooClient], zk_path: str) -> None:
     """No request of the program fails: those that are made as the connection is replaced go out on the next one."""
     client = old()
@@ -135,8 +138,9 @@ def test_requests_of_the_program(old: Callable[..., KazooClient], zk_path: str) 
     assert not failed
 
 
+@pytest.mark.fault(244)
 def test_amid_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 244: kazoo's thread reads a reply for a fourth of the session timeout and more: the first call waits."""
+    """Kazoo's thread reads a reply for a fourth of the session timeout and more: the first call waits."""
     zk.create(zk_path, bytes(900_000), makepath=True)
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = type("Slower", (SlowConnection,), {"RATE": 300_000.0})
@@ -164,8 +168,9 @@ def test_amid_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str) ->
             link.shutdown()
 
 
+@pytest.mark.fault(252)
 def test_a_reply_that_is_due(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 252: the connection is replaced once the reply is there that a request still waited for."""
+    """The connection is replaced once the reply is there that a request still waited for."""
     monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=20)

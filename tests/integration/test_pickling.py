@@ -156,8 +156,9 @@ def test_every_kind(opened: Client, kind: str) -> None:
     assert repr(other.client).startswith(f"<zkconcurrent.Client zk://{opened.hosts[0][0]}:")
 
 
+@pytest.mark.fault(118)
 def test_it_is_not_held(opened: Client) -> None:
-    """Fault 118. A lock that is pickled while it is held is not held by its copy, which waits for it."""
+    """A lock that is pickled while it is held is not held by its copy, which waits for it."""
     lock = RLock(opened, "/lock")
     with lock:
         other = again(lock)
@@ -170,22 +171,25 @@ def test_it_is_not_held(opened: Client) -> None:
     other.release()
 
 
+@pytest.mark.fault(383)
 def test_a_class_that_makes_another_path(opened: Client) -> None:
-    """Fault 383. An object of a program's class is never made at another path, where it would exclude nobody."""
+    """An object of a program's class is never made at another path, where it would exclude nobody."""
     text = pickle.dumps(Elsewhere(opened, "/lock"))
     with pytest.raises(TypeError, match=r"cannot unpickle .*Elsewhere.* was at '/prod/lock'.* at '/prod/prod/lock'"):
         pickle.loads(text)
 
 
+@pytest.mark.fault(383)
 def test_arguments_with_names_of_the_library(opened: Client) -> None:
-    """Fault 383. An argument of a program's class is what the program gave, and not what the library calls so."""
+    """An argument of a program's class is what the program gave, and not what the library calls so."""
     other = again(OfAKind(opened, "/lock", "nightly", 3))
     assert (other.kind, other.rule, other.path) == ("nightly", 3, "/lock")
     refused(NotKept(opened, "/lock", "nightly"), "'kind'")
 
 
+@pytest.mark.fault(384)
 def test_a_latch_out_of_reach(zookeeper: Server, zk_path: str) -> None:
-    """Fault 384. To pickle an object asks no server, and so waits for none: here the client is stopped."""
+    """To pickle an object asks no server, and so waits for none: here the client is stopped."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=6") as client:
         latch = CountDownLatch(client, "/latch", 3)
     assert b"/latch" in pickle.dumps(latch)
@@ -292,8 +296,9 @@ def test_a_candidate_without_an_id(opened: Client) -> None:
     assert str(pickle.loads(text).id).encode() not in text
 
 
+@pytest.mark.fault(119)
 def test_a_first_use_that_is_out_of_reach(zookeeper: Server, zk_path: str) -> None:
-    """Fault 119. The first call returns in time if no server is in reach, and a later one gets in."""
+    """The first call returns in time if no server is in reach, and a later one gets in."""
     with Proxy(zookeeper.hosts) as proxy:
         with zkconcurrent.connect(f"zk://{proxy.hosts}{zk_path}?timeout=6") as client:
             text = pickle.dumps(Lock(client, "/lock"))
@@ -306,8 +311,9 @@ def test_a_first_use_that_is_out_of_reach(zookeeper: Server, zk_path: str) -> No
     forget()
 
 
+@pytest.mark.fault(119)
 def test_threads_that_use_it_first_together(opened: Client) -> None:
-    """Fault 119. Of many threads, one opens the client, and all go on."""
+    """Of many threads, one opens the client, and all go on."""
     lock, number = again((Lock(opened, "/lock"), AtomicLong(opened, "/number")))
     begin = threading.Barrier(8)
 
@@ -324,9 +330,10 @@ def test_threads_that_use_it_first_together(opened: Client) -> None:
     assert number.get() == 8
 
 
+@pytest.mark.fault(119)
 @pytest.mark.long
 def test_an_interrupt_of_the_first_use(opened: Client) -> None:
-    """Fault 119. An interrupt at any line of the first use leaves a client that the next call opens."""
+    """An interrupt at any line of the first use leaves a client that the next call opens."""
     text = pickle.dumps(Lock(opened, "/lock"))
     for interrupt in at_every_line("_client/connect.py", "_threads/base/primitive.py"):
         with suppress(KeyboardInterrupt), interrupt:
@@ -339,8 +346,9 @@ def test_an_interrupt_of_the_first_use(opened: Client) -> None:
         forget()
 
 
+@pytest.mark.fault(119)
 def test_a_handler_that_interrupts_the_first_use(opened: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 119. A signal handler that comes while its thread opens the client gets an error; the thread goes on."""
+    """A signal handler that comes while its thread opens the client gets an error; the thread goes on."""
     lock = again(Lock(opened, "/lock"))
     start = lock.client.start_async
     seen: list[bool] = []
@@ -356,8 +364,9 @@ def test_a_handler_that_interrupts_the_first_use(opened: Client, monkeypatch: py
         assert seen == [True]
 
 
+@pytest.mark.fault(118)
 def test_a_killed_process(opened: Client, tmp_path: Path) -> None:
-    """Fault 118. A hold of an unpickled lock ends with its process's session when that is killed."""
+    """A hold of an unpickled lock ends with its process's session when that is killed."""
     lock = Lock(opened, "/lock")
     file = tmp_path / "lock"
     file.write_bytes(pickle.dumps(lock))
@@ -388,8 +397,9 @@ def test_after_the_client_was_stopped(opened: Client) -> None:
         assert third.client is not other.client
 
 
+@pytest.mark.fault(124)
 def test_threads_that_replace_a_stopped_client(opened: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 124. Two threads, or a handler and its thread, that find the client stopped get one and the same."""
+    """Two threads, or a handler and its thread, that find the client stopped get one and the same."""
     lock = again(Lock(opened, "/lock"))
     with lock:
         pass
@@ -413,12 +423,13 @@ def test_threads_that_replace_a_stopped_client(opened: Client, monkeypatch: pyte
         pass
 
 
+@pytest.mark.fault(118)
 @pytest.mark.parametrize(
     ("job", "method"),
     [("pool", "fork"), ("pool", "spawn"), ("executor", "fork"), ("executor", "spawn"), ("fork", "fork")],
 )
 def test_processes(zookeeper: Server, zk_path: str, job: str, method: str) -> None:
-    """Fault 118. Pools and executors take the objects as arguments; a process's end gives back what it holds."""
+    """Pools and executors take the objects as arguments; a process's end gives back what it holds."""
     url = f"zk://{zookeeper.hosts}?timeout=20"
     program = "tests.integration.pickling_party"
     done = run_python("-W", "ignore::DeprecationWarning", "-m", program, url, zk_path, job, method, timeout=120)

@@ -19,6 +19,8 @@ from zkconcurrent import DetachedLock, Dict, Group, Lock, Semaphore
 from zkconcurrent._protocol.node_names import unique
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(510)
+
 ONE = uuid.UUID(int=2**127 - 1)
 
 
@@ -39,7 +41,7 @@ def _patched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_patched")
 def test_each_release_of_a_semaphore_adds_a_permit(zk: KazooClient, zk_path: str) -> None:
-    """Fault 510: three `release()` beyond the permits held add three, however a test makes uuids."""
+    """Three `release()` beyond the permits held add three, however a test makes uuids."""
     semaphore = Semaphore(zk, zk_path, 0)
     for _ in range(3):
         semaphore.release()
@@ -48,7 +50,7 @@ def test_each_release_of_a_semaphore_adds_a_permit(zk: KazooClient, zk_path: str
 
 @pytest.mark.usefixtures("_patched")
 def test_a_client_stops_whatever_getpid_says(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 510: only a fork makes a client the parent's; it is stopped, and another client gets its lock."""
+    """Only a fork makes a client the parent's; it is stopped, and another client gets its lock."""
     client = zkconcurrent.connect(f"zk://{zookeeper.hosts}")
     with patch.object(os, "getpid", return_value=8):
         lock = Lock(client, zk_path)
@@ -61,7 +63,7 @@ def test_a_client_stops_whatever_getpid_says(zookeeper: Server, zk: KazooClient,
 
 @pytest.mark.usefixtures("_patched")
 def test_names_differ_whatever_a_test_patches(connect: Connect, zk_path: str) -> None:
-    """Fault 510: two clients, holds, members and candidates have names of their own."""
+    """Two clients, holds, members and candidates have names of their own."""
     clients = [connect(), connect()]
     locks = [DetachedLock(client, f"{zk_path}/{n}", owner="me") for n, client in enumerate(clients)]
     assert all(lock.acquire() for lock in locks)
@@ -106,14 +108,14 @@ with connect("zk://" + hosts) as zk:
 
 
 def test_children_of_one_process_share_no_name(zookeeper: Server, zk_path: str) -> None:
-    """Fault 510: nor with their parent, which has used the library, if all three seed `random` alike."""
+    """Nor with their parent, which has used the library, if all three seed `random` alike."""
     said = run_python("-c", FORKS, zookeeper.hosts, zk_path).stdout.split()
     assert len(said) == 9
     assert len(set(said)) == 9
 
 
 def test_nothing_asks_what_a_test_may_patch() -> None:
-    """Fault 510: names, choices and the process come from `_runtime/this_process.py`, which has bound it all."""
+    """Names, choices and the process come from `_runtime/this_process.py`, which has bound it all."""
     package = Path(zkconcurrent.__file__).parent
     asks = re.compile(r"\buuid\.uuid|\buuid[14]\(|\brandom\.\w+\(|\bos\.(getpid|urandom)\(|\bgethostname\(")
     found = {

@@ -146,6 +146,7 @@ def test_priorities_that_are_floats(zk: KazooClient, connect: Connect, zk_path: 
         PriorityQueue[Any](connect(), zk_path, codec=JSON).put(1)
 
 
+@pytest.mark.fault(462)
 @pytest.mark.parametrize(
     ("codec", "item"),
     [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]}), (JSON, ["ä", os.fsdecode(b"caf\xe9.txt")])],
@@ -258,6 +259,7 @@ def test_a_full_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread
     assert [mine.get(), mine.get()] == [b"3", b"4"]
 
 
+@pytest.mark.fault(83)
 @pytest.mark.long
 def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
     """With eight processes that put, a watch on the items never sees more than maxsize."""
@@ -275,8 +277,9 @@ def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: S
         queue.get_nowait()
 
 
+@pytest.mark.fault(246)
 def test_the_size_of_a_large_queue(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
-    """Fault 246: what is no item does not take a place, though only the number of children is read at first."""
+    """What is no item does not take a place, though only the number of children is read at first."""
     monkeypatch.setattr("zkconcurrent._recipes.queue.put.LISTED", 0)
     mine, theirs = (Queue[bytes](each, zk_path, 2) for each in (zk, connect()))
     mine.put(b"1")
@@ -317,11 +320,12 @@ def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_
     again.result(10)
 
 
+@pytest.mark.fault(134)
 @pytest.mark.parametrize("comes", ["put", "back"])
 def test_an_item_that_comes_as_join_looks(
     comes: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 134: an item that makes another before it is done, or is put back, between the two looks of a `join`."""
+    """An item that makes another before it is done, or is put back, between the two looks of a `join`."""
     theirs, mine = Queue[bytes](zk, zk_path), Queue[bytes](connect(proxy.hosts), zk_path)
     theirs.put(b"one")
     assert theirs.get() == b"one"
@@ -343,6 +347,7 @@ def test_an_item_that_comes_as_join_looks(
     joined.result(20)
 
 
+@pytest.mark.fault(81)
 def test_join_does_not_wait_for_the_dead(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
     """An item that a process had taken and not done counts as done when the process's session is over."""
     queue = Queue[bytes](zk, zk_path)
@@ -402,6 +407,7 @@ def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path
     assert mine.empty()
 
 
+@pytest.mark.fault(81)
 def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
     """The item of a killed consumer is free again with its session, in its place; a waiting consumer is woken."""
     queue = Queue[bytes](zk, zk_path, max_attempts=5)
@@ -431,13 +437,15 @@ def test_a_fork_within_a_claim(zk: KazooClient, zk_path: str, spawn: Spawn) -> N
     assert names(zk, zk_path, "items") == []
 
 
+@pytest.mark.fault(23)
 def test_a_forked_child_that_says_task_done(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
-    """Fault 23: it gets an error: the item is its parent's, and so is the client that would say so to the others."""
+    """It gets an error: the item is its parent's, and so is the client that would say so to the others."""
     Queue[bytes](zk, zk_path).put(b"one")
     process = spawn("finish")
     assert [line_from(process), line_from(process)] == ["refused", "joined"]
 
 
+@pytest.mark.fault(81)
 def test_a_session_that_ends_while_an_item_is_claimed(
     zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
@@ -461,6 +469,7 @@ def test_a_session_that_ends_while_an_item_is_claimed(
     assert mine.get() == b"two"
 
 
+@pytest.mark.fault(80)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("maxsize", [0, 5])
 def test_a_put_whose_multi_is_lost(
@@ -477,6 +486,7 @@ def test_a_put_whose_multi_is_lost(
     assert names(zk, zk_path, "items") == names(zk, zk_path, "producers") == []
 
 
+@pytest.mark.fault(80)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_get_whose_multi_is_lost(effect: str, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
     """The item is taken once, and counted once."""
@@ -495,6 +505,7 @@ def test_a_get_whose_multi_is_lost(effect: str, zk: KazooClient, connect: Connec
     producer.join()
 
 
+@pytest.mark.fault(80)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_claim_whose_multis_are_lost(
@@ -517,6 +528,7 @@ def test_a_claim_whose_multis_are_lost(
     assert len(names(zk, zk_path, "items")) == fails
 
 
+@pytest.mark.fault(168)
 def test_a_claim_whose_session_ends_before_its_answer(
     zk: KazooClient,
     zookeeper: Server,
@@ -526,7 +538,7 @@ def test_a_claim_whose_session_ends_before_its_answer(
     in_thread: InThread,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 168: another thread of its client has the item in the next session; that claim is not taken for its own."""
+    """Another thread of its client has the item in the next session; that claim is not taken for its own."""
     client = connect(proxy.hosts, **FAST)
     queue = Queue[bytes](client, zk_path)
     queue.put(b"one")
@@ -560,6 +572,7 @@ def test_a_claim_whose_session_ends_before_its_answer(
     assert names(zk, zk_path, "items") == []
 
 
+@pytest.mark.fault(80)
 @pytest.mark.long
 def test_a_put_of_unknown_outcome(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
     """If the time is up before the outcome can be found out, the error says so; the item is there once, or never."""
@@ -577,8 +590,9 @@ def test_a_put_of_unknown_outcome(zk: KazooClient, connect: Connect, zk_path: st
     assert [Queue[bytes](zk, zk_path).get_nowait() for _ in range(3)] == [b"first", b"second", b"third"]
 
 
+@pytest.mark.fault(491)
 def test_a_put_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
-    """Fault 491: the reply to a put is lost, and the servers are restored from a backup that has an older receipt."""
+    """The reply to a put is lost, and the servers are restored from a backup that has an older receipt."""
     with (
         Server() as server,
         Proxy(server.hosts) as proxy,
@@ -621,6 +635,7 @@ def struck(proxy: Proxy, number: int) -> Iterator[None]:
         striker.join()
 
 
+@pytest.mark.fault(82, 92)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, Empty])
 def test_an_interrupted_get_takes_nothing(
     error: type[BaseException], zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
@@ -716,6 +731,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     Lock(zk, f"{zk_path}-lock")
 
 
+@pytest.mark.fault(146)
 def test_destroy_while_a_consumer_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It is refused, and does not try for ever; the consumer, which has taken nothing yet, waits on."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
@@ -727,11 +743,12 @@ def test_destroy_while_a_consumer_waits(zk: KazooClient, connect: Connect, zk_pa
     assert getting.result(10) == b"one"
 
 
+@pytest.mark.fault(151)
 @pytest.mark.parametrize("used", [False, True])
 def test_destroy_as_another_client_comes(
     used: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 151: a client comes behind the look, or behind the delete of our own member: no item is deleted."""
+    """A client comes behind the look, or behind the delete of our own member: no item is deleted."""
     mine, theirs = Queue[bytes](connect(hosts=proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
     if used:
         mine.put(b"old")
@@ -775,9 +792,10 @@ def test_several_items_in_one_node(zk: KazooClient, zk_path: str) -> None:
     assert [queue.get(), queue.empty()] == [b"four", True]
 
 
+@pytest.mark.fault(169)
 @pytest.mark.parametrize("kind", [Queue, LifoQueue])
 def test_the_order_of_several_items_in_one_node(kind: Any, zk: KazooClient, zk_path: str) -> None:
-    """Fault 169: they come one after the other, before those of the next node, also if one is given back."""
+    """They come one after the other, before those of the next node, also if one is given back."""
     queue = kind(zk, zk_path)
     queue.put(b"warm")
     queue.get()
@@ -793,8 +811,9 @@ def test_the_order_of_several_items_in_one_node(kind: Any, zk: KazooClient, zk_p
     assert order == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
+@pytest.mark.fault(169)
 def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 169: only the item that fails too often is moved aside; those behind it are claimed as often as any."""
+    """Only the item that fails too often is moved aside; those behind it are claimed as often as any."""
     mine, theirs = (Queue[bytes](each, zk_path, max_attempts=2) for each in (zk, connect()))
     mine.put(b"warm")
     mine.get()
@@ -814,8 +833,9 @@ def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, con
     assert mine.empty()
 
 
+@pytest.mark.fault(169)
 def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 169: one that is put back comes before those behind it, and keeps its attempts."""
+    """One that is put back comes before those behind it, and keeps its attempts."""
     raw, jobs = Queue[bytes](zk, zk_path), Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
     other = Queue[bytes](jobs.client, zk_path, max_attempts=3)
     raw.put(b"warm")
@@ -910,10 +930,11 @@ def test_an_item_that_is_put_back_comes_first_again(zk: KazooClient, connect: Co
     assert [queue.get(), queue.get()] == [b"2", b"3"]
 
 
+@pytest.mark.fault(166)
 def test_no_thread_can_be_started(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 166: the item of a `get` that failed is put back as soon as a thread can be started again."""
+    """The item of a `get` that failed is put back as soon as a thread can be started again."""
     queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     other.put(b"one")
 
@@ -928,10 +949,11 @@ def test_no_thread_can_be_started(
     assert other.get(timeout=20) == b"one"
 
 
+@pytest.mark.fault(423)
 def test_no_memory_to_put_an_item_back(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 423: all memory is used up for a moment: the item of an interrupted `get` is put back after that."""
+    """All memory is used up for a moment: the item of an interrupted `get` is put back after that."""
     queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     other.put(b"one")
     state, strikes = queue._path_state, [MemoryError] * 3
@@ -948,10 +970,11 @@ def test_no_memory_to_put_an_item_back(
     assert other.get(timeout=20) == b"one"
 
 
+@pytest.mark.fault(196)
 def test_an_interrupt_as_the_settling_thread_has_begun(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 196: no second thread settles the same at the same time; the item is put back once."""
+    """No second thread settles the same at the same time; the item is put back once."""
     queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     other.put(b"one")
     state, begin, strikes = queue._path_state, threading.Thread.start, [KeyboardInterrupt]
@@ -982,10 +1005,11 @@ def test_an_interrupt_as_the_settling_thread_has_begun(
     assert max(most) == 1
 
 
+@pytest.mark.fault(206)
 def test_an_interrupt_before_the_settling_thread_is_started(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 206: the end of the interrupted call starts it, and the item is put back."""
+    """The end of the interrupted call starts it, and the item is put back."""
     queue, other = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     other.put(b"one")
     state, strikes = queue._path_state, [KeyboardInterrupt]
@@ -1002,9 +1026,10 @@ def test_an_interrupt_before_the_settling_thread_is_started(
     assert other.get(timeout=20) == b"one"
 
 
+@pytest.mark.fault(214)
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str) -> None:
-    """Fault 214: wherever an interrupt strikes, the item was done, or can be done by another call."""
+    """Wherever an interrupt strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
     for hook in at_every_line("_threads/queue.py", "queue/state.py", "queue/manage.py", "receipts.py"):
         queue.put(b"item")
@@ -1021,11 +1046,12 @@ def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str) 
     queue.join()
 
 
+@pytest.mark.fault(217)
 @pytest.mark.parametrize("where", ["_item_call", "leave"])
 def test_interrupts_at_the_end_of_a_claim(
     where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 217: two in a row: the item is given back, once, and not kept until the session ends."""
+    """Two in a row: the item is given back, once, and not kept until the session ends."""
     queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
     of = queue if where == "_item_call" else queue._path_state
     real = getattr(of, where)
@@ -1051,10 +1077,11 @@ def test_interrupts_at_the_end_of_a_claim(
     assert queue.empty()
 
 
+@pytest.mark.fault(214)
 def test_a_task_done_that_is_made_again_at_once(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, in_thread: InThread
 ) -> None:
-    """Fault 214: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
+    """While it is unknown whether an interrupted one was applied, another does not count its item, too."""
     queue, other = Queue[bytes](connect(proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
     other.put(b"one")
     queue.get(timeout=20)
@@ -1074,10 +1101,11 @@ def test_a_task_done_that_is_made_again_at_once(
     joining.result(PATIENCE)
 
 
+@pytest.mark.fault(214)
 def test_a_task_done_that_is_interrupted_and_lost(
     zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, proxy: Proxy
 ) -> None:
-    """Fault 214: the interrupted call is brought to its end, also in a later session."""
+    """The interrupted call is brought to its end, also in a later session."""
     client = connect(proxy.hosts, **FAST)
     queue, main = Queue[bytes](client, zk_path), threading.get_ident()
     Queue[bytes](zk, zk_path).put(b"one")
@@ -1158,8 +1186,9 @@ def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.fault(154)
 def test_a_put_while_no_server_is_in_reach(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
-    """Fault 154: a put that was never sent is known not to have been applied, although the session may live on."""
+    """A put that was never sent is known not to have been applied, although the session may live on."""
     client = connect(proxy.hosts, timeout=30, **FAST)
     queue = Queue[bytes](client, zk_path)
     queue.put(b"first")
@@ -1302,10 +1331,11 @@ def of_tasks(kind: Any) -> Any:
 KINDS = (Queue, LifoQueue, PriorityQueue, DelayQueue)
 
 
+@pytest.mark.fault(249)
 @pytest.mark.parametrize("how", ["get", "get_nowait", "claim"])
 @pytest.mark.parametrize("kind", [*KINDS, *map(of_tasks, KINDS)])
 def test_an_item_that_does_not_decode(kind: Any, how: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 249: the error names the item, which is set aside among the dead, and the next call takes the next."""
+    """The error names the item, which is set aside among the dead, and the next call takes the next."""
     if how == "claim" and issubclass(kind, OnTasks):
         how = "get"  # a task's claim is an async block: see `test_claims_that_do_not_decode`
     real = getattr(zkconcurrent, kind.__name__)
@@ -1326,8 +1356,9 @@ def test_an_item_that_does_not_decode(kind: Any, how: str, zk: KazooClient, conn
     assert names(zk, zk_path, "claims") == []
 
 
+@pytest.mark.fault(249)
 def test_claims_that_do_not_decode(zk: KazooClient, zk_path: str) -> None:
-    """Fault 249: an async block does not run, and the next one has the next item."""
+    """An async block does not run, and the next one has the next item."""
 
     async def work() -> tuple[str, Any, list[Any]]:
         queue: aio.Queue[Any] = aio.Queue(zk, zk_path, codec=JSON)
@@ -1345,8 +1376,9 @@ def test_claims_that_do_not_decode(zk: KazooClient, zk_path: str) -> None:
     assert asyncio.run(work()) == (f"{zk_path}/items/{bad}", 1, [b"{"])
 
 
+@pytest.mark.fault(249)
 def test_attempts_to_decode(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 249: with `max_attempts`, each call counts, and a consumer with another codec may take the item."""
+    """With `max_attempts`, each call counts, and a consumer with another codec may take the item."""
     jobs = Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
     raw = Queue[bytes](zk, zk_path, max_attempts=3)
     for item in (b"{", b"{}", b"[", b"[]"):
@@ -1364,10 +1396,11 @@ def test_attempts_to_decode(zk: KazooClient, connect: Connect, zk_path: str) -> 
     assert jobs.dead() == [b"["]
 
 
+@pytest.mark.fault(249)
 def test_a_waiting_get_of_an_item_that_does_not_decode(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 249: a consumer that has waited leaves the queue of consumers as it raises; the next one is served."""
+    """A consumer that has waited leaves the queue of consumers as it raises; the next one is served."""
     raw = Queue(zk, zk_path)
     jobs = [Queue[Any](connect(), zk_path, codec=JSON) for _ in range(2)]
     getting = []
@@ -1382,11 +1415,12 @@ def test_a_waiting_get_of_an_item_that_does_not_decode(
     eventually(lambda: names(zk, zk_path, "consumers") == [])
 
 
+@pytest.mark.fault(350)
 @pytest.mark.parametrize(
     "error", [Alarm(), ImportError("msgpack"), MemoryError(), KeyError("a field"), TimeoutError("the service for keys")]
 )
 def test_errors_that_are_not_the_items(error: Exception, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 350: any error but a ValueError is raised; the item stays where it is, and no attempt is spent."""
+    """Any error but a ValueError is raised; the item stays where it is, and no attempt is spent."""
     errors = [error]
 
     def decode(data: bytes) -> bytes:
@@ -1406,8 +1440,9 @@ def test_errors_that_are_not_the_items(error: Exception, zk: KazooClient, connec
         assert (claim.item, claim.attempts) == (b"one", 1)
 
 
+@pytest.mark.fault(249)
 def test_an_item_that_is_nested_too_deep(zk: KazooClient, zk_path: str) -> None:
-    """Fault 249: no process has room on its stack for its JSON, which is moved away as any other that is bad."""
+    """No process has room on its stack for its JSON, which is moved away as any other that is bad."""
     raw, jobs = Queue(zk, zk_path), Queue[Any](zk, zk_path, codec=JSON)
     deep = b"[" * 200_000
     raw.put(deep)
@@ -1428,6 +1463,7 @@ def test_a_claim_outside_its_block(zk: KazooClient, zk_path: str) -> None:
             _ = claim.items
 
 
+@pytest.mark.fault(315)
 def test_two_blocks_of_one_claim(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """The second that gets an item fails, and its item is free again: it would stay claimed, as the claim names one."""
     jobs = Queue(zk, zk_path)
@@ -1475,8 +1511,9 @@ def test_the_end_of_a_block_that_has_not_begun(zk: KazooClient, zk_path: str) ->
         asyncio.run(aio.Queue(zk, zk_path).claim().__aexit__(None, None, None))
 
 
+@pytest.mark.fault(250)
 def test_attempts_count_a_killed_worker(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
-    """Fault 250: each claim counts, also without `max_attempts`, and also that of a worker that was killed."""
+    """Each claim counts, also without `max_attempts`, and also that of a worker that was killed."""
     queue = Queue[bytes](zk, zk_path)
     queue.put(b"one")
     for attempt in (1, 2):
@@ -1523,6 +1560,7 @@ def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
     assert jobs.dead() == [b"one"]
 
 
+@pytest.mark.fault(82)
 @pytest.mark.parametrize("maxsize", [0, 2])
 def test_an_item_that_is_put_back_keeps_its_attempts(
     maxsize: int, zk: KazooClient, connect: Connect, zk_path: str
@@ -1541,6 +1579,7 @@ def test_an_item_that_is_put_back_keeps_its_attempts(
     assert raw.get(timeout=5) == b"{"
 
 
+@pytest.mark.fault(138)
 @pytest.mark.parametrize("kind", [Queue, PriorityQueue])
 def test_destroyed_and_made_anew(kind: Any, zk: KazooClient, zk_path: str) -> None:
     """An item that was read ahead in the old queue is never taken for one of the new queue, which has its names."""
@@ -1554,6 +1593,7 @@ def test_destroyed_and_made_anew(kind: Any, zk: KazooClient, zk_path: str) -> No
     assert [queue.get_nowait() for _ in range(20)] == [*range(100, 120)]
 
 
+@pytest.mark.fault(138)
 @pytest.mark.parametrize("other", [Queue, LifoQueue])
 def test_destroyed_and_made_anew_by_another_client(
     other: Any, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str
@@ -1583,6 +1623,7 @@ def test_destroyed_and_made_anew_by_another_client(
     assert made.qsize() == 20
 
 
+@pytest.mark.fault(139)
 def test_an_operator_removes_the_items(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: Any
 ) -> None:
@@ -1604,6 +1645,7 @@ def test_an_operator_removes_the_items(
     assert getting.result(10) == b"last"
 
 
+@pytest.mark.fault(145)
 def test_immediate_shutdown_and_a_node_below_an_item(zk: KazooClient, zk_path: str) -> None:
     """The error names the item."""
     queue = Queue[bytes](zk, zk_path)
@@ -1613,6 +1655,7 @@ def test_immediate_shutdown_and_a_node_below_an_item(zk: KazooClient, zk_path: s
         queue.shutdown(immediate=True)
 
 
+@pytest.mark.fault(140)
 @pytest.mark.parametrize("turn", [0, 1])
 def test_counts_of_a_session_that_is_over(
     turn: int, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
@@ -1645,6 +1688,7 @@ def test_counts_of_a_session_that_is_over(
         queue.task_done()
 
 
+@pytest.mark.fault(140)
 def test_an_item_that_outlives_its_session(
     zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -1668,6 +1712,7 @@ def test_an_item_that_outlives_its_session(
         queue.task_done()
 
 
+@pytest.mark.fault(139)
 @pytest.mark.parametrize("removed", [False, True])
 def test_an_operator_changes_a_claimed_item(removed: bool, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The acknowledgement is refused, and the claim ends: no item of that name stays claimed."""
@@ -1695,6 +1740,7 @@ def test_a_codec_that_makes_no_bytes(zk: KazooClient, zk_path: str) -> None:
     assert views.get() == array("i", [1, 2]).tobytes()
 
 
+@pytest.mark.fault(141)
 def test_a_block_that_fails_on_kazoos_thread(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A generator may be collected anywhere: the item is given back, by another thread."""
     client = connect()

@@ -34,6 +34,8 @@ from zkconcurrent._engine import spares
 from zkconcurrent._recipes import receipts
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(133)
+
 NUMBERS = (AtomicLong, AtomicInteger)
 KINDS = (*NUMBERS, SharedValue, Queue, LifoQueue, PriorityQueue, DelayQueue, SimpleQueue)
 CYCLES = 12
@@ -90,7 +92,7 @@ def receipts_of(zk: KazooClient, path: str) -> list[str]:
 
 @ALL
 def test_a_new_object_for_each_use(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """Fault 133: a program that makes an object for each use leaves as many nodes as one that makes one."""
+    """A program that makes an object for each use leaves as many nodes as one that makes one."""
     client = connect()
     use_and_drop(kind, client, zk_path)
     left = receipts_of(zk, zk_path)
@@ -212,12 +214,13 @@ def all_receipts(zk: KazooClient, path: str) -> int:
     return sum("/receipts/" in each for each in nodes(zk, path))
 
 
+@pytest.mark.fault(242)
 @pytest.mark.parametrize("spare_for", [0.2, 1e9], ids=["unused for a while", "too many"])
 @SOME
 def test_each_path_is_used_once(
     kind: Any, spare_for: float, connect: Connect, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 242: no receipt stays of any number of paths, but for the last ones, which later objects may still use."""
+    """No receipt stays of any number of paths, but for the last ones, which later objects may still use."""
     monkeypatch.setattr(spares, "SPARES", 10)
     monkeypatch.setattr(spares, "SPARE_FOR", spare_for)
     monkeypatch.setattr(spares, "TOGETHER", 7)
@@ -232,10 +235,11 @@ def test_each_path_is_used_once(
     eventually(lambda: all_receipts(zk, zk_path) <= left)
 
 
+@pytest.mark.fault(242)
 def test_a_receipt_that_goes_while_disconnected(
     connect: Connect, zk: KazooClient, zk_path: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 242: a delete whose reply is lost is sent again."""
+    """A delete whose reply is lost is sent again."""
     client = connect(hosts=proxy.hosts, **FAST)
     for n in range(5):
         use_and_drop(AtomicLong, client, f"{zk_path}/{n}")
@@ -246,9 +250,10 @@ def test_a_receipt_that_goes_while_disconnected(
     eventually(lambda: all_receipts(zk, zk_path) == 0)
 
 
+@pytest.mark.fault(246)
 @pytest.mark.parametrize("ends", ["by stop()", "with its block", "at its exit"])
 def test_short_lived_processes(ends: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Fault 246: a process that ends leaves no receipt, whether it stops its client or not."""
+    """A process that ends leaves no receipt, whether it stops its client or not."""
     code = """if True:
         import sys, zkconcurrent
         hosts, path, ends = sys.argv[1:]

@@ -84,10 +84,11 @@ def test_levels(kind: Kind, zk: KazooClient, zk_path: str) -> None:
         lock.release(wait=False)  # type: ignore[call-arg]
 
 
+@pytest.mark.fault(295)
 def test_a_node_that_was_gone(
     connect: Connect, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Fault 295: `lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
+    """`lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
     told: list[object] = []
     # So the hold is too young to be watched.
     lock = Lock(connect(timeout=30), zk_path, on_lost=told.append)

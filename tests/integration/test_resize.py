@@ -81,6 +81,7 @@ def test_more(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path:
     mine.release(4)
 
 
+@pytest.mark.fault(98)
 @both
 def test_fewer_than_are_held(
     kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -159,10 +160,11 @@ def test_none_at_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
     theirs.release()
 
 
+@pytest.mark.fault(74)
 def test_too_few_by_another_clients_number(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 74. To ask for more permits than a resize has left is refused, or warned of; with none left, it waits."""
+    """To ask for more permits than a resize has left is refused, or warned of; with none left, it waits."""
     bounded, plain = BoundedSemaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, None)
     other = Semaphore(connect(), zk_path, None)
     for each in (bounded, plain):
@@ -260,12 +262,13 @@ def test_more_than_there_are_of_a_bounded_one(zk: KazooClient, connect: Connect,
     theirs.release(3)
 
 
+@pytest.mark.fault(97)
 @pytest.mark.parametrize("request_", ["setData", "sync"])
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_lost_request_or_answer(
     request_: str, answered: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
-    """Fault 97: it is done once, and the call returns."""
+    """It is done once, and the call returns."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
     with semaphore:
         pass

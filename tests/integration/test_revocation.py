@@ -127,8 +127,9 @@ def test_readers_and_writer(connect: Connect, zk_path: str, in_thread: InThread)
         assert wants_to_read.revoke() == 1
 
 
+@pytest.mark.fault(291)
 def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 291: a waiter whose node is overwritten keeps its place, and is told once it holds."""
+    """A waiter whose node is overwritten keeps its place, and is told once it holds."""
     told = Told()
     first, second, third = Lock(connect(), zk_path), Lock(connect(), zk_path, on_revoke=told), Lock(connect(), zk_path)
     first.acquire()
@@ -155,9 +156,10 @@ def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread) 
     assert told.times(1)
 
 
+@pytest.mark.fault(291)
 @every
 def test_exclusion_behind_an_asked_holder(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 291: whoever waits for a node is woken as it is overwritten, looks again, and waits on."""
+    """Whoever waits for a node is woken as it is overwritten, looks again, and waits on."""
     lock, other = kind(connect(), zk_path), against(kind)(connect(), zk_path)
     lock.acquire()
     used = in_thread(use, other)
@@ -191,8 +193,9 @@ def test_a_downgrade(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     other.release()
 
 
+@pytest.mark.fault(289)
 def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 289: one call asks once, whether or not the write whose reply is lost was applied."""
+    """One call asks once, whether or not the write whose reply is lost was applied."""
     told = Told()
     lock, other = Lock(connect(), zk_path, on_revoke=told), Lock(connect(proxy.hosts, **FAST), zk_path)
     lock.acquire()
@@ -207,8 +210,9 @@ def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str) -> N
     lock.release()
 
 
+@pytest.mark.fault(289)
 def test_a_holder_that_is_cut_off(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Fault 289: a request that comes meanwhile is told after the reconnect; one that was told is not told again."""
+    """A request that comes meanwhile is told after the reconnect; one that was told is not told again."""
     told = Told()
     client = connect(proxy.hosts, timeout=20, **FAST)
     lock, other = Lock(client, zk_path, on_revoke=told), Lock(connect(), zk_path)
@@ -241,6 +245,7 @@ def test_a_request_before_the_watch(zk: KazooClient, connect: Connect, zk_path: 
     lock.release()
 
 
+@pytest.mark.fault(300)
 @unfair
 def test_a_node_that_would_go_on(
     kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
@@ -267,6 +272,7 @@ def test_a_node_that_would_go_on(
     assert told.times(1)
 
 
+@pytest.mark.fault(300)
 @unfair
 def test_a_request_between_two_threads(
     kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
@@ -336,8 +342,9 @@ def test_an_on_revoke_that_fails(
         Lock(zk, zk_path, on_revoke=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.fault(292)
 def test_a_detached_lock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 292: it is not asked, as that would overwrite its owner's name; it waits for a holder who was."""
+    """It is not asked, as that would overwrite its owner's name; it waits for a holder who was."""
     held, lock = DetachedLock(connect(), zk_path, "job"), Lock(zk, zk_path)
     held.acquire()
     with pytest.raises(ValueError, match="force_release"):
@@ -355,8 +362,9 @@ def test_a_detached_lock(zk: KazooClient, connect: Connect, zk_path: str, in_thr
     held.release()
 
 
+@pytest.mark.fault(292)
 def test_a_detached_lock_that_curator_asks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 292: Curator overwrites it; others still wait, and the object that acquired it, or an operator, ends it."""
+    """Curator overwrites it; others still wait, and the object that acquired it, or an operator, ends it."""
     lock = Lock(zk, zk_path)
     for forced in (False, True):
         held = DetachedLock(connect(), zk_path, "job")

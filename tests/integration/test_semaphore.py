@@ -125,8 +125,9 @@ def test_all_or_none(
     eventually(permits_out(zk, zk_path, 0))
 
 
+@pytest.mark.fault(37)
 def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 37: however many threads of several processes come and go, no more permits are out than there are."""
+    """However many threads of several processes come and go, no more permits are out than there are."""
     semaphores = [Semaphore(client, zk_path, 3) for client in (zk, connect())]
     inside, most, lock = [0], [0], threading.Lock()
 
@@ -148,8 +149,9 @@ def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: s
     assert permits_awaited(zk, zk_path, 0)()
 
 
+@pytest.mark.fault(160)
 def test_a_listing_that_is_refused_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 160: the queue is listed again after a busy server has refused that, and the permits not before."""
+    """The queue is listed again after a busy server has refused that, and the permits not before."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
     assert mine.acquire(timeout=10)  # so that the path is there
     mine.release()
@@ -363,6 +365,7 @@ def test_a_loss_is_told_and_settled(
     assert len(told) == 1
 
 
+@pytest.mark.fault(40)
 @ways
 def test_others_get_in(
     lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -378,10 +381,11 @@ def test_others_get_in(
         mine.release(3)
 
 
+@pytest.mark.fault(39)
 def test_a_newer_permit_is_untouched(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 39: the loser's release leaves alone what another thread holds by now."""
+    """The loser's release leaves alone what another thread holds by now."""
     semaphore = Semaphore(connect(timeout=4), zk_path, 2)
     with pytest.raises(LockLostError), semaphore:
         expire(zookeeper, semaphore)
@@ -414,11 +418,12 @@ def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str)
         assert not semaphore.acquire(False)
 
 
+@pytest.mark.fault(5)
 @pytest.mark.long
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 5: the first in the queue, and the waiters behind it, queue again in the new session."""
+    """The first in the queue, and the waiters behind it, queue again in the new session."""
     client = connect(timeout=4)
     theirs = Semaphore(client, zk_path, 2)
     with Semaphore(zk, zk_path, 2):
@@ -486,6 +491,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
         assert zk.get(f"{zk_path}/permits")[0] == b"5"
 
 
+@pytest.mark.fault(60)
 @both
 def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Nodes that are no semaphore's are an error, and all of them stay: an application may use the same names."""
@@ -519,6 +525,7 @@ def test_a_value_that_is_none(zk: KazooClient, zk_path: str) -> None:
     assert not semaphore._session.registry.tickets
 
 
+@pytest.mark.fault(50)
 def test_destroy_of_many_added_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """More added permits than fit into a request go in pieces."""
     semaphore = Semaphore(connect(), zk_path, 0)
@@ -585,8 +592,9 @@ def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InT
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
+@pytest.mark.fault(19)
 def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
-    """Fault 19: containers that the server has reaped, and the value that an operator has removed, are made anew."""
+    """Containers that the server has reaped, and the value that an operator has removed, are made anew."""
     semaphore = Semaphore(zk, zk_path, 2)
     for name in ("leases", "locks", "permits"):
         with semaphore:
@@ -601,16 +609,18 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
     semaphore.release(3)
 
 
+@pytest.mark.fault(41)
 def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 41: a path that kazoo's recipes use is refused with an error that names the child."""
+    """A path that kazoo's recipes use is refused with an error that names the child."""
     lock = connect().Lock(f"{zk_path}/locks")
     with lock, pytest.raises(ForeignNodeError, match="take both locks"):
         Semaphore(zk, zk_path).acquire()
 
 
+@pytest.mark.fault(21, 66)
 @pytest.mark.parametrize("folder", ["locks", "leases"])
 def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 21: a child that is not sequential, as of a path below, neither waits nor takes a permit: an error."""
+    """A child that is not sequential, as of a path below, neither waits nor takes a permit: an error."""
     semaphore = Semaphore(zk, zk_path, 2)
     with Lock(connect(), f"{zk_path}/{folder}/orders"):
         pass
@@ -623,6 +633,7 @@ def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: 
         assert queued(zk, f"{zk_path}/leases", 1)()
 
 
+@pytest.mark.fault(74)
 def test_more_permits_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """To wait for more permits than there are is warned of at once; not if enough were added, nor for signals."""
     semaphore, other = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
@@ -645,6 +656,7 @@ def test_more_permits_than_there_are(zk: KazooClient, connect: Connect, zk_path:
     signals.release(2)
 
 
+@pytest.mark.fault(50)
 def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """As many as one call may ask for are taken and given back, and the client keeps its connection and locks."""
     long = f"{zk_path}/{'x' * (LONGEST - len(zk_path) - 1)}"
@@ -659,8 +671,9 @@ def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -
         assert len(zk.get_children(f"{path}/permits")) == 1
 
 
+@pytest.mark.fault(493)
 def test_many_permits_of_a_thread_with_a_long_name(zk: KazooClient, zk_path: str) -> None:
-    """Fault 493: its name is all escapes in JSON, and the path as long as that many permits allow."""
+    """Its name is all escapes in JSON, and the path as long as that many permits allow."""
     path = f"{zk_path}/{'x' * (390 - len(zk_path))}"
     semaphore, most = Semaphore(zk, path, 10_000, label="l" * 60), most_together(path)
     thread = threading.current_thread()
@@ -675,8 +688,9 @@ def test_many_permits_of_a_thread_with_a_long_name(zk: KazooClient, zk_path: str
         thread.name = before
 
 
+@pytest.mark.fault(42)
 def test_garbage_collected_while_held(zk: KazooClient, zk_path: str) -> None:
-    """Fault 42: the last object's end gives back what it held, with a warning."""
+    """The last object's end gives back what it held, with a warning."""
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=3)
     with pytest.warns(ResourceWarning, match="garbage collected while held"):
@@ -707,8 +721,9 @@ def test_a_lease_that_runs_out_among_several() -> None:
             recipe.send(answer)
 
 
+@pytest.mark.fault(221)
 def test_many_permits_on_a_slow_link(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 221: a proof that comes after the first doubt is good for all permits of the call."""
+    """A proof that comes after the first doubt is good for all permits of the call."""
     proved, policy = [], POLICIES[ProveLease]
 
     def prove(call: object, step: ProveLease) -> Any:
@@ -727,10 +742,11 @@ def test_many_permits_on_a_slow_link(zk: KazooClient, zk_path: str, monkeypatch:
     semaphore.release(20)
 
 
+@pytest.mark.fault(126)
 def test_a_try_in_a_signal_handler(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 126. Behind the acquire that it has interrupted, a try is refused: it does not wait, nor is it an error."""
+    """Behind the acquire that it has interrupted, a try is refused: it does not wait, nor is it an error."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=20), zk_path, 2)
     with semaphore:
         pass

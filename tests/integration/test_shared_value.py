@@ -56,8 +56,9 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
     assert shared.get().value == "c"
 
 
+@pytest.mark.fault(366)
 def test_values_whose_comparison_calls_back(zk: KazooClient, zk_path: str) -> None:
-    """Fault 366: their `==` may use the library, also this value, and the caller gets its error, also StopIteration."""
+    """Their `==` may use the library, also this value, and the caller gets its error, also StopIteration."""
     shared, other = (SharedValue(zk, f"{zk_path}/{name}", 0, codec=JSON) for name in "ab")
 
     class Equal:
@@ -81,8 +82,9 @@ def test_values_whose_comparison_calls_back(zk: KazooClient, zk_path: str) -> No
     assert (shared.get(), other.get().value) == ((2, 2), 1)
 
 
+@pytest.mark.fault(367)
 def test_a_codec_that_salts(zk: KazooClient, zk_path: str) -> None:
-    """Fault 367: it encodes a value to other bytes each time; objects with the same first value are still one."""
+    """It encodes a value to other bytes each time; objects with the same first value are still one."""
 
     class Salted:
         def encode(self, item: int, /) -> bytes:
@@ -185,10 +187,11 @@ def test_it_changes_in_the_gap(
     assert waiting.result(30) is True
 
 
+@pytest.mark.fault(467)
 def test_a_codec_that_takes_a_lock_of_the_caller(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 467: another thread applies a comparison together with its own change, and does not call the codec for it.
+    """Another thread applies a comparison together with its own change, and does not call the codec for it.
 
     The caller has the codec's lock, and so would that thread wait for it.
     """
@@ -222,6 +225,7 @@ def test_a_codec_that_takes_a_lock_of_the_caller(
     assert shared.get().value == 4
 
 
+@pytest.mark.fault(93)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_lost_change(effect: str, nth: int, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
@@ -258,11 +262,12 @@ def test_what_is_no_values(zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert shared.get() == (5, 1)
 
 
+@pytest.mark.fault(236)
 @pytest.mark.parametrize("data", [b"0 set", b"3 clear", b"2 count", b"fifo 0 open", b"dict persistent"])
 def test_an_initial_value_like_the_data_of_another_kind(
     zk: KazooClient, connect: Connect, zk_path: str, data: bytes
 ) -> None:
-    """Fault 236: a value that was only read is known as a value, whatever its data; another kind's node is refused."""
+    """A value that was only read is known as a value, whatever its data; another kind's node is refused."""
     assert SharedValue(zk, zk_path, data).get().value == data
     assert SharedValue(connect(), zk_path, data).get().value == data
     assert SharedValue(zk, f"{zk_path}-wait", data).wait_for(lambda value: value == data, timeout=0)

@@ -46,9 +46,10 @@ TWINS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.fault(285)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> None:
-    """Fault 285: `on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
+    """`on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
     told: list[tuple[Any, float]] = []
     threads: set[str] = set()
     go_on = threading.Event()
@@ -85,6 +86,7 @@ def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> 
     assert all(name.startswith("zkconcurrent on_suspect ") for name in threads)
 
 
+@pytest.mark.fault(285)
 @pytest.mark.parametrize("kind", TWINS)
 def test_a_cut_link_on_tasks(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> None:
     """`on_suspect` runs in the loop that has acquired, plain or async, with the object of `aio`."""
@@ -120,8 +122,9 @@ def test_a_cut_link_on_tasks(kind: str, zk_path: str, connect: Connect, proxy: P
         asyncio.run(main(callback))
 
 
+@pytest.mark.fault(287)
 def test_a_frozen_server(zk_path: str, connect: Connect) -> None:
-    """Fault 287: the connection is open, and no reply comes: told once before the loss, with seconds that are true."""
+    """The connection is open, and no reply comes: told once before the loss, with seconds that are true."""
     told: list[tuple[float, float]] = []
     lost: list[float] = []
 

@@ -154,11 +154,12 @@ OWNED: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[KazooClient,
 """Locks that only their owner releases, and those that others then wait for."""
 
 
+@pytest.mark.fault(525, 530)
 @pytest.mark.parametrize(("kind", "wait_release"), [*((kind, True) for kind in OWNED), ("RLock", False)])
 def test_a_generator_that_several_threads_step(
     kind: str, wait_release: bool, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 525: whoever steps a generator may take its lock again, and whoever closes it ends the hold."""
+    """Whoever steps a generator may take its lock again, and whoever closes it ends the hold."""
     make, wait_for = OWNED[kind]
     lock, theirs = make(zk, f"{zk_path}/a"), wait_for(connect(), f"{zk_path}/a")
 
@@ -223,8 +224,9 @@ def test_a_generator_that_several_threads_step(
     assert ended == [True] * 4
 
 
+@pytest.mark.fault(530)
 def test_a_generator_in_a_cycle(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 530: a generator that the garbage collector closes, as part of a cycle, still has its lock then."""
+    """A generator that the garbage collector closes, as part of a cycle, still has its lock then."""
     theirs, ended = RLock(connect(), zk_path), []
 
     @synchronized(zk, zk_path)

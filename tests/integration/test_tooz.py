@@ -159,6 +159,7 @@ def test_interrupts(member: Member, what: str) -> None:
     assert led[-1:] == ([] if what == "a lock" else [b"me"])
 
 
+@pytest.mark.fault(329)
 def test_a_forked_child(member: Member) -> None:
     """It holds and leads nothing, ends nothing of its parent's, and its calls are errors, at once; `stop` passes."""
     me = member()
@@ -197,6 +198,7 @@ def test_a_forked_child(member: Member) -> None:
     assert lock.release()
 
 
+@pytest.mark.fault(329)
 def test_an_interrupted_stop(member: Member) -> None:
     """Wherever one strikes, a second `stop` ends the client."""
     other, line, struck = member(b"other"), 1, True
@@ -293,8 +295,9 @@ def test_a_member_that_another_process_takes_out(member: Member, caplog: pytest.
         me.leave_group(b"workers").get()
 
 
+@pytest.mark.fault(332)
 def test_requests_that_no_server_takes(member: Member) -> None:
-    """Fault 332: capabilities, or an id, larger than a request are refused before they are sent."""
+    """Capabilities, or an id, larger than a request are refused before they are sent."""
     me = member()
     me.join_group_create(b"shop")
     lock = me.get_lock(b"cart")

@@ -101,10 +101,11 @@ def test_other_processes_get_their_turn_by_time(
     assert ours[2].result(20) > theirs.result()
 
 
+@pytest.mark.fault(352)
 def test_a_handler_releases_it_as_an_acquire_looks(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 352: a signal handler releases the hold of another thread just as the acquire looks at it: it goes on."""
+    """A signal handler releases the hold of another thread just as the acquire looks at it: it goes on."""
     lock, alive, struck = Lock(zk, zk_path, fair=False), Hold.alive.fget, list[str]()  # type: ignore[attr-defined]
     in_thread(lock.acquire).result(20)
 
@@ -136,6 +137,7 @@ def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: 
         assert at_the_handoff(lock, 0)()
 
 
+@pytest.mark.fault(6, 20, 39)
 @unfair
 @pytest.mark.parametrize("lose", [expire, run_out, operate])
 def test_a_loss_opens_the_handoff(
@@ -146,7 +148,7 @@ def test_a_loss_opens_the_handoff(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Faults 6, 20, 39: the next thread asks ZooKeeper anew, and the loser can't release the new thread's hold."""
+    """The next thread asks ZooKeeper anew, and the loser can't release the new thread's hold."""
     lock = kind(connect(timeout=4), zk_path)
     lock.acquire()
     token, go_on = lock.fencing_token, threading.Event()
@@ -161,11 +163,12 @@ def test_a_loss_opens_the_handoff(
     assert waiting.result(20) > token
 
 
+@pytest.mark.fault(9)
 @unfair
 def test_it_is_handed_on_while_the_service_is_out_of_reach(
     kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 9: to hand it on needs nobody's answer, for as long as the lease runs."""
+    """To hand it on needs nobody's answer, for as long as the lease runs."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(connect(hosts=proxy.hosts, timeout=10), zk_path)
     lock.acquire()
@@ -178,11 +181,12 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     proxy.resume()
 
 
+@pytest.mark.fault(13)
 @unfair
 def test_what_is_kept_is_not_taken_from_an_older_session(
     kind: Kind, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 13: a hold that was kept for the next thread in a session that is over is worth nothing."""
+    """A hold that was kept for the next thread in a session that is over is worth nothing."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(connect(timeout=4), zk_path)
     handoff = lock._path_state.handoff
@@ -202,9 +206,10 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     assert handoff._kept is None
 
 
+@pytest.mark.fault(24)
 @unfair
 def test_the_client_is_stopped(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 24: all waiters for another thread of the process are told."""
+    """All waiters for another thread of the process are told."""
     client = connect()
     lock = kind(client, zk_path)
     lock.acquire()
@@ -218,9 +223,10 @@ def test_the_client_is_stopped(kind: Kind, connect: Connect, zk_path: str, in_th
         lock.release()
 
 
+@pytest.mark.fault(23)
 @unfair
 def test_a_child_is_told(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Fault 23: a forked child is refused at once, although the hand-off looks closed to it."""
+    """A forked child is refused at once, although the hand-off looks closed to it."""
     lock = kind(zk, zk_path)
 
     def child() -> None:
@@ -288,10 +294,11 @@ def test_a_hold_put_back_while_another_thread_asks(
     assert waiting.result(20) > 0
 
 
+@pytest.mark.fault(47)
 def test_what_is_kept_for_a_thread_that_does_not_come(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 47: other processes get in although the thread that is next stands in a signal handler."""
+    """Other processes get in although the thread that is next stands in a signal handler."""
     lock, other = Lock(zk, zk_path, fair=False), Lock(connect(), zk_path, fair=False)
     standing, over = threading.Event(), threading.Event()
 
@@ -327,11 +334,12 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.fault(203)
 @unfair
 def test_a_handler_releases_it_within_a_release(
     kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: Any
 ) -> None:
-    """Fault 203: once the handler has handed it on, the release that it interrupted leaves the next hold alone."""
+    """Once the handler has handed it on, the release that it interrupted leaves the next hold alone."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(zk, zk_path)
     state, inside, go_on = lock._path_state, threading.Event(), threading.Event()
@@ -360,9 +368,10 @@ def test_a_handler_releases_it_within_a_release(
     eventually(queued(zk, zk_path, 0))
 
 
+@pytest.mark.fault(209)
 @unfair
 def test_interrupts_at_the_end_of_an_acquire(kind: Kind, zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
-    """Fault 209: one strikes as it has the lock, another its clean-up: nothing is held that could be handed on."""
+    """One strikes as it has the lock, another its clean-up: nothing is held that could be handed on."""
     lock = kind(zk, zk_path)
     session = lock._session
     with monkeypatch.context() as patch, session.lock:  # so that its keeper can't clean up

@@ -18,8 +18,9 @@ def test_they_exclude_each_other(zk: KazooClient, connect: Connect, zk_path: str
         assert not lock.acquire(timeout=0.2)
 
 
+@pytest.mark.fault(259)
 def test_the_loss_of_a_stopped_client(connect: Connect, zk_path: str) -> None:
-    """Fault 259: the loss of a hold after `stop` and after `restart` names this cause alone."""
+    """The loss of a hold after `stop` and after `restart` names this cause alone."""
     for end in (KazooClient.stop, KazooClient.restart):
         client = connect()
         lock = Lock(client, zk_path)

@@ -122,6 +122,7 @@ def test_a_line_of_both(
     theirs[0].ask("withdraw")
 
 
+@pytest.mark.fault(88)
 @LAYOUTS
 def test_our_leader_is_killed(layout: str, java: CuratorClient, zk_path: str, spawn: Spawn) -> None:
     """Java leads once the session of our killed process is over."""

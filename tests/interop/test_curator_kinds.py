@@ -15,6 +15,8 @@ from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, SAME, nodes
 from zkconcurrent import ForeignNodeError
 
+pytestmark = pytest.mark.fault(236)
+
 
 class Recipe(NamedTuple):
     """One of Curator's recipes.
@@ -50,7 +52,7 @@ every = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.com
 
 @every
 def test_java_is_first(recipe: Recipe, java: CuratorClient, client: KazooClient, zk_path: str) -> None:
-    """Fault 236: each other kind of ours gets an error before it does anything, and leaves no node."""
+    """Each other kind of ours gets an error before it does anything, and leaves no node."""
     for name, kind in KINDS.items():
         path = f"{zk_path}/{name}"
         if recipe.families & {kind.family} or any(recipe.families & same and kind.family in same for same in SAME):
@@ -80,7 +82,7 @@ def test_java_is_first(recipe: Recipe, java: CuratorClient, client: KazooClient,
 def test_java_is_second(
     ours: str, recipe: Recipe, java: CuratorClient, client: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Fault 236: Curator looks at nothing that it does not know; from then on, our next contenders are told."""
+    """Curator looks at nothing that it does not know; from then on, our next contenders are told."""
     kind = KINDS[ours]
     end = kind.use(zkconcurrent, client, zk_path)
     assert end is not None

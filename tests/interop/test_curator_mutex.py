@@ -18,6 +18,8 @@ from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import DetachedLock, Lock, LockLostError, RLock
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(21)
+
 both = pytest.mark.parametrize("kind", [Lock, RLock])
 
 

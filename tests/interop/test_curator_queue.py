@@ -60,8 +60,9 @@ def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_pat
     assert client.get(zk_path)[0] == b"fifo 0 open"
 
 
+@pytest.mark.fault(169)
 def test_several_items_in_one_node(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
-    """Fault 169: each has its attempts, and its own grave; Java takes the items that we leave, or put back."""
+    """Each has its attempts, and its own grave; Java takes the items that we leave, or put back."""
     queue = Queue[str](client, zk_path, codec=TEXT, max_attempts=2)
     java.call("queue.putMulti", zk_path, "a,bad,b,c,d").result(20)
     assert queue.get(timeout=20) == "a"

@@ -62,8 +62,9 @@ def test_java_asks_us(java: CuratorClient, client: KazooClient, zk_path: str, na
     java.call(f"{other}.release", zk_path).result(LONG)
 
 
+@pytest.mark.fault(291)
 def test_a_java_waiter_is_asked(java: CuratorClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 291: a Java waiter keeps its place between two of ours, whose waits also bear the overwritten node."""
+    """A Java waiter keeps its place between two of ours, whose waits also bear the overwritten node."""
     first, last = Lock(connect(), zk_path), Lock(connect(), zk_path)
     java.call("mutex.makeRevocable", zk_path).result(LONG)
     first.acquire()
@@ -81,10 +82,11 @@ def test_a_java_waiter_is_asked(java: CuratorClient, connect: Connect, zk_path: 
     last.release()
 
 
+@pytest.mark.fault(291)
 def test_a_python_waiter_is_asked(
     connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 291: a waiter here keeps its place between two Java clients; it is told once it holds."""
+    """A waiter here keeps its place between two Java clients; it is told once it holds."""
     ahead, behind = connect_java(), connect_java()
     told: list[object] = []
     lock = Lock(connect(), zk_path, on_revoke=told.append)

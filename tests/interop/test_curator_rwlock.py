@@ -18,6 +18,8 @@ from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(21)
+
 BRIEF = round(SHORT * 1000)
 PATIENT = round(LONG * 1000)
 roles = pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.simulation.world.ensemble import Transport
 from tests.simulation.world.run import Run, runs
 from tests.simulation.world.schedule import random_schedule
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.fault(160), pytest.mark.long]
 SHARE = 0.1  # of all requests
 
 
@@ -44,7 +44,7 @@ def busy(run: Run, seed: int) -> Run:
     ],
 )
 def test_whatever_strikes(kind: type[Run], schedule_of: Callable[[int], Any]) -> None:
-    """Fault 160: all holds that always must."""
+    """All holds that always must."""
     seeds = iter(range(1_000_000))
     for run in runs(lambda schedule: busy(kind(schedule), next(seeds)), schedule_of, 50):
         assert run.checks is not None

@@ -46,9 +46,10 @@ def lose(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
     assert run.world.now - began < HOLD + TIMEOUT
 
 
+@pytest.mark.fault(159)
 @pytest.mark.parametrize(("kind", "visits"), KINDS)
 def test_a_node_that_comes_back_is_deleted_again(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
-    """Fault 159: its client looks for it, as the leader is new, and the others go on."""
+    """Its client looks for it, as the leader is new, and the others go on."""
     lose(kind, visits)
 
 
@@ -66,9 +67,10 @@ def finish(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
     assert run.world.now - began < HOLD + 2 * TIMEOUT
 
 
+@pytest.mark.fault(79)
 @pytest.mark.parametrize(("kind", "visits"), KINDS)
 def test_a_waiter_leaves_the_server(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
-    """Fault 79: it asks the leader, and goes on at another server."""
+    """It asks the leader, and goes on at another server."""
     finish(kind, visits)
 
 

@@ -21,6 +21,7 @@ FURTHEST = 20_000
 FAULTS = {"cut off", "usurped", "crashed", "reconnected"}
 
 
+@pytest.mark.fault(44, 45)
 def test_the_lease_never_outlives_the_session(simulated: list[str]) -> None:
     """With any delay, standstill, cut or election of another leader, others get in after the lease has ended."""
     began, ended, closest = time.perf_counter(), 0, math.inf

@@ -27,6 +27,7 @@ FOUND = {id(each): each for module in MODULES for each in vars(module).values() 
 TABLES = [table for table in FOUND.values() if table is not LOCKS]  # its runs are in test_simulation.py
 
 
+@pytest.mark.fault(134, 266)
 @pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
@@ -54,12 +55,13 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     assert not table.holes(cells)
 
 
+@pytest.mark.fault(132, 267)
 @pytest.mark.parametrize(
     "table", [data_recipes.VALUE, data_recipes.MAP, data_recipes.QUEUE], ids=lambda table: table.name
 )
 @pytest.mark.parametrize("operation", ["DetachTicket", "Discard"])
 def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table, operation: str) -> None:
-    """Faults 132 and 267: a client knows of all that it keeps beyond a call, from before the call to its very end."""
+    """A client knows of all that it keeps beyond a call, from before the call to its very end."""
     cases = [
         each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == (operation, 16)
     ]

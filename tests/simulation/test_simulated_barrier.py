@@ -231,6 +231,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.fault(262)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[each.name for each in MUTANTS])
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""

@@ -9,6 +9,7 @@ from tests.simulation.subjects.cancels import CancelRun, random_cancels
 from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
+@pytest.mark.fault(95)
 def test_whatever_strikes() -> None:
     """A wait that was ended holds nothing, leaves nothing and does not go on; all others get their turns."""
     injected: set[str] = set()

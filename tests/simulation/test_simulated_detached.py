@@ -9,6 +9,7 @@ from tests.simulation.subjects.detached import DetachedRun, random_acts
 from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
+@pytest.mark.fault(114, 115, 116, 117, 129, 130, 131)
 def test_whatever_strikes() -> None:
     """No two hold, only the owner or an operator ends a hold, failed acquires leave none, and nobody waits in vain."""
     injected: set[str] = set()

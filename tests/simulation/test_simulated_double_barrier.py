@@ -9,6 +9,7 @@ from tests.simulation.subjects.double_barrier import DoubleBarrierRun, random_st
 from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
+@pytest.mark.fault(104, 127)
 def test_whatever_strikes() -> None:
     """Parties enter and leave together, nobody who is entitled to go on sleeps, and nothing is left."""
     injected = {kind for run in runs(DoubleBarrierRun, random_steps, 100) for kind in run.injected}
@@ -142,6 +143,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.fault(254)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""

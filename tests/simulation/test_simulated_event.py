@@ -8,6 +8,8 @@ from tests.simulation.checks.mutants import Mutant, bug, find
 from tests.simulation.subjects.event import EventRun, random_steps
 from tests.simulation.world.run import COMMON_FAULTS, runs
 
+pytestmark = pytest.mark.fault(240)
+
 
 def test_whatever_strikes() -> None:
     """No set is missed, none is doubled, nobody who is entitled to go on sleeps, and nothing is left."""

@@ -84,6 +84,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.fault(278, 279)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""

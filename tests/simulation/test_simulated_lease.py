@@ -20,6 +20,7 @@ def run_of(seed: int) -> Run:
     return Run(lease_schedule(Random(seed)))
 
 
+@pytest.mark.fault(44, 45)
 def test_whatever_strikes() -> None:
     """No lease runs when its session is over, with any leader, and with any messages late or lost."""
     injected = {kind for run in runs(Run, lambda seed: lease_schedule(Random(seed)), 150) for kind in run.injected}

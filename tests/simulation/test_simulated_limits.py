@@ -139,6 +139,7 @@ def test_the_time_of_a_loss() -> None:
     assert lost.held == pytest.approx(LIMIT, abs=EXACTLY)
 
 
+@pytest.mark.fault(285)
 @pytest.mark.parametrize("kind", ["cut", "stall"])
 def test_the_time_of_an_outage(kind: str) -> None:
     """`on_suspect` is called as the event comes, with the same seconds: what is left of the lease."""
@@ -161,6 +162,7 @@ def test_the_time_of_an_outage(kind: str) -> None:
     assert found > 5
 
 
+@pytest.mark.fault(286)
 @pytest.mark.parametrize("kind", [LimitedRun, LosingRun])
 def test_whatever_strikes(kind: type[LimitedRun]) -> None:
     """Told once, never too early; a hold lasts as long as it was told; all else is as without limits."""

@@ -9,6 +9,7 @@ from tests.simulation.subjects.queues import QueueRun, random_destroys, random_p
 from tests.simulation.world.run import COMMON_FAULTS, runs
 
 
+@pytest.mark.fault(80, 133)
 def test_whatever_strikes() -> None:
     """No item is lost or acknowledged twice, in order and within the size; nobody who is entitled to go on sleeps."""
     injected = {kind for run in runs(QueueRun, random_steps, 100) for kind in run.injected}
@@ -143,6 +144,7 @@ def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     find(mutant, lambda seed: QueueRun(random_steps(seed)))
 
 
+@pytest.mark.fault(138, 146)
 def test_destroyed_and_made_anew() -> None:
     """No item of a queue that was destroyed is taken, and none of the new one is lost in its place."""
     assert sum(bool(run.checks.destroyed) for run in runs(QueueRun, random_destroys, 30)) > 15

@@ -160,6 +160,7 @@ def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     find(mutant, lambda seed: SemaphoreRun(random_uses(seed)))
 
 
+@pytest.mark.fault(97, 98)
 def test_whatever_strikes_a_resize() -> None:
     """No permit is granted that was not free; nobody waits for one that is; the last number that was set stays."""
     injected = {kind for run in runs(ResizeRun, random_resizes, 100) for kind in run.injected}

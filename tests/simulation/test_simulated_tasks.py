@@ -34,6 +34,7 @@ def test_whatever_strikes_what_they_share() -> None:
     assert cancels > 150
 
 
+@pytest.mark.fault(136)
 def test_whatever_strikes_an_election() -> None:
     """Of tasks and threads one leads; nobody waits for a term that is there, and no closed loop keeps anything."""
     cancels = sum(run.cancels for run in runs(DataTaskRun, random_elections, 30))

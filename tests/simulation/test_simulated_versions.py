@@ -32,9 +32,10 @@ def worn(kind: str) -> Callable[[Any], Run]:
     return make
 
 
+@pytest.mark.fault(172)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_strikes(kind: str) -> None:
-    """Fault 172: every change counts as before."""
+    """Every change counts as before."""
     for run in runs(worn(kind), KINDS[kind][1], 30):
         assert run.injected
 

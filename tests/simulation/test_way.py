@@ -14,6 +14,8 @@ from tests.simulation.subjects.way import History, history
 from tests.simulation.world.run import TIMES
 from tests.simulation.world.world import Violation
 
+pytestmark = pytest.mark.fault(293)
+
 HISTORIES = 4000
 FURTHEST = 40_000
 HAPPENS = {

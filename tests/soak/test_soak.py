@@ -1,4 +1,4 @@
-"""Fault 43: runs on real servers: a minute under faults breaks no rule, and the broken locks and queues are found."""
+"""Runs on real servers: a minute under faults breaks no rule, and the broken locks and queues are found."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.fault(43)
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -35,6 +37,7 @@ def told(verdict: Verdict) -> str:
     return "\n".join([*summary(verdict), *violations(verdict)])
 
 
+@pytest.mark.fault(58)
 @pytest.mark.long
 def test_a_run_under_faults(tmp_path: Path) -> None:
     """With any fault, nobody is inside who must not be, everybody is told, and everybody goes on."""

@@ -109,16 +109,18 @@ def test_the_error_of_a_call() -> None:
     assert notes == ["a0", "a1", "a2"]
 
 
+@pytest.mark.fault(473)
 def test_a_choice_that_is_none() -> None:
-    """Fault 473: a call that can't go on, as its place in the list, is refused: before, the test hung."""
+    """A call that can't go on, as its place in the list, is refused: before, the test hung."""
     notes: list[str] = []
     with pytest.raises(ValueError, match=r"one of the indexes that it is given, \[1\], not 0"):
         interleave(lambda _: 0, [noted("a", notes), noted("b", notes)])
     assert notes == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
+@pytest.mark.fault(487)
 def test_an_interrupt_while_a_call_hangs() -> None:
-    """Fault 487: Ctrl-C ends it within seconds, whatever the calls still wait for."""
+    """Ctrl-C ends it within seconds, whatever the calls still wait for."""
     go = threading.Event()
 
     def interrupted(_: Sequence[int]) -> int:
@@ -131,8 +133,9 @@ def test_an_interrupt_while_a_call_hangs() -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.fault(473)
 def test_what_is_no_lock(clients: tuple[KazooClient, KazooClient], zk_path: str) -> None:
-    """Fault 473: a lock whose waiters nobody can ask for is refused before a call begins."""
+    """A lock whose waiters nobody can ask for is refused before a call begins."""
     several = zkconcurrent.MultiLock([zkconcurrent.Lock(clients[0], zk_path)])
     for wrong in (threading.Lock(), several, zkconcurrent.ReadWriteLock(clients[0], f"{zk_path}-rw")):
         with pytest.raises(TypeError, match="name the locks that it consists of"):

@@ -217,8 +217,9 @@ def test_a_real_server_is_asked_for(tmp_path: Path) -> None:
     assert "No Java was found" in ended.stdout
 
 
+@pytest.mark.fault(477)
 def test_a_real_server_and_one_in_memory(tmp_path: Path) -> None:
-    """Fault 477: the option and the environment ask for different ones, which is an error: before, the latter won."""
+    """The option and the environment ask for different ones, which is an error: before, the latter won."""
     ended = run_pytest(tmp_path, *NONE, "-v", "--zookeeper=real", ZKCONCURRENT_SERVER="memory")
     assert "--zookeeper=real, but ZKCONCURRENT_SERVER is 'memory'" in ended.stdout + ended.stderr
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR

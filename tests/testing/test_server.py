@@ -53,8 +53,9 @@ def test_leaves_nothing(temporary: Path) -> None:
         server.command("ruok")
 
 
+@pytest.mark.fault(394)
 def test_leaves_nothing_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 394: it keeps its data in its own folder, whatever characters the path has."""
+    """It keeps its data in its own folder, whatever characters the path has."""
     folder = tmp_path / "jürgen \N{ROCKET}"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -137,18 +138,20 @@ def test_no_such_port(port: int) -> None:
         Server(port=port)
 
 
+@pytest.mark.fault(165)
 @pytest.mark.parametrize("server", [Server, MemoryServer])
 @pytest.mark.parametrize(
     "name", ["port", "tick_time", "min_session_timeout", "max_session_timeout", "container_check_interval"]
 )
 def test_a_number_as_text(name: str, server: type[Server]) -> None:
-    """Fault 165: a text where a number belongs, as of the environment, is refused; the error names the argument."""
+    """A text where a number belongs, as of the environment, is refused; the error names the argument."""
     with pytest.raises(TypeError, match=f"^{name} must be .* not str$"):
         server(**{name: "2181"})
 
 
+@pytest.mark.fault(165)
 def test_a_number_of_servers_as_text() -> None:
-    """Fault 165: so it is with the number of servers of an ensemble."""
+    """So it is with the number of servers of an ensemble."""
     with pytest.raises(TypeError, match=r"^n must be an int, not str$"):
         Ensemble("3")  # type: ignore[arg-type]
 
@@ -196,9 +199,10 @@ def test_bad_settings(temporary: Path) -> None:
     assert not any(temporary.iterdir())
 
 
+@pytest.mark.fault(455)
 @pytest.mark.parametrize("allowed", ["srvr", "conf"])
 def test_a_command_that_is_not_allowed(allowed: str, temporary: Path) -> None:
-    """Fault 455: settings without a four-letter command that the class needs give an error at once."""
+    """Settings without a four-letter command that the class needs give an error at once."""
     server = Server(settings={"4lw.commands.whitelist": allowed})
     began = time.monotonic()
     try:
@@ -338,8 +342,9 @@ def test_no_shell(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(temporary.iterdir())
 
 
+@pytest.mark.fault(475)
 def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 475: `expire` refuses it: before, it returned as if it had ended the session."""
+    """`expire` refuses it: before, it returned as if it had ended the session."""
     monkeypatch.setattr(service_module, "PATIENCE", 1.0)
     with MemoryServer() as server, MemoryServer() as other, other.client() as client:
         session = client.client_id
@@ -349,8 +354,9 @@ def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
         other.expire(client)
 
 
+@pytest.mark.fault(394)
 def test_a_folder_that_is_not_ascii(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 394: the server finds its folder, whatever the locale of the tests is."""
+    """The server finds its folder, whatever the locale of the tests is."""
     folder = temporary / "caf\u00e9"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

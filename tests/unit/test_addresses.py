@@ -35,9 +35,10 @@ def addresses(monkeypatch: pytest.MonkeyPatch, *, randomize: bool) -> Addresses:
     return Addresses(client)
 
 
+@pytest.mark.fault(243)
 @pytest.mark.parametrize("randomize", [False, True])
 def test_machines_and_families_alternate(randomize: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 243: neither a machine that is dead, nor a network without IPv6, is met twice in a row."""
+    """Neither a machine that is dead, nor a network without IPv6, is met twice in a row."""
     for _ in range(20):
         walk = list(addresses(monkeypatch, randomize=randomize).expand())
         assert len(set(walk)) == 6
@@ -45,6 +46,7 @@ def test_machines_and_families_alternate(randomize: bool, monkeypatch: pytest.Mo
         assert {name for name, _, _ in walk[:3]} == set(OF_MACHINES)
 
 
+@pytest.mark.fault(403)
 def test_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """All addresses together get one session timeout while the session may live; later, each name gets a share.
 

@@ -104,9 +104,10 @@ def copied(what: Any) -> Any:
     return cloudpickle.loads(cloudpickle.dumps(what))
 
 
+@pytest.mark.fault(237)
 @pytest.mark.parametrize("name", ["function", "generator", "coroutine", "async_generator", "recursive"])
 def test_a_function(name: str) -> None:
-    """Fault 237. A function of each kind holds its lock, looks as before, and is pickled again in the same way."""
+    """A function of each kind holds its lock, looks as before, and is pickled again in the same way."""
     function = functions()[name]
     for other in (copied(function), copied(copied(function)), copied(functools.partial(function)).func):
         assert outcome(other(7)) is True
@@ -185,11 +186,12 @@ def accounts() -> type[Any]:
     return Account
 
 
+@pytest.mark.fault(237)
 @pytest.mark.parametrize(
     "name", ["method", "generator", "above", "below", "static", "static_below", "coroutine", "async_above"]
 )
 def test_a_method(name: str) -> None:
-    """Fault 237. A method of a class that is pickled by value holds its lock, however it is reached."""
+    """A method of a class that is pickled by value holds its lock, however it is reached."""
     kind = accounts()
     account = kind()
     assert outcome(getattr(copied(kind)(), name)()) is True
@@ -201,9 +203,10 @@ def test_a_method(name: str) -> None:
     assert outcome(unbound(account) if name in ("method", "generator", "coroutine") else unbound()) is True
 
 
+@pytest.mark.fault(237)
 @pytest.mark.parametrize("name", ["method", "generator", "coroutine"])
 def test_the_function_of_a_bound_method(name: str) -> None:
-    """Fault 237. `__func__` of a bound method has the lock, and a copy of the bound method is that method."""
+    """`__func__` of a bound method has the lock, and a copy of the bound method is that method."""
     account = accounts()()
     method = getattr(account, name)
     assert outcome(method.__func__(account)) is True
@@ -224,8 +227,9 @@ def test_a_body_that_would_run_later() -> None:
             synchronized(here, "bare")(function)()
 
 
+@pytest.mark.fault(237)
 def test_what_is_no_function() -> None:
-    """Fault 237. A partial, an object that can be called, and a bound method hold their lock."""
+    """A partial, an object that can be called, and a bound method hold their lock."""
 
     class Called:
         number = 7
@@ -242,8 +246,9 @@ def test_what_is_no_function() -> None:
     assert synchronized(here, "bare")(Called()).number == 7  # type: ignore[attr-defined]
 
 
+@pytest.mark.fault(237)
 def test_the_decorator_of_somebody_else() -> None:
-    """Fault 237. cloudpickle may lose another proxy, above or below, but not the lock; here, both see the object."""
+    """Cloudpickle may lose another proxy, above or below, but not the lock; here, both see the object."""
 
     class Account:
         number = 7
@@ -281,8 +286,9 @@ def test_the_decorator_of_somebody_else() -> None:
             copied(Account.__dict__[name])
 
 
+@pytest.mark.fault(237)
 def test_a_module_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 237. A module that is registered to be pickled by value is as `__main__` is."""
+    """A module that is registered to be pickled by value is as `__main__` is."""
     module = types.ModuleType("of_the_user")
     monkeypatch.setitem(sys.modules, "of_the_user", module)
     vars(module).update(synchronized=synchronized, here=here, held=held)
@@ -330,6 +336,7 @@ async def coroutine(n: int = 1) -> int:
     return n
 
 
+@pytest.mark.fault(237)
 @pytest.mark.parametrize(
     ("decorator", "told"),
     [
@@ -353,7 +360,7 @@ async def coroutine(n: int = 1) -> int:
     ],
 )
 def test_what_is_refused(decorator: Any, told: str) -> None:
-    """Fault 237. A function whose lock another process could not have is a TypeError that says what to do."""
+    """A function whose lock another process could not have is a TypeError that says what to do."""
     function = decorator(coroutine if isinstance(decorator, aio.synchronized) else lambda n=1: n)
 
     class Kind:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from zkconcurrent import JSON, MSGPACK, TEXT
 
+pytestmark = pytest.mark.fault(249)
+
 NAMED = pytest.mark.parametrize("codec", [TEXT, JSON, MSGPACK], ids=repr)
 
 

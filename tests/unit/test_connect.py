@@ -25,6 +25,7 @@ TLS = Path(__file__).parents[1] / "integration" / "tls"  # certificates, and key
 DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
+@pytest.mark.fault(420)
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -62,10 +63,11 @@ DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=Tru
     ],
 )
 def test_what_is_said(url: str, said: dict[str, Any]) -> None:
-    """Fault 420: each part of a URL becomes the argument of that meaning, and may be what that may be."""
+    """Each part of a URL becomes the argument of that meaning, and may be what that may be."""
     assert parse(url) == said
 
 
+@pytest.mark.fault(259)
 @pytest.mark.parametrize(
     ("url", "told"),
     [
@@ -143,6 +145,7 @@ def test_what_is_no_number(option: str) -> None:
         zkconcurrent.connect("zk://a", **{option: "5"})  # type: ignore[arg-type]
 
 
+@pytest.mark.fault(165)
 @pytest.mark.parametrize(
     ("options", "error", "told"),
     [
@@ -167,7 +170,7 @@ def test_what_is_no_number(option: str) -> None:
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
-    """Fault 165: such as the text of an environment variable; it is named before anything is opened.
+    """Such as the text of an environment variable; it is named before anything is opened.
 
     Fault 165: so is a Decimal, which does not add to a clock.
     """
@@ -185,6 +188,7 @@ def shown(error: BaseException | None) -> str:
     return told
 
 
+@pytest.mark.fault(68)
 @pytest.mark.parametrize(
     "url",
     [
@@ -241,6 +245,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     assert SECRET not in shown(raised.value)
 
 
+@pytest.mark.fault(68)
 @given(
     st.text("/:@?#%&=,[] \\é\0.a1", max_size=8),
     st.text("/:@?#%&=,[] \\é\0.a1", max_size=8),
@@ -256,6 +261,7 @@ def test_no_error_shows_any_password(before: str, after: str, template: str) -> 
     assert SECRET not in told
 
 
+@pytest.mark.fault(68)
 def test_no_repr_shows_a_password() -> None:
     """A client's repr shows its hosts and its chroot, and no credentials."""
     client = _connect.Client(hosts="a:1,[::1]/app", auth_data=[("digest", f"u:{SECRET}")])
@@ -267,6 +273,7 @@ def test_no_repr_shows_a_password() -> None:
         assert SECRET not in repr(each)
 
 
+@pytest.mark.fault(191)
 @pytest.mark.parametrize(
     "options",
     [
@@ -276,7 +283,7 @@ def test_no_repr_shows_a_password() -> None:
     ],
 )
 def test_credentials_are_text(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 191: a credential that is no text is a TypeError that does not show it, and the user is never another's."""
+    """A credential that is no text is a TypeError that does not show it, and the user is never another's."""
     monkeypatch.setattr(_connect, "find_spec", lambda _: True)
     with pytest.raises(TypeError, match="must be a str") as raised:
         zkconcurrent.connect("zk://127.0.0.1:1", start_timeout=0.1, **options)
@@ -286,6 +293,7 @@ def test_credentials_are_text(options: dict[str, Any], monkeypatch: pytest.Monke
 ACL = [make_acl("world", "anyone", all=True)]
 
 
+@pytest.mark.fault(67)
 @pytest.mark.parametrize(
     ("url", "options", "default", "directory"),
     [
@@ -408,9 +416,10 @@ def test_the_host_name_is_checked(
     assert (made[0].use_ssl, made[0].check_hostname) == (True, expected)
 
 
+@pytest.mark.fault(201, 401)
 @pytest.mark.parametrize(("url", "key"), [("zks://a?certfile=c", "c"), ("zks://a?certfile=c&keyfile=k", "k")])
 def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 201: one file may have both; kazoo would connect without the certificate."""
+    """One file may have both; kazoo would connect without the certificate."""
     made: list[_connect.Client] = []
     monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
     monkeypatch.setattr(_connect, "check_files", lambda _: None)
@@ -420,6 +429,7 @@ def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest
     assert made[0].keyfile_password == ""
 
 
+@pytest.mark.fault(401)
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -437,7 +447,7 @@ def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest
 def test_files_that_tls_cannot_use(
     options: dict[str, Any], told: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fault 401: the error comes at once and names the option, of a command too; nothing asks at the terminal."""
+    """The error comes at once and names the option, of a command too; nothing asks at the terminal."""
     monkeypatch.setattr(_connect, "_start", lambda *_: None)
     url = f"zks://a?{urlencode({name: value for name, value in options.items() if name != 'keyfile_password'})}"
     if told is None:
@@ -449,9 +459,10 @@ def test_files_that_tls_cannot_use(
     assert re.search(told, capsys.readouterr().err)
 
 
+@pytest.mark.fault(165)
 @pytest.mark.parametrize("timeout", [None, "5", b"5", 0, -1, float("nan"), float("inf"), 10**400, 3e6])
 def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
-    """Fault 165: another one is told at once, and not as if no server had replied."""
+    """Another one is told at once, and not as if no server had replied."""
     kind = ValueError if isinstance(timeout, int | float) else TypeError
     with pytest.raises(kind, match=r"timeout .* number of seconds"):
         zkconcurrent.connect("zk://127.0.0.1:1", timeout=timeout, start_timeout=0.1)

@@ -31,6 +31,7 @@ KINDS = {
 }
 
 
+@pytest.mark.fault(280)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_deadlock_is_missed_or_imagined(kind: str) -> None:
     """Only who is in a deadlock reports it; each has one victim, or is reported once; nobody is left in another one."""
@@ -161,6 +162,7 @@ def test_what_is_told() -> None:
     assert [tree.search(each) for each in waiters[:2]] == [(), ()]
 
 
+@pytest.mark.fault(282)
 @pytest.mark.parametrize("ending", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}])
 def test_a_ring_of_which_some_can_be_ended(ending: set[int]) -> None:
     """The youngest of those that can be ended is the victim; the youngest of all reports it before."""
@@ -199,6 +201,7 @@ def test_a_long_chain_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
     assert total() > len(chain) ** 2 / 2
 
 
+@pytest.mark.fault(283)
 def test_the_limit_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that would take more requests ends, and says so; it makes nobody a victim."""
     monkeypatch.setattr(deadlocks, "left_out", lambda *_: False)
@@ -212,6 +215,7 @@ def test_the_limit_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(ask.paths) + len(ask.nodes) <= 64 for ask in tree.asked)
 
 
+@pytest.mark.fault(283)
 @pytest.mark.parametrize("why", ["gives up", "tells nothing", "may not be read", "queue may not be read", "kazoo's"])
 def test_what_is_not_certain(why: str) -> None:
     """A ring through a wait that gives up by itself, or through what can't be followed, is none."""
@@ -259,6 +263,7 @@ def test_strange_data(data: bytes) -> None:
     assert {path for ask in tree.asked for path in ask.paths} <= {"/0", "/1"}
 
 
+@pytest.mark.fault(283)
 def test_a_member_that_goes_meanwhile() -> None:
     """A node that is gone when all is listed again does not count."""
     tree = Tree()

@@ -12,6 +12,8 @@ from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted
 from zkconcurrent._threads.base.contender import Contender
 
+pytestmark = pytest.mark.fault(21)
+
 DATA = [
     b"",
     b"\xff",
@@ -30,7 +32,7 @@ DATA = [
 
 @pytest.mark.parametrize("data", DATA)
 def test_none_is_a_crash(data: bytes) -> None:
-    """Fault 21: they count as those of a node that says nothing."""
+    """They count as those of a node that says nothing."""
     node = Node(data, 7, 0.0, 0)
     said = Contender.of("/path", "x-lock-0000000000", node)
     assert (said.pid, said.thread, said.owner, said.token) == (None, None, None, 7)

@@ -96,8 +96,9 @@ def test_a_connection_is_cut(waiting: list[int | None], cut: bool) -> None:
     assert line.sent == 1
 
 
+@pytest.mark.fault(407)
 def test_a_connection_that_brings_a_large_answer() -> None:
-    """Fault 407: it is kept while parts of it come, for a session timeout: then a call asks again."""
+    """It is kept while parts of it come, for a session timeout: then a call asks again."""
     line = Line([5] * 30)
     heartbeat = beating(line)
     line.passes, look = True, 0
@@ -153,6 +154,7 @@ class Server(Line):
         reply.set()
 
 
+@pytest.mark.fault(516)
 @pytest.mark.parametrize(
     ("error", "times", "deleted"),
     [

@@ -76,8 +76,9 @@ def test_asked_while_it_is_made(stop: int) -> None:
     assert not ended(number)
 
 
+@pytest.mark.fault(471)
 def test_a_host_name_that_is_not_utf_8() -> None:
-    """Fault 471: nodes tell it escaped; so a program can print it, and the default id of a candidate has it."""
+    """Nodes tell it escaped; so a program can print it, and the default id of a candidate has it."""
     program = """
 import os, socket
 socket.gethostname = lambda: os.fsdecode(b"h\\xe9te")

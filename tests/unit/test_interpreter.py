@@ -9,6 +9,8 @@ import pytest
 
 from tests.helpers.processes import run_python
 
+pytestmark = pytest.mark.fault(72)
+
 HERE = """
 import sys
 sys.path[:] = {path!r}
@@ -72,6 +74,7 @@ threading.get_ident = get_ident
 """
 
 
+@pytest.mark.fault(244)
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
@@ -85,7 +88,7 @@ threading.get_ident = get_ident
     ids=["patched late", "handler of gevent", "both", "eventlet late", "eventlet", "handler of eventlet"],
 )
 def test_greenlets_that_come_too_late(before: str, after: str, says: str) -> None:
-    """Fault 244: where the threads that the library knows are not the program's, each first use says what to do."""
+    """Where the threads that the library knows are not the program's, each first use says what to do."""
     program = f"""
 {before}
 import zkconcurrent

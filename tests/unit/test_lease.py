@@ -140,8 +140,9 @@ def test_a_hold_ends_with_its_lease() -> None:
     assert lease.believed(123.5)
 
 
+@pytest.mark.fault(221)
 def test_a_hold_begins_with_time_for_a_renewal() -> None:
-    """Fault 221: an idle client's slow requests prove a lease that is almost over: no hold is to be lost at once."""
+    """An idle client's slow requests prove a lease that is almost over: no hold is to be lost at once."""
     lease = opened()
     for n in range(6):
         lease.answered(100.0 + n * T / 3, 100.0 + n * T / 3 + T / 20, write=False)

@@ -39,6 +39,7 @@ CALLS: list[Callable[[Any], object]] = [
 ]
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("call", [*MAKERS, *CALLS])
 def test_numbers_are_whole(call: Callable[[Any], object]) -> None:
     """A number that is not whole is a TypeError that says so, before anything is sent."""
@@ -50,6 +51,7 @@ def test_numbers_are_whole(call: Callable[[Any], object]) -> None:
             pytest.fail(f"{number!r} is allowed: {call(number)}")
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("call", [*MAKERS, *CALLS[:-1]])
 @pytest.mark.parametrize("number", [LARGEST + 1, 10**400_000], ids=["2**63", "10**400000"])
 def test_numbers_have_a_size(call: Callable[[Any], object], number: int) -> None:
@@ -58,6 +60,7 @@ def test_numbers_have_a_size(call: Callable[[Any], object], number: int) -> None
         call(number)
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("make", MAKERS)
 def test_what_is_a_check_int_is_taken(make: Callable[[Any], object]) -> None:
     """True is 1, and an object with `__index__` is that number: an int from here on, so that all write the same."""
@@ -67,6 +70,7 @@ def test_what_is_a_check_int_is_taken(make: Callable[[Any], object]) -> None:
     make(LARGEST)
 
 
+@pytest.mark.fault(50)
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 def test_permits_of_one_call_are_limited(kind: type[Semaphore]) -> None:
     """As many as one request can ask for, and a ValueError that says how many that is; longer paths have fewer."""

@@ -46,8 +46,9 @@ class Equal(Member):
     __hash__ = None  # type: ignore[assignment]
 
 
+@pytest.mark.fault(385)
 def test_members_that_are_equal() -> None:
-    """Fault 385. Each member is one by itself, also if it can't be hashed."""
+    """Each member is one by itself, also if it can't be hashed."""
     members = LiveSet[Equal]()
     first, second, third = Equal(), Equal(), Equal()
     members.add(first)

@@ -20,6 +20,8 @@ from zkconcurrent._engine.session import LeftTickets, Session
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.ticket import Ticket
 
+pytestmark = pytest.mark.fault(352)
+
 MOST_STEPS = 5_000
 # Each turn of a loop has more steps, so none is passed over.
 STRIDE = 3
@@ -149,7 +151,7 @@ LOOPS: dict[str, Callable[[Situation], object]] = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_handler_changes_what_is_gone_through(loop: str) -> None:
-    """Fault 352: at any step, whatever the handler adds and removes."""
+    """At any step, whatever the handler adds and removes."""
     for step in range(1, MOST_STEPS, STRIDE):
         at = Situation()
         at.act()

@@ -177,8 +177,9 @@ def test_a_journal_that_is_cut_short(tmp_path: Path) -> None:
         journal.close()
 
 
+@pytest.mark.fault(469)
 def test_a_journal_on_a_full_disk(tmp_path: Path) -> None:
-    """Fault 469: a change that only a part of is written is refused, and those after it are kept."""
+    """A change that only a part of is written is refused, and those after it are kept."""
     journal = Journal(tmp_path / "journal")
     tree = journal.read()
     large, small = (tree.plan(0, [Create(path, bytes(size))], 0) for path, size in (("/large", 10_000), ("/small", 1)))

@@ -56,25 +56,28 @@ def test_no_message_points_to_a_page_that_no_wheel_has() -> None:
     assert not found
 
 
+@pytest.mark.fault(259)
 @pytest.mark.parametrize("kind", [zkconcurrent.Event, zkconcurrent.Lock, aio.Event, aio.Lock])
 def test_the_client_is_missing(kind: Any) -> None:
-    """Fault 259: an address in place of the client, or the two in the wrong order: the error names the argument."""
+    """An address in place of the client, or the two in the wrong order: the error names the argument."""
     with pytest.raises(TypeError, match=r"^client must be a kazoo.client.KazooClient, not str$"):
         kind("127.0.0.1:2181", "/path")
     with pytest.raises(TypeError, match=r"^path must be a str, not KazooClient"):
         kind("/path", KazooClient())
 
 
+@pytest.mark.fault(259)
 @pytest.mark.parametrize("kind", [zkconcurrent.Lock, aio.Lock, aio.namespace])
 def test_a_client_for_tasks_that_was_not_entered(kind: Any) -> None:
-    """Fault 259: the result of `aio.connect` is no client before `async with`, and the error says to write that."""
+    """The result of `aio.connect` is no client before `async with`, and the error says to write that."""
     with pytest.raises(TypeError, match=r"KazooClient, not \w+: write `async with aio\.connect\(\.\.\.\) as zk:`$"):
         kind(aio.connect("memory:"), "/path")
 
 
+@pytest.mark.fault(259)
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 def test_one_lock_in_place_of_several(module: ModuleType) -> None:
-    """Fault 259: the error says that a list is wanted."""
+    """The error says that a list is wanted."""
     for wrong in (KazooClient(), module.Lock(KazooClient(), "/lock")):
         with pytest.raises(TypeError, match=r"^a MultiLock takes a list of locks, .*, not [a-z]"):
             module.MultiLock(wrong)
@@ -130,9 +133,10 @@ class Later:
         """Do nothing."""
 
 
+@pytest.mark.fault(342)
 @pytest.mark.parametrize("each", FUNCTIONS, ids=lambda each: ".".join(filter(None, each[1:])) + f"-{each[0].__name__}")
 def test_a_coroutine_function_in_place_of_a_function(each: Functions) -> None:
-    """Fault 342: it is refused wherever a function is wanted that nothing would await: its coroutine counts as true."""
+    """It is refused wherever a function is wanted that nothing would await: its coroutine counts as true."""
     made = getattr(each.module, each.name)
     client = KazooClient()
 
@@ -179,9 +183,10 @@ def test_a_coroutine_function_for_tasks() -> None:
     assert aio.Lock(KazooClient(), "/aio", on_lost=later, on_suspect=Later(), on_revoke=functools.partial(later))
 
 
+@pytest.mark.fault(342)
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 def test_other_coroutine_functions(module: Any) -> None:
-    """Fault 342: so is what gives a decorator its client, and a method of a codec."""
+    """So is what gives a decorator its client, and a method of a codec."""
 
     class Codec:
         encode = bytes
@@ -206,8 +211,9 @@ def test_a_guard_of_no_transaction(kind: str) -> None:
             guard(wrong)
 
 
+@pytest.mark.fault(259)
 def test_a_timeout_that_is_no_number() -> None:
-    """Fault 259: the error names the argument."""
+    """The error names the argument."""
     client = KazooClient()
     for call in (
         zkconcurrent.Lock(client, "/lock").acquire,
@@ -218,10 +224,11 @@ def test_a_timeout_that_is_no_number() -> None:
             call(timeout="5")
 
 
+@pytest.mark.fault(165)
 @pytest.mark.parametrize("timeout", [Decimal("0.5"), Fraction(1, 2), "5"])
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 def test_a_timeout_that_threading_does_not_take(module: ModuleType, timeout: Any) -> None:
-    """Fault 165: wherever one is given, it is refused as `threading` does, with an error that names the argument."""
+    """Wherever one is given, it is refused as `threading` does, with an error that names the argument."""
     with pytest.raises(TypeError):
         threading.Lock().acquire(timeout=timeout)
 
@@ -246,23 +253,26 @@ def test_a_timeout_that_threading_does_not_take(module: ModuleType, timeout: Any
             asyncio.run(made(call))
 
 
+@pytest.mark.fault(259)
 def test_an_item_without_a_codec() -> None:
-    """Fault 259: the error names the path, the codec, and the argument that takes another."""
+    """The error names the path, the codec, and the argument that takes another."""
     with pytest.raises(TypeError, match=r"'/queue' can't be encoded by zkconcurrent.BYTES: .* codec=zkconcurrent.JSON"):
         encoded(zkconcurrent.BYTES, object(), "/queue")
     with pytest.raises(TypeError, match=r"'/queue' can't be encoded by zkconcurrent.JSON: .*not JSON serializable"):
         encoded(zkconcurrent.JSON, object(), "/queue")
 
 
+@pytest.mark.fault(259)
 def test_a_restart_is_no_end_of_tries() -> None:
-    """Fault 259: a call that is between `stop` and `start` of a restart says so."""
+    """A call that is between `stop` and `start` of a restart says so."""
     client = KazooClient()
     client._stopped.clear()  # `start` does so before it starts the thread
     assert "has stopped the client during this call" in Link(client).why_stopped()
 
 
+@pytest.mark.fault(259)
 def test_a_hold_of_a_stopped_client() -> None:
-    """Fault 259: the cause that applies is named, and no other."""
+    """The cause that applies is named, and no other."""
     ticket = Ticket("/lock", "prefix", Lease(1))
     ticket.loss = LossRecord(LossCause.CLIENT_STOPPED)
     assert why_lost(ticket) == "its client was stopped"
@@ -283,13 +293,15 @@ def test_every_cause_of_a_loss_has_words() -> None:
     )
 
 
+@pytest.mark.fault(259)
 def test_a_lock_is_at_the_path_of_an_event() -> None:
-    """Fault 259: a node without data is named as what it may be."""
+    """A node without data is named as what it may be."""
     assert "that of a lock or semaphore" in str(foreign_data("/path", b"", "an Event has some"))
 
 
+@pytest.mark.fault(259)
 def test_a_fork_names_multiprocessing() -> None:
-    """Fault 259: the remedy for pools is there."""
+    """The remedy for pools is there."""
     assert "initializer=" in FORKED
 
 

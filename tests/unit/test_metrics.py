@@ -82,6 +82,7 @@ def test_no_row_is_twice() -> None:
     assert list(BUCKETS) == sorted(BUCKETS)
 
 
+@pytest.mark.fault(284)
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -225,8 +226,9 @@ def test_a_registry_has_them_once() -> None:
     zkconcurrent.prometheus.instrument(registry=registry)()
 
 
+@pytest.mark.fault(378)
 def test_a_process_has_them_once_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """Fault 378: all registries of a process write to one file, where two would overwrite each other's counts."""
+    """All registries of a process write to one file, where two would overwrite each other's counts."""
     program = """
 import prometheus_client
 import zkconcurrent.prometheus
@@ -251,8 +253,9 @@ zkconcurrent.prometheus.instrument(registry=second)()
     assert done.stdout.split() == ["wrong", "True", "True"]
 
 
+@pytest.mark.fault(259)
 def test_a_folder_for_several_processes_that_is_given_late() -> None:
-    """Fault 259: prometheus_client has read the variable as it was imported, and so would write no files."""
+    """Prometheus_client has read the variable as it was imported, and so would write no files."""
     program = """if True:
     import os, prometheus_client, zkconcurrent.prometheus
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = "/nowhere"
@@ -290,9 +293,10 @@ def test_a_meter_provider_has_them_once() -> None:
     provider.shutdown()
 
 
+@pytest.mark.fault(372)
 @pytest.mark.parametrize("first", ["{}", "given"])
 def test_the_programs_meter_provider_that_is_given(first: str) -> None:
-    """Fault 372: it is the same one, given or not, and whenever the program sets it up: no count doubles."""
+    """It is the same one, given or not, and whenever the program sets it up: no count doubles."""
     program = f"""
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
@@ -408,8 +412,9 @@ print("removed", *active())
     ]
 
 
+@pytest.mark.fault(504)
 def test_several_services_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """Fault 504: locks of one path, and with one token, on several services count each by itself.
+    """Locks of one path, and with one token, on several services count each by itself.
 
     Also where a class of clients has no hash, as one that defines `__eq__`.
     """
@@ -449,6 +454,7 @@ for lock in locks:
     assert done.stdout.splitlines() == ["1 0 3", "0 2", "0 1", "0 0"], done.stderr
 
 
+@pytest.mark.fault(306)
 def test_interrupts_and_forks_in_the_multiprocess_mode(tmp_path: Path) -> None:
     """The counts of what is active are right after an interrupt at any line, and in a child of one that holds."""
     program = """

@@ -158,8 +158,9 @@ def test_tasks_have_the_names_of_threads() -> None:
     assert set(zkconcurrent.__all__) - shared - errors == set(aio.__all__) - own
 
 
+@pytest.mark.fault(506)
 def test_the_import_loads_all_that_is_for_threads(tmp_path: Path) -> None:
-    """Fault 506: the first use of a name loads no module, so it needs no file: an upgrade may have removed them."""
+    """The first use of a name loads no module, so it needs no file: an upgrade may have removed them."""
     code = """
 import os, sys, zkconcurrent
 loaded = {*sys.modules}
@@ -190,8 +191,9 @@ def test_what_is_for_some_programs_has_an_import_of_its_own() -> None:
     run_python("-c", "import zkconcurrent; assert not hasattr(zkconcurrent, 'aio')")
 
 
+@pytest.mark.fault(506)
 def test_use_within_a_patch_of_the_modules() -> None:
-    """Fault 506: what a test drops of `sys.modules` at its end is not the library: there is one copy of it."""
+    """What a test drops of `sys.modules` at its end is not the library: there is one copy of it."""
     code = """
 import sys, zkconcurrent
 from unittest import mock

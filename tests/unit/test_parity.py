@@ -80,8 +80,9 @@ def test_a_multilock_acquires_as_a_lock() -> None:
     assert [(p.name, p.default) for p in parameters.values()][1:] == [("blocking", True), ("timeout", -1)]
 
 
+@pytest.mark.fault(385)
 def test_a_lock_of_a_programs_class_that_counts_as_false() -> None:
-    """Fault 385. A condition has the lock that it was given, whatever `bool()` says of that."""
+    """A condition has the lock that it was given, whatever `bool()` says of that."""
 
     class Own(zkconcurrent.RLock):
         def __bool__(self) -> bool:

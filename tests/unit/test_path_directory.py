@@ -28,9 +28,10 @@ def untraced() -> Iterator[None]:
     sys.settrace(before)
 
 
+@pytest.mark.fault(260)
 @pytest.mark.usefixtures("untraced")
 def test_a_handler_opens_the_same_path() -> None:
-    """Fault 260: at whichever line it strikes, both have one state, which later objects find."""
+    """At whichever line it strikes, both have one state, which later objects find."""
     for line in itertools.count(1):
         directory, lines, theirs = PathDirectory(), itertools.count(1), list[Any]()
 

@@ -18,6 +18,7 @@ def test_a_bad_path_is_refused(path: str) -> None:
         zkconcurrent.Lock(KazooClient(), path)
 
 
+@pytest.mark.fault(50)
 def test_a_path_has_a_length() -> None:
     """A path of more bytes than a request can carry often is a ValueError that says the limit, and shows little."""
     client, room = KazooClient(), LONGEST - len("/app/")
@@ -37,6 +38,7 @@ def test_a_path_has_a_length() -> None:
             assert len(str(caught.value)) < 500
 
 
+@pytest.mark.fault(50)
 def test_a_path_of_a_call_has_a_length() -> None:
     """A hostile argument of a synchronized function is refused before a request is made of it."""
 
@@ -49,6 +51,7 @@ def test_a_path_of_a_call_has_a_length() -> None:
             work(name)
 
 
+@pytest.mark.fault(71)
 @pytest.mark.parametrize("path", ["/app/\U0001f600", "/app/x\U00010000", "/app/\U0010ffff/x"])
 def test_what_utf_16_takes_two_for_is_refused(path: str) -> None:
     """ZooKeeper counts in UTF-16 and takes half a character for a bad one: told at construction, by which it is."""
@@ -90,6 +93,7 @@ def test_one_path_is_one_kind() -> None:
     assert zkconcurrent.RLock(KazooClient(), "/app/lock").path == lock.path
 
 
+@pytest.mark.fault(66)
 def test_paths_must_not_nest() -> None:
     """A lock above or below another of the same client is refused, until that one is gone."""
     client = KazooClient()

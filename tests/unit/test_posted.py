@@ -23,6 +23,8 @@ from zkconcurrent._kazoo.replies import HandledReply
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._runtime.interrupts import check_depth
 
+pytestmark = pytest.mark.fault(85)
+
 
 def client_state() -> ClientState:
     """Return the state of a client that is never connected."""
@@ -40,7 +42,7 @@ def traced(trace: Callable[..., Any], do: Callable[[], object]) -> None:
 
 
 def test_interrupted_at_every_line(in_thread: InThread) -> None:
-    """Fault 85: the interrupted thread leaves the rest to others, and kazoo's thread does not look for it forever."""
+    """The interrupted thread leaves the rest to others, and kazoo's thread does not look for it forever."""
     for line in itertools.count(1):
         state, done = client_state(), list[str]()
 
@@ -67,7 +69,7 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
 
 @pytest.mark.parametrize("where", ["posted", "at once"])
 def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None:
-    """Fault 85: the error of a signal handler is none of the work's: it is raised, and the work is done again."""
+    """The error of a signal handler is none of the work's: it is raised, and the work is done again."""
     for line in itertools.count(1):
         state, done = client_state(), list[str]()
 
@@ -99,8 +101,9 @@ def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None
     assert line > 10
 
 
+@pytest.mark.fault(163)
 def test_near_the_recursion_limit(in_thread: InThread) -> None:
-    """Fault 163: a thread that can't call so deep leaves the work to another one."""
+    """A thread that can't call so deep leaves the work to another one."""
     for margin in itertools.count(3):
         state, done = client_state(), list[int]()
         reply = HandledReply(lambda _: (check_depth(20), done.append(1)), post=state.post)  # noqa: B023
@@ -130,9 +133,10 @@ def test_work_that_fails_by_itself() -> None:
     assert "ZeroDivisionError" in repr(state.unlogged)
 
 
+@pytest.mark.fault(158)
 @pytest.mark.parametrize("work", ["posted", "dropped"])
 def test_done_by_a_handler_at_every_line(work: str, in_thread: InThread) -> None:
-    """Fault 158: a handler that interrupts the thread just before it takes the work does it; nothing is done twice."""
+    """A handler that interrupts the thread just before it takes the work does it; nothing is done twice."""
     for line in itertools.count(1):
         session, done = Session.of(KazooClient()), list[int]()
         do = {"posted": session.run_posted, "dropped": session.sweep}[work]
@@ -172,8 +176,9 @@ def test_posted_on_top(in_thread: InThread) -> None:
     assert not state.posted
 
 
+@pytest.mark.fault(47)
 def test_the_keeper_is_woken_on_top_of_a_call_that_wakes_it(in_thread: InThread) -> None:
-    """Fault 47: at any line, the standard library's included, a handler or finalizer may wake the keeper, too."""
+    """At any line, the standard library's included, a handler or finalizer may wake the keeper, too."""
     state, lines = client_state(), list[int]()
 
     def handler(frame: FrameType, _event: str, _arg: Any) -> Any:
@@ -186,8 +191,9 @@ def test_the_keeper_is_woken_on_top_of_a_call_that_wakes_it(in_thread: InThread)
     assert state.keepers_sleep.wait(0)
 
 
+@pytest.mark.fault(158)
 def test_a_session_that_ended_before_the_next_began() -> None:
-    """Fault 158: the end of a session is noted late, after the next one's beginning: that one goes on."""
+    """The end of a session is noted late, after the next one's beginning: that one goes on."""
     session = Session.of(KazooClient())
     first, next_one = Lease(1), Lease(2)
     with session.lock:

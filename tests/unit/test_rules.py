@@ -159,6 +159,7 @@ def test_holders_are_blocked_by_nobody(case: Case) -> None:
         assert rule.is_ours(found[0])
 
 
+@pytest.mark.fault(308)
 @given(queues)
 def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
     """`nearest` tells, in the order of turns, what `blocker` tells of each contender."""
@@ -168,6 +169,7 @@ def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
     assert (found, list(found)) == (one_by_one, list(one_by_one))
 
 
+@pytest.mark.fault(308)
 def test_thousands_of_readers() -> None:
     """Each look at a crowd takes one pass: with one for each reader, this would take minutes."""
     crowd = [f"_c_{uuid.uuid4()}-__READ__{n:010}" for n in range(30_000)]
@@ -236,9 +238,10 @@ def test_foreign_contenders_count() -> None:
     check_queue("/app/lock", OURS_OR_SEQUENTIAL)
 
 
+@pytest.mark.fault(236)
 @pytest.mark.parametrize("rule", [MUTEX, LATCH, READ, WRITE, PERMIT], ids=lambda rule: rule.role)
 def test_the_nodes_of_other_kinds_are_refused(rule: Rule) -> None:
-    """Fault 236: a node with the role of another kind's is refused, before and behind ours; unknown roles count.
+    """A node with the role of another kind's is refused, before and behind ours; unknown roles count.
 
     The same holds for names without Curator's prefix, as an old Curator makes them.
     """
@@ -258,8 +261,9 @@ def test_the_nodes_of_other_kinds_are_refused(rule: Rule) -> None:
             assert repr(name) in str(caught.value)
 
 
+@pytest.mark.fault(236)
 def test_a_queue_whose_node_has_data_is_refused() -> None:
-    """Fault 236: the path of a queue has no data; one that has keeps another primitive's state."""
+    """The path of a queue has no data; one that has keeps another primitive's state."""
     names = Names(["_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001"])
     check_queue("/app/lock", names)
     names.data_length = 7

@@ -59,8 +59,9 @@ def _failed(error: Failure) -> Failure:
     return error
 
 
+@pytest.mark.fault(152)
 def test_applied_before_it_was_sent_again() -> None:
-    """Fault 152: the second fails, as the first was applied just before: the write is not made once more."""
+    """The second fails, as the first was applied just before: the write is not made once more."""
     map_write, writing = _sent_twice()
     sync, _ = writing.throw(_failed(BadVersion()))
     assert type(sync) is Sync
@@ -80,8 +81,9 @@ def test_the_writer_is_gone_as_it_was_sent_again() -> None:
         writing.send(None)
 
 
+@pytest.mark.fault(152)
 def test_a_hold_that_was_made_before_it_was_sent_again() -> None:
-    """Fault 152: the second `multi` fails, as the first was applied just before: the lock is held, and stays so."""
+    """The second `multi` fails, as the first was applied just before: the lock is held, and stays so."""
     ticket, left = Ticket("/lock", "_c_x-", Lease(1)), Ticket("/lock", "_c_y-", Lease(1))
     ticket.queued_as("_c_x-lock-0000000000", 1)
     acquiring = detach(ticket, "me", "u", b"{}")
@@ -98,8 +100,9 @@ def test_a_hold_that_was_made_before_it_was_sent_again() -> None:
     assert ended.value.value.name == "_c_u-lock-0000000000"
 
 
+@pytest.mark.fault(152)
 def test_a_leave_whose_reply_was_lost() -> None:
-    """Fault 152: a write comes before the look at the node, so that the second delete meets no other member's."""
+    """A write comes before the look at the node, so that the second delete meets no other member's."""
     member = Member("/group", "a", b"", lambda: 0.0, 0.0)
     member.ticket = Ticket("/group", "_c_x-", Lease(1))
     member.ticket.queued_as("a", 1)

@@ -34,9 +34,10 @@ def test_it_is_an_event(in_thread: InThread) -> None:
     assert not event._sleepers
 
 
+@pytest.mark.fault(195)
 @pytest.mark.parametrize("struck", [lambda event: event.set(), lambda event: event.wait(0.001)], ids=["set", "wait"])
 def test_interrupted_at_every_line(struck: Callable[[SteadyEvent], Any], in_thread: InThread) -> None:
-    """Fault 195: another thread can set it, and wakes the waiter."""
+    """Another thread can set it, and wakes the waiter."""
     for hook in at_every_line("_runtime/events.py"):
         event = SteadyEvent()
         waiting = in_thread(event.wait, 20)

@@ -20,16 +20,18 @@ def begun(czxid: int, children: int) -> tuple[Any, Any]:
     return looking, next(looking, None)
 
 
+@pytest.mark.fault(246)
 @pytest.mark.parametrize(("children", "lists"), [(1, 1), (999, 1), (1_000, 2), (100_000, 200), (10**6, 2_000)])
 def test_one_client_in_so_many_lists(children: int, lists: int) -> None:
-    """Fault 246: few receipts are listed by each new client; of many, one in n / 500 clients lists all n."""
+    """Few receipts are listed by each new client; of many, one in n / 500 clients lists all n."""
     asked = [begun(czxid, children)[1] for czxid in range(4_000)]
     assert asked.count(Children("/n/receipts")) == 4_000 // lists
     assert asked.count(None) == 4_000 - 4_000 // lists
 
 
+@pytest.mark.fault(246)
 def test_a_piece_of_many() -> None:
-    """Fault 246: one look is three flights, of a thousand reads and deletes at most, from its own receipt's name on."""
+    """One look is three flights, of a thousand reads and deletes at most, from its own receipt's name on."""
     looking, _ = begun(0, 5_000)
     names = [f"{n:04}" for n in range(5_000)]
     reads = looking.send(names)

@@ -197,6 +197,7 @@ class Data:
     part: object
 
 
+@pytest.mark.fault(64)
 @pytest.mark.parametrize(
     "value",
     [
@@ -252,6 +253,7 @@ def test_a_name_that_is_not_meant() -> None:
         Template("/{user}").path({"user": Shown("me")})
 
 
+@pytest.mark.fault(64)
 @pytest.mark.parametrize(
     ("form", "value", "told"),
     [
@@ -295,6 +297,7 @@ SCALARS = st.one_of(
 )
 
 
+@pytest.mark.fault(64)
 @given(SCALARS)
 def test_equal_values(value: Any) -> None:
     """A value, a copy of it in another process, and an equal one of its type give the same path."""
@@ -487,6 +490,7 @@ def run_it(function: Callable[[], Any]) -> Any:
     return function()
 
 
+@pytest.mark.fault(65)
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickled_by_name(protocol: int) -> None:
     """A decorated function is pickled by its qualified name, and so are methods of all kinds, as plain ones are."""
@@ -505,6 +509,7 @@ def test_pickled_by_name(protocol: int) -> None:
     assert again(functools.partial(doubled, 4))() == (8, True)
 
 
+@pytest.mark.fault(65)
 def test_what_has_no_name_is_not_pickled() -> None:
     """A lambda, a local function, and one whose name is another's by now are refused when pickled, as plain ones."""
 
@@ -519,6 +524,7 @@ def test_what_has_no_name_is_not_pickled() -> None:
             pickle.dumps(what)
 
 
+@pytest.mark.fault(65)
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_pool(method: str) -> None:
@@ -699,8 +705,9 @@ def test_a_function_says_where() -> None:
     assert len(asked) == 2
 
 
+@pytest.mark.fault(337)
 def test_a_function_says_where_each_block_is(in_thread: InThread) -> None:
-    """Fault 337: each end of a block releases the lock of that block, also if the next one has another client."""
+    """Each end of a block releases the lock of that block, also if the next one has another client."""
     spaces = [zkconcurrent.namespace("local") for _ in range(3)]
     locks = [space.RLock("report") for space in spaces]
     places = iter(spaces)
@@ -726,8 +733,9 @@ def test_a_function_says_where_each_block_is(in_thread: InThread) -> None:
         pass
 
 
+@pytest.mark.fault(337)
 def test_a_block_that_does_not_begin() -> None:
-    """Fault 337: a block whose lock is not acquired leaves the block around it as it is."""
+    """A block whose lock is not acquired leaves the block around it as it is."""
     space = zkconcurrent.namespace("local")
     places = iter([space, zkconcurrent.namespace(client)])
     block = synchronized(lambda: next(places), "report")
@@ -755,16 +763,18 @@ class _Async:
         """Do nothing."""
 
 
+@pytest.mark.fault(259)
 def test_an_object_with_an_async_call() -> None:
-    """Fault 259: `synchronized` names `aio.synchronized`, which takes it; neither sends the reader back."""
+    """`synchronized` names `aio.synchronized`, which takes it; neither sends the reader back."""
     client = KazooClient()
     with pytest.raises(TypeError, match=r"Use zkconcurrent\.aio\.synchronized"):
         zkconcurrent.synchronized(client, "/path")(_Async())
     assert zkconcurrent.aio.synchronized(client, "/path")(_Async())
 
 
+@pytest.mark.fault(259)
 def test_the_async_call_of_an_object_holds_the_lock() -> None:
-    """Fault 259: the lock is held while the call runs."""
+    """The lock is held while the call runs."""
     lock = asyncio.Lock()
 
     class Looks:

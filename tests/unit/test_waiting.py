@@ -19,6 +19,7 @@ from zkconcurrent._runtime.waiting import Steps, _sleep, wait, wait_async
 DEPTH = 2
 
 
+@pytest.mark.fault(178)
 def test_a_wait_interrupted_twice() -> None:
     """A second Ctrl-C, at any line after the first has ended the wait, leaves no frame without its lock."""
     lock = threading.RLock()
@@ -40,9 +41,10 @@ def test_a_wait_interrupted_twice() -> None:
     assert hook.line > 10
 
 
+@pytest.mark.fault(205)
 @pytest.mark.parametrize("in_task", [False, True], ids=["thread", "task"])
 def test_a_call_interrupted_twice(in_task: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 205: a second Ctrl-C, as the loop is about to abandon the call for the first, leaves it abandoned."""
+    """A second Ctrl-C, as the loop is about to abandon the call for the first, leaves it abandoned."""
     abandoned, strikes, end = [], [KeyboardInterrupt], waiting._end
 
     def struck(*of: Any) -> None:
@@ -65,8 +67,9 @@ def test_a_call_interrupted_twice(in_task: bool, monkeypatch: pytest.MonkeyPatch
     assert abandoned
 
 
+@pytest.mark.fault(205)
 def test_interrupts_in_a_row_as_a_call_ends() -> None:
-    """Fault 205: however many strike, the call is abandoned: nothing of it is left for which others would wait."""
+    """However many strike, the call is abandoned: nothing of it is left for which others would wait."""
     abandoned, strikes = [], [KeyboardInterrupt, TimeoutError, KeyboardInterrupt, TimeoutError]
 
     def abandon() -> None:

@@ -6,9 +6,13 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from zkconcurrent._engine.registry import Registry
 from zkconcurrent._engine.watches import AGAIN, LINGER, Watches
 from zkconcurrent._protocol.lease import Lease
+
+pytestmark = pytest.mark.fault(240)
 
 
 class Bench:
@@ -47,7 +51,7 @@ class Bench:
 
 
 def test_a_path_that_is_used_again_and_again() -> None:
-    """Fault 240: a path that is left in two rounds has one entry after that, and its watch is removed once."""
+    """A path that is left in two rounds has one entry after that, and its watch is removed once."""
     bench = Bench()
     for uses in (True, True, False, False, False, False):
         if uses:
@@ -61,7 +65,7 @@ def test_a_path_that_is_used_again_and_again() -> None:
 
 
 def test_the_keeper_looks_again_soon() -> None:
-    """Fault 240: while a watch lingers, the keeper looks at it often, and it is gone within a second."""
+    """While a watch lingers, the keeper looks at it often, and it is gone within a second."""
     bench = Bench()
     bench.watches.remove_idle(bench.now)
     assert bench.watches.pause == math.inf
