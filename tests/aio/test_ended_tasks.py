@@ -86,7 +86,7 @@ OWNED: dict[str, Any] = {
 }
 
 
-@pytest.mark.fault(389)
+@pytest.mark.fault(42)
 @pytest.mark.parametrize("make", OWNED)
 @pytest.mark.parametrize("end", ["returns", "raises", "cancelled"])
 def test_a_task_that_ends_with_a_hold(
@@ -94,7 +94,7 @@ def test_a_task_that_ends_with_a_hold(
 ) -> None:
     """The library releases a lock that only its task may release when that task ends, and warns.
 
-    Fault 389: the log tells of it, too.
+    The log tells of it, too.
     """
     lock, rival = OWNED[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
 

@@ -265,7 +265,7 @@ def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> N
     assert (code, err, "evil\\x1b[2J" in out, "\x1b" in out, len(out) < 3_000) == (1, "", True, False, True)
 
 
-@pytest.mark.fault(327)
+@pytest.mark.fault(303)
 def test_how_to_break_it(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """It names a path that `break` takes with the same URL, and the whole of it; a lock may be at the chroot itself."""
     for n, (inside, first) in enumerate((("in/x", "in"), ("in/" + "y" * 400, "in"), ("in", ""))):

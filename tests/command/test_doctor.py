@@ -147,7 +147,6 @@ def test_a_service_that_is_set_up_badly(look: Run) -> None:
     assert end_of(look("doctor", url=f"zk://{server.hosts}?start_timeout=0.3"))[0] == 69
 
 
-@pytest.mark.fault(397)
 def test_a_server_without_watches_of_trees(look: Run) -> None:
     """It has a setting for many watches, and is not too old: the doctor says so, as a `Dict` does."""
     setting = "org.apache.zookeeper.server.watch.WatchManagerOptimized"
@@ -173,7 +172,6 @@ def test_a_host_that_is_none_of_zookeeper(look: Run, zookeeper: Server, root: st
     assert "quorum: 1 of 2 servers" in out
 
 
-@pytest.mark.fault(358)
 def test_a_host_that_can_have_no_name(look: Run, zookeeper: Server, root: str) -> None:
     """A slip in one host of the URL, such as two dots, is found, and the doctor goes on."""
     url = root.replace(zookeeper.hosts, f"{zookeeper.hosts},zk2..example")

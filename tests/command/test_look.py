@@ -142,11 +142,10 @@ def test_a_candidate_with_its_own_id(look: Run, zk: KazooClient, zk_path: str, l
     assert own.split()[-3:] == ["-", "-", "eu-1"]
 
 
-@pytest.mark.fault(447)
 def test_show_for_people(look: Run, run: Run, zk: KazooClient, zk_path: str, url: str) -> None:
     """`show` says in words who holds, who waits and until when, behind whom, and what it holds meanwhile.
 
-    Fault 447: that is a path as `show` takes it, with a URL that has a chroot, too.
+    That is a path as `show` takes it, with a URL that has a chroot, too.
     """
     outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
     with zkconcurrent.RLock(zk, inner):
@@ -202,7 +201,6 @@ def test_an_idle_worker(
         each.result()
 
 
-@pytest.mark.fault(442)
 def test_a_holder_does_not_give_up(look: Run, run: Run, zk: KazooClient, zk_path: str) -> None:
     """A holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
     with zkconcurrent.Lock(zk, zk_path):
@@ -508,7 +506,7 @@ def test_a_stranger_s_megabyte(look: Run, zk: KazooClient, zk_path: str) -> None
     assert all(int(each["token"]) < 1 << 63 for each in found)
 
 
-@pytest.mark.fault(327)
+@pytest.mark.fault(303)
 def test_a_stranger_s_name(look: Run, zk: KazooClient, zk_path: str) -> None:
     """A long name takes its own line only, however many lines there are."""
     for name in ("x" * 100_000, *map(str, range(20))):

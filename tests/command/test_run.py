@@ -84,9 +84,8 @@ def test_without_a_server(run: Run, zk_path: str) -> None:
     assert err.startswith("zkconcurrent: ZooKeeper did not answer in time: 127.0.0.1:1: Connection refused")
 
 
-@pytest.mark.fault(449)
 def test_a_password_on_the_command_line(run: Run, zookeeper: object, zk_path: str, tmp_path: Path) -> None:
-    """It is warned of; in a file it is not. Fault 449: a file may begin with a mark; a line that is empty is named."""
+    """It is warned of; in a file it is not. A file may begin with a mark; a line that is empty is named."""
     hosts = zookeeper.hosts  # type: ignore[attr-defined]
     with_password = f"zk://user:secret@{hosts}?acl=open"
     code, _, err = end_of(run("--url", with_password, zk_path, "--", "true"))

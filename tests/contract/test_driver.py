@@ -911,7 +911,6 @@ def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytes
     assert session.now() - began >= 1.0 + 5.0
 
 
-@pytest.mark.fault(441)
 def test_a_call_that_is_closed_while_its_recipe_cleans_up(bench: Bench, path: str) -> None:
     """The call closes its recipe at once, and leaves none of its generators to the garbage collector."""
     cleaning, closed = [], []

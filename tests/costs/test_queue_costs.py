@@ -103,7 +103,6 @@ def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) 
             queue.get()
 
 
-@pytest.mark.fault(345)
 def test_a_slow_consumer(monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """What is read ahead grows old unused, so little is."""
     queue = Queue[bytes](counted, zk_path)
@@ -198,7 +197,6 @@ def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path:
         assert queue.dead() == [b"%d" % n for n in range(250)]
 
 
-@pytest.mark.fault(347)
 def test_a_join_of_the_newest_first(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:

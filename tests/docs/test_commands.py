@@ -6,8 +6,6 @@ import importlib.util
 import re
 from pathlib import Path
 
-import pytest
-
 _spec = importlib.util.spec_from_file_location("commands", Path(__file__).parents[2] / "docs" / "commands.py")
 assert _spec is not None
 assert _spec.loader is not None
@@ -20,7 +18,6 @@ def test_the_page_is_what_the_parser_says() -> None:
     assert commands.FILE.read_text() == commands.page()
 
 
-@pytest.mark.fault(458)
 def test_the_mark_that_the_page_deletes() -> None:
     """The path of a mark is below the chroot of the URL, which the page's line for zkCli names, too."""
     page = (commands.FILE.parents[1] / "how-to" / "command.md").read_text()

@@ -42,7 +42,6 @@ def of_all_pages() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.fault(465)
 @pytest.mark.parametrize(
     "page",
     # Two processes share them, and two servers.

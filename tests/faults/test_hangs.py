@@ -537,7 +537,6 @@ def test_a_reconnect_while_a_delete_is_noted(
 # -- a crowd ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault(271)
 def test_a_crowd_lets_the_keeper_work(
     connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,7 +590,6 @@ def test_a_crowd_lets_the_keeper_work(
         each.result(60)
 
 
-@pytest.mark.fault(271)
 def test_a_loop_on_top_of_a_suspended_frame_stands_in(
     connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -622,7 +620,7 @@ def test_a_loop_on_top_of_a_suspended_frame_stands_in(
     mine.release()
 
 
-@pytest.mark.fault(265, 271)
+@pytest.mark.fault(265)
 @pytest.mark.parametrize("does", ["blocks", "raises"])
 def test_a_log_handler_keeps_the_keeper_from_nothing(
     connect: Connect, zk_path: str, in_thread: InThread, does: str

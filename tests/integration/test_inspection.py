@@ -340,11 +340,11 @@ def test_a_closed_event_loop(zk: KazooClient, zk_path: str) -> None:
     session.keeper._loops_checked_at = 0.0
 
 
-@pytest.mark.fault(268, 381)
+@pytest.mark.fault(268, 269)
 def test_a_lost_hold(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """A lost hold is told of, with the cause, until its thread has settled it.
 
-    Fault 381: its time stands still, its thread's place is told, and it counts as no hold.
+    Its time stands still, its thread's place is told, and it counts as no hold.
     """
     lock = RLock(connect(timeout=6), zk_path)
     lock.acquire()

@@ -385,14 +385,14 @@ def test_contenders_of_other_languages(
         waiting.result(20)
 
 
-@pytest.mark.fault(42, 389)
+@pytest.mark.fault(42)
 @every
 def test_garbage_collected_while_held(
     kind: Kind, zk: KazooClient, zk_path: str, recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last object of a path warns when it goes while held, and its node is removed; any but the last does not.
 
-    Fault 389: Python hides that warning, so the log has it, too.
+    Python hides that warning, so the log has it, too.
     """
     one, other = kind(zk, zk_path), kind(zk, zk_path)
     one.acquire()

@@ -250,7 +250,6 @@ def test_what_is_not_told(
     waiting.result(10)
 
 
-@pytest.mark.fault(271)
 def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the keeper works, the calls are looked at seldom, and once a report may be due."""
     monkeypatch.setattr(long_waits, "LONG", 30.0)

@@ -593,7 +593,6 @@ def test_a_trace_of_what_failed(
     assert all(span.status.status_code is StatusCode.UNSET for span in finished[1:])
 
 
-@pytest.mark.fault(373)
 def test_a_trace_of_a_single_attempt(
     zk: KazooClient, connect: Connect, zk_path: str, collected: Collect, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:

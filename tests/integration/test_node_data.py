@@ -199,7 +199,6 @@ def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
     assert 0 < len(node.holds) <= MOST_HOLDS
 
 
-@pytest.mark.fault(440)
 def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An acquire looks at a few of its owner's holds, however many there are."""
     many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(10 * MOST_HOLDS)])

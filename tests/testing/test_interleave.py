@@ -109,7 +109,6 @@ def test_the_error_of_a_call() -> None:
     assert notes == ["a0", "a1", "a2"]
 
 
-@pytest.mark.fault(473)
 def test_a_choice_that_is_none() -> None:
     """A call that can't go on, as its place in the list, is refused: before, the test hung."""
     notes: list[str] = []
@@ -118,7 +117,6 @@ def test_a_choice_that_is_none() -> None:
     assert notes == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
-@pytest.mark.fault(487)
 def test_an_interrupt_while_a_call_hangs() -> None:
     """Ctrl-C ends it within seconds, whatever the calls still wait for."""
     go = threading.Event()
@@ -133,7 +131,6 @@ def test_an_interrupt_while_a_call_hangs() -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.fault(473)
 def test_what_is_no_lock(clients: tuple[KazooClient, KazooClient], zk_path: str) -> None:
     """A lock whose waiters nobody can ask for is refused before a call begins."""
     several = zkconcurrent.MultiLock([zkconcurrent.Lock(clients[0], zk_path)])

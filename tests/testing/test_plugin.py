@@ -217,7 +217,6 @@ def test_a_real_server_is_asked_for(tmp_path: Path) -> None:
     assert "No Java was found" in ended.stdout
 
 
-@pytest.mark.fault(477)
 def test_a_real_server_and_one_in_memory(tmp_path: Path) -> None:
     """The option and the environment ask for different ones, which is an error: before, the latter won."""
     ended = run_pytest(tmp_path, *NONE, "-v", "--zookeeper=real", ZKCONCURRENT_SERVER="memory")

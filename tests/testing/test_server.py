@@ -199,7 +199,6 @@ def test_bad_settings(temporary: Path) -> None:
     assert not any(temporary.iterdir())
 
 
-@pytest.mark.fault(455)
 @pytest.mark.parametrize("allowed", ["srvr", "conf"])
 def test_a_command_that_is_not_allowed(allowed: str, temporary: Path) -> None:
     """Settings without a four-letter command that the class needs give an error at once."""
@@ -342,7 +341,6 @@ def test_no_shell(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(temporary.iterdir())
 
 
-@pytest.mark.fault(475)
 def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """`expire` refuses it: before, it returned as if it had ended the session."""
     monkeypatch.setattr(service_module, "PATIENCE", 1.0)

@@ -82,7 +82,6 @@ def test_no_row_is_twice() -> None:
     assert list(BUCKETS) == sorted(BUCKETS)
 
 
-@pytest.mark.fault(284)
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -99,10 +98,7 @@ def test_no_row_is_twice() -> None:
     ],
 )
 def test_ids_are_folded(path: str, name: str) -> None:
-    """A hash beside an underscore, or in capitals, is one, too: in pieces it would be a name of its own.
-
-    Fault 284.
-    """
+    """A hash beside an underscore, or in capitals, is one, too: in pieces it would be a name of its own."""
     assert LockEvent("Lock", path, "exclusive", 1, "", 0.0, 1, None).name == name
 
 

@@ -159,7 +159,6 @@ def test_holders_are_blocked_by_nobody(case: Case) -> None:
         assert rule.is_ours(found[0])
 
 
-@pytest.mark.fault(308)
 @given(queues)
 def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
     """`nearest` tells, in the order of turns, what `blocker` tells of each contender."""
@@ -169,7 +168,6 @@ def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
     assert (found, list(found)) == (one_by_one, list(one_by_one))
 
 
-@pytest.mark.fault(308)
 def test_thousands_of_readers() -> None:
     """Each look at a crowd takes one pass: with one for each reader, this would take minutes."""
     crowd = [f"_c_{uuid.uuid4()}-__READ__{n:010}" for n in range(30_000)]
