@@ -88,13 +88,10 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_forked_child": OTHERS,
     },
     "test_atomic": {
-        "test_a_function_whose_end_is_interrupted": SIGNALS,
-        "test_a_handler_as_an_interrupted_change_is_abandoned": SIGNALS,
         "test_every_change": ADDRESS,
         "test_what_is_no_numbers": ADDRESS,
         "test_an_interrupted_change": SIGNALS,
         "test_a_function_that_waits_for_another_change": BLOCKS,
-        "test_a_signal_handler_that_changes_it": SIGNALS,
         "test_a_signal_handler_does_not_queue": SIGNALS,
         "test_a_change_made_by_another_thread_meanwhile": "stops the thread that calls, where no task does",
         "test_a_late_read_undoes_no_change": "so does this",
@@ -104,7 +101,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_function_that_raises_stop_iteration": STOPS,
         "test_the_client_is_stopped": TURN,
         "test_many_processes": PROCESSES,
-        "test_a_loss_at_every_place": "is about the recipe, which is the same, and takes long",
         "test_a_process_that_is_killed": PROCESSES,
     },
     "test_shared_value": {
@@ -125,8 +121,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_handler_that_raises_too": SIGNALS,
         "test_a_handler_that_raises_between_two_sleeps": SIGNALS,
         "test_during_the_clean_up_of_an_interrupt": SIGNALS,
-        "test_a_multilock_that_goes_on_to_its_next_lock": HALFWAY,
-        "test_two_at_once": HALFWAY,
         "test_a_forked_child": "forks where the loop's thread is not",
     },
     "test_double_barrier": {

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import uuid
-from collections.abc import Iterator
-from concurrent import futures
 from threading import BrokenBarrierError
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -16,9 +13,10 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.eventually import eventually
+from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ClientError, ForeignNodeError, Lock, ZkConcurrentError
-from zkconcurrent._recipes.barrier_state import BarrierContent, View, most_parties
+from zkconcurrent._recipes.barrier_state import BarrierContent, most_parties
 from zkconcurrent.testing import Server
 
 
@@ -43,65 +41,26 @@ def test_it_trips_again_and_again(zk: KazooClient, connect: Connect, zk_path: st
     eventually(parties_in(zk, zk_path, 0, generation=19))
 
 
-@pytest.mark.fault(366)
-def test_an_action_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
-    """As in `threading`, the party gets that error, and the barrier is broken."""
-    none: Iterator[int] = iter(())
-    barrier = Barrier(zk, zk_path, 1, action=lambda: next(none))
-    with pytest.raises(StopIteration):
-        barrier.wait()
-    assert barrier.broken
-
-
 @pytest.mark.fault(479)
-def test_an_action_that_waits_for_its_barrier(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """It gets an error, with or without a timeout; afterwards the barrier works."""
+def test_an_action_that_waits_for_its_barrier(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """It gets an error, by each object of its path, of any client and name of the server; another path is free."""
+    by_name = connect(hosts=f"localhost:{zk.hosts[0][1]}")
+    objects = [Barrier(client, zk_path, 2) for client in (zk, connect(), by_name)]
+    elsewhere = Barrier(zk, f"{zk_path}-2", 1)
 
     def act() -> None:
-        for timeout in (None, 0.1):
-            with pytest.raises(ClientError, match="would wait for its own end"):
-                barrier.wait(timeout)
+        assert elsewhere.wait(20) == 0
+        for each in (barrier, *objects):
+            for timeout in (None, 0.1):
+                with pytest.raises(ClientError, match="would wait for its own end"):
+                    each.wait(timeout)
 
     barrier = Barrier(zk, zk_path, 2, act)
     for _ in range(2):
         told = [in_thread(barrier.wait, 20) for _ in range(2)]
         assert sorted(each.result(30) for each in told) == [0, 1]
-
-
-@pytest.mark.fault(479)
-def test_an_action_that_waits_through_another_object(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """It gets the error for each object of its path, of its client or another; another path is free."""
-    one, other = (Barrier(client, zk_path, 2) for client in (zk, connect()))
-    elsewhere = Barrier(zk, f"{zk_path}-2", 1)
-
-    def act() -> None:
-        assert elsewhere.wait(20) == 0
-        for barrier in (one, other):
-            with pytest.raises(ClientError, match="would wait for its own end"):
-                barrier.wait(0.1)
-
-    barrier = Barrier(zk, zk_path, 2, act)
-    told = [in_thread(barrier.wait, 20) for _ in range(2)]
-    assert sorted(each.result(30) for each in told) == [0, 1]
-
-
-@pytest.mark.fault(479)
-def test_an_action_that_waits_by_another_name_of_the_server(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """It gets the same error from a client that has the server by another name."""
-    by_name = connect(hosts=f"localhost:{zk.hosts[0][1]}")
-    other = Barrier(by_name, zk_path, 2)
-
-    def act() -> None:
-        with pytest.raises(ClientError, match="would wait for its own end"):
-            other.wait(20)
-
-    barrier = Barrier(zk, zk_path, 2, act)
-    told = [in_thread(barrier.wait, 20) for _ in range(2)]
-    assert sorted(each.result(30) for each in told) == [0, 1]
 
 
 def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
@@ -258,34 +217,44 @@ def test_the_action_runs_once(zk: KazooClient, connect: Connect, zk_path: str, i
     assert ran == [told[2][2]]
 
 
-def test_an_action_that_raises(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Its error leaves the wait of the party that ran it; the others get BrokenBarrierError."""
+@pytest.mark.fault(366)
+@pytest.mark.parametrize("error", [LookupError, StopIteration])
+def test_an_action_that_raises(
+    error: type[Exception], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Its error, of any class, leaves the wait of the party that ran it; the others get BrokenBarrierError."""
 
     def fail() -> None:
-        raise LookupError("no")
+        raise error
 
     barriers = [Barrier(client, zk_path, 2, fail) for client in (zk, connect())]
     errors = [type(future.exception(30)) for future in [in_thread(barrier.wait, 20) for barrier in barriers]]
-    assert set(errors) == {BrokenBarrierError, LookupError}
+    assert set(errors) == {BrokenBarrierError, error}
     assert barriers[0].broken
     eventually(parties_in(zk, zk_path, 0))
 
 
 @pytest.mark.fault(61)
-def test_a_time_out_waits_for_the_action(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+def test_a_time_out_waits_for_the_action(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
     """Once the action has begun, it decides: a party that waits beyond its time passes with the others."""
     begun, go = threading.Event(), threading.Event()
     mine = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20))
-    late = in_thread(Barrier(connect(), zk_path, 2).wait, 6.0)
-    eventually(lambda: mine.n_waiting == 1)
-    acting = in_thread(mine.wait, 20)
-    assert begun.wait(10)
-    assert barrier_state(zk, zk_path)["acting"] is True
-    with pytest.raises(futures.TimeoutError):
-        late.result(7)
-    assert not mine.broken
-    go.set()
-    assert (late.result(10), acting.result(10)) == (0, 1)
+    waits = Barrier(connect(proxy.hosts), zk_path, 2)
+    with ManualClock(waits._session) as clock:
+        late = in_thread(waits.wait, 6.0)
+        eventually(lambda: mine.n_waiting == 1)
+        acting = in_thread(mine.wait, 20)
+        assert begun.wait(10)
+        assert barrier_state(zk, zk_path)["acting"] is True
+        with proxy.expect("getData") as looked:
+            clock.move(7.0)
+            looked.wait()
+        assert not late.done()
+        assert not mine.broken
+        go.set()
+        assert (late.result(10), acting.result(10)) == (0, 1)
 
 
 def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -299,21 +268,6 @@ def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path:
     for future in waiting:
         with pytest.raises(BrokenBarrierError):
             future.result(10)
-
-
-def test_an_operator_deletes_a_node(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A party whose node is taken away, whichever it is, breaks the barrier for all of its generation."""
-    barrier = Barrier(connect(), zk_path, 4)
-    for generation in range(3):
-        waiting = [in_thread(barrier.wait, 30) for _ in range(3)]
-        eventually(lambda: barrier.n_waiting == 3)
-        where = f"{zk_path}/{generation:010d}"
-        zk.delete(f"{where}/{sorted(zk.get_children(where), key=lambda name: name[-10:])[generation]}")
-        for future in waiting:
-            with pytest.raises(BrokenBarrierError):
-                future.result(10)
-        assert barrier.broken
-        barrier.reset()
 
 
 def test_an_operator_deletes_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -492,24 +446,3 @@ def test_time_outs_that_race_with_the_trip(
         if not all(passed):
             barriers[0].reset()
     assert True in seen
-
-
-@pytest.mark.fault(234)
-def test_a_count_shows_in_the_repr(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread,
-    monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    """Once `n_waiting` has counted the parties, the repr shows them, although a party looks meanwhile."""
-    mine, theirs, keep = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3), View.keep
-    waiting = [in_thread(theirs.wait, 30) for _ in range(2)]
-    eventually(lambda: theirs.n_waiting == 2)
-
-    def kept(view: View, *seen: Any) -> None:
-        view.note(seen[0])  # as a party does that sees the same state
-        keep(view, *seen)
-
-    monkeypatch.setattr(View, "keep", kept)
-    assert mine.n_waiting == 2
-    assert "waiters=2/3" in repr(mine)
-    mine.wait(30)
-    assert sorted(each.result(30) for each in waiting) in ([0, 1], [0, 2], [1, 2])

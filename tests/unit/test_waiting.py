@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.interrupts import at_every_line
 from zkconcurrent._runtime import waiting
-from zkconcurrent._runtime.waiting import Steps, _sleep, wait, wait_async
+from zkconcurrent._runtime.waiting import Steps, _sleep, end_early, wait, wait_async
 
 DEPTH = 2
 
@@ -39,6 +39,21 @@ def test_a_wait_interrupted_twice() -> None:
             lock.release()  # else, after the interrupt at hook.where, a RuntimeError
         assert not lock._is_owned(), hook.where  # type: ignore[attr-defined]
     assert hook.line > 10
+
+
+def test_two_that_end_a_call_at_once() -> None:
+    """Of two that end a call early, one on top of the other, one has ended it."""
+    ended: list[bool] = []
+
+    def wake() -> None:
+        if len(ended) < 1:
+            ended.append(False)
+            ended[0] = end_early(call, KeyError)
+
+    call: Any = SimpleNamespace(wake=wake, waits_for=("it",))
+    ended.append(end_early(call, ValueError))
+    assert ended == [False, True]
+    assert (call.why_end, call.waits_for) == (ValueError, ())
 
 
 @pytest.mark.fault(205)
