@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, nodes, soon, until
 from tests.conftest import PATIENCE
-from zkconcurrent import ClientError, LockLostError, aio
+from zkconcurrent import LockLostError, aio
 from zkconcurrent._runtime.identity import HOST
 from zkconcurrent._threads.base import lock_base
 
@@ -94,24 +94,6 @@ async def test_a_forked_child(
         if not child:
             os._exit(type(raised) is not error)
         raise
-
-
-@pytest.mark.fault(23)
-@every
-async def test_a_release_in_a_forked_child(make: str, zk: KazooClient, zk_path: str) -> None:
-    """The error says that the hold is the parent's, with each kind of lock."""
-    lock = LOCKS[make](zk, zk_path)
-    async with lock:
-        child = os.fork()
-        if not child:
-            try:
-                lock.release()
-            except ClientError as error:
-                os._exit("opened before fork()" not in str(error))
-            finally:
-                os._exit(2)
-        _, status = await asyncio.to_thread(os.waitpid, child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
 
 
 @every

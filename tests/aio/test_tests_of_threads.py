@@ -85,7 +85,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_a_handler_that_stands": SIGNALS,
         "test_a_finalizer_that_withdraws": "calls on the candidacy's thread, where no task runs",
         "test_the_leader_is_killed": OTHERS,
-        "test_a_forked_child": OTHERS,
     },
     "test_atomic": {
         "test_every_change": ADDRESS,

@@ -8,14 +8,12 @@ It prints a word at each step and reads a line where it waits to be told to go o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
@@ -23,13 +21,11 @@ from kazoo.exceptions import BadVersionError
 from tests.helpers.party import say, started
 from zkconcurrent import (
     Barrier,
-    ClientError,
     Condition,
     CountDownLatch,
     Event,
     Lock,
     LockLostError,
-    MultiLock,
     RLock,
     Semaphore,
     aio,
@@ -138,64 +134,6 @@ def leave(waiters: str = "0", stop: str = "") -> None:
         zk.stop()
     elif stop == "os._exit":
         os._exit(0)
-
-
-def in_child(lock: RLock) -> list[str]:
-    """Return what is wrong in a forked child."""
-    wrong = []
-    calls: dict[str, Any] = {
-        "acquire": lock.acquire,
-        "try": lambda: lock.acquire(blocking=False),
-        "timed": lambda: lock.acquire(timeout=60),
-        "release": lock.release,
-        "owner": lock.owner,
-        "waiters": lock.waiters,
-        "locked": lock.locked,
-        "other": lambda: Lock(lock.client, f"{PATH}-other").acquire(),
-    }
-    for name, call in calls.items():
-        began = time.monotonic()
-        try:
-            wrong.append(f"{name} returned {call()!r}")
-        except ClientError:
-            pass
-        except Exception as error:
-            wrong.append(f"{name} raised {error!r}")
-        if time.monotonic() - began > LONG:
-            wrong.append(f"{name} took long")
-    if lock._is_owned() or "<locked" in repr(lock):
-        wrong.append("the child holds")
-    return wrong
-
-
-def fork(when: str) -> None:
-    """Fork while idle, holding or waiting; the child says what is wrong, then the parent goes on."""
-    zk = client()
-    lock = RLock(zk, PATH)
-    threads = [threading.Thread(target=lambda: lock.acquire() and lock.release()) for _ in range(when == "waiting")]
-    for thread in threads:
-        thread.start()
-    while when == "waiting" and len(zk.get_children(PATH) if zk.exists(PATH) else ()) < 2:
-        time.sleep(0.01)
-    if when == "holding":
-        with lock:
-            pid = os.fork()
-            if not pid:
-                say(in_child(lock))
-        if not pid:
-            os._exit(0)  # leaving the block passed silently
-    else:
-        pid = os.fork()
-        if not pid:
-            say(in_child(lock))
-            os._exit(0)
-    os.waitpid(pid, 0)
-    say("parent")
-    for thread in threads:
-        thread.join()
-    with lock:
-        say(len(zk.get_children(PATH)))
-    zk.stop()
 
 
 def starve(seconds: str) -> None:
@@ -318,45 +256,6 @@ def count(n: str) -> None:
         say("counted")
 
 
-def fork_event() -> None:
-    """Fork while another thread waits for the event; the child says what is wrong, then the parent sets it."""
-    zk = client()
-    it, latch = Event(zk, PATH), CountDownLatch(zk, f"{PATH}-latch", 1)
-    latch.wait(0.05)
-    thread = threading.Thread(target=it.wait)
-    thread.start()
-    while not any(zk._data_watchers.get(PATH, ())):
-        time.sleep(0.01)
-    calls = [it.is_set, it.set, it.clear, it.wait, lambda: it.wait(1), lambda: it.wait(0), it.destroy]
-    calls += [latch.count_down, latch.wait, lambda: latch.count, MultiLock([Lock(zk, f"{PATH}-lock")]).acquire]
-    pid = os.fork()
-    if not pid:
-        say(refused(calls))
-        os._exit(0)
-    os.waitpid(pid, 0)
-    say(it.is_set())
-    it.set()
-    thread.join()
-    say(latch.count)
-    zk.stop()
-
-
-def refused(calls: list[Any]) -> list[str]:
-    """Return which of the calls are not a ClientError at once."""
-    wrong = []
-    for n, call in enumerate(calls):
-        began = time.monotonic()
-        try:
-            wrong.append(f"call {n} returned {call()!r}")
-        except ClientError:
-            pass
-        except Exception as error:
-            wrong.append(f"call {n} raised {error!r}")
-        if time.monotonic() - began > LONG:
-            wrong.append(f"call {n} took long")
-    return wrong
-
-
 def job_of_a_child(hosts: str, path: str) -> None:
     """Open a client of its own, and use the lock."""
     zk = KazooClient(hosts)
@@ -406,27 +305,6 @@ def notify_and_stay() -> None:
         condition.notify()
         say("notified")
         sys.stdin.readline()
-
-
-def fork_a_condition() -> None:
-    """Fork while holding; the child says which calls did not raise what they should."""
-    zk = client()
-    condition = Condition(zk, PATH)
-    wrong = []
-    with condition:
-        pid = os.fork()
-        if not pid:
-            for call in (condition.wait, condition.notify, condition.notify_all, condition.acquire, condition.release):
-                with contextlib.suppress(ClientError):
-                    wrong.append(f"{call} returned {call()!r}")
-            say(wrong)
-    if not pid:
-        os._exit(0)  # leaving the block passed silently
-    os.waitpid(pid, 0)
-    with condition:
-        condition.notify()
-    say("parent")
-    zk.stop()
 
 
 if __name__ == "__main__":

@@ -180,12 +180,3 @@ def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> No
     assert time.monotonic() - began < SESSION + SLACK
     assert waiter.wait(20) == 0
     eventually(nothing_left(zk, Condition(zk, zk_path)))
-
-
-@pytest.mark.fault(23)
-def test_fork(party: Spawn) -> None:
-    """In a forked child every call is an error at once, and the end of an inherited block is silent."""
-    parent = party("fork_a_condition")
-    assert line_from(parent) == "[]"
-    assert line_from(parent) == "parent"
-    assert parent.wait(20) == 0

@@ -90,29 +90,6 @@ def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert waiter.wait(20) == 0
 
 
-@pytest.mark.fault(23)
-@pytest.mark.parametrize("when", ["idle", "holding"])
-def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """The child holds nothing and every call is an error at once; the parent is undisturbed."""
-    parent = party("fork", when)
-    assert line_from(parent) == "[]"
-    assert line_from(parent) == "parent"
-    assert line_from(parent) == "1"
-    assert parent.wait(20) == 0
-    eventually(queued(zk, zk_path, 0))
-
-
-@pytest.mark.fault(23)
-def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """A fork while another thread waits leaves that thread waiting, and the child with nothing."""
-    with Lock(zk, zk_path):
-        parent = party("fork", "waiting")
-        assert line_from(parent) == "[]"
-        assert line_from(parent) == "parent"
-    assert line_from(parent) == "1"
-    assert parent.wait(20) == 0
-
-
 @pytest.mark.fault(29)
 def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """A process that could not send a heartbeat knows of the loss before anything else, by its own clock."""
@@ -266,16 +243,6 @@ def test_who_counts_down_is_killed(party: Spawn, zk: KazooClient, zk_path: str, 
     assert 0 <= 10_000 - latch.count - said <= 1
     latch.count_down(10_000)
     assert waiting.result(10)
-
-
-@pytest.mark.fault(23)
-def test_fork_with_an_event(party: Spawn) -> None:
-    """In the child every call is an error at once; the parent's event, latch and waiter are undisturbed."""
-    parent = party("fork_event")
-    assert line_from(parent) == "[]"
-    assert line_from(parent) == "False"
-    assert line_from(parent) == "1"
-    assert parent.wait(20) == 0
 
 
 @pytest.mark.fault(32)

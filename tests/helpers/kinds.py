@@ -1,41 +1,56 @@
-"""Every kind of primitive: how one is made, how it is used, and how it waits.
+"""Every kind of primitive: how one is made, how it is used, how it waits, and how its wait is ended.
 
-The tests that run over all primitives derive their lists from here. `primitives()` finds the classes by the public
-names; for each, `KINDS` has an entry, and `ARGUMENTS` what it can't be made without. `tests/unit/test_registry.py`
-fails if one is missing, and says what to add.
+The tests that run over all primitives derive their lists from here; `tests/every_primitive` asks each kind the same
+questions. `primitives()` finds the classes by the public names; for each, `KINDS` has a row, and `ARGUMENTS` what it
+can't be made without. `tests/unit/test_registry.py` fails if one is missing, and says what to add.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
+from zkconcurrent import LockLostError
+
+Use: TypeAlias = Callable[[Any, KazooClient, str], Callable[[], object] | None]
+Wait: TypeAlias = Callable[[Any, KazooClient, str, float], object]
 
 
 class Kind(NamedTuple):
-    """A kind of primitive.
+    """A kind of primitive. Each function takes the package, for threads or for tasks; a client; and a path.
 
     Attributes:
         family: the kinds of one family share their nodes, so they exclude each other, or are the same primitive.
         use: holds, sets, counts or puts something; returns the function that ends this.
-        wait: waits for so many seconds at most, on a thread: in vain, if the path is new or another client uses it.
+        wait: waits for so many seconds at most, on a thread, and returns whether what it waited for has come: in vain,
+            if the path is new or another client uses it. Changes or reads something, if the kind never waits.
+        ends: makes the wait of another client last; returns the function that ends it. None if the kind never waits.
+        looks: the attributes and methods that ask the server, and change nothing.
         excludes: whether a second use, without waiting, must return None while the first lasts.
         made_as: of a family, the kinds that were made alike; otherwise the second gets a ValueError that names both.
+        occupies: while what lasts, "use" or "wait", `destroy()` by another client is an error.
+        expired: what comes of a wait whose session ends: True, as if it had not; False; or an error.
     """
 
     family: str
-    use: Callable[[Any, KazooClient, str], Callable[[], object] | None]
-    wait: Callable[[Any, KazooClient, str, float], object]
+    use: Use
+    wait: Wait
+    ends: Use | None = None
+    looks: tuple[str, ...] = ()
     excludes: bool = False
     made_as: str = ""
+    occupies: str = ""
+    expired: object = True
 
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
@@ -146,7 +161,7 @@ def _double_barrier(of: Any, client: KazooClient, path: str) -> Callable[[], obj
 
 
 def _group(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
-    return of.Group(client, path).join(id=f"{client.client_id[0]} is a member").leave  # type: ignore[no-any-return]
+    return of.Group(client, path).join(id=f"{client.client_id and client.client_id[0]} is a member").leave  # type: ignore[no-any-return]
 
 
 def _number(name: str) -> Callable[[Any, KazooClient, str], Callable[[], object]]:
@@ -188,93 +203,194 @@ def _set(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
     return lambda: members.discard("member")
 
 
-def _acquire(name: str) -> Callable[[Any, KazooClient, str, float], object]:
-    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+def _acquire(name: str) -> Wait:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
         lock = make(of, name, client, path)
         lock = lock.write_lock if name == "ReadWriteLock" else lock
-        if lock.acquire(timeout=timeout):
+        got: bool = lock.acquire(timeout=timeout)
+        if got:
             lock.release()
+        return got
 
     return wait
 
 
-def _stand(layout: str) -> Callable[[Any, KazooClient, str, float], object]:
-    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+def _stand(layout: str) -> Wait:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
         election = of.Election(client, path, layout=layout)
         election.stand()
-        election.wait(timeout)
+        leads = election.wait(timeout) is not None
         election.withdraw()
+        return leads
 
     return wait
 
 
-def _wait_notified(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+def _wait_notified(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
     condition = of.Condition(client, path)
-    if condition.acquire(timeout=timeout):
-        condition.wait(timeout)
-        condition.release()
+    return condition.acquire(timeout=timeout) and _notified(condition, timeout)
 
 
-def _wait_notified_with_a_lock(of: Any, client: KazooClient, path: str, timeout: float) -> None:
+def _notified(condition: Any, timeout: float) -> bool:
+    notified = bool(condition.wait(timeout))
+    condition.release()
+    return notified
+
+
+def _notify(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+    def notify() -> None:
+        with (condition := of.Condition(client, path)):
+            condition.notify()
+
+    return notify
+
+
+def _wait_notified_with_a_lock(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
     lock = of.Lock(client, f"{path}-lock")
-    with lock:
-        of.Condition(client, path, lock).wait(timeout)
+    return lock.acquire(timeout=timeout) and _notified(of.Condition(client, path, lock), timeout)
 
 
-def _wait_at_a_barrier(of: Any, client: KazooClient, path: str, timeout: float) -> None:
-    with suppress(threading.BrokenBarrierError):
-        of.Barrier(client, path, 2).wait(timeout)
+def _notify_with_a_lock(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+    def notify() -> None:
+        with (lock := of.Lock(client, f"{path}-lock")):
+            of.Condition(client, path, lock).notify()
+
+    return notify
 
 
-def _call(name: str, method: str) -> Callable[[Any, KazooClient, str, float], object]:
+def _wait_at_a_barrier(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
+    with suppress(threading.BrokenBarrierError, getattr(asyncio, "BrokenBarrierError", threading.BrokenBarrierError)):
+        return of.Barrier(client, path, 2).wait(timeout) in (0, 1)
+    return False
+
+
+def _enter(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
+    barrier = of.DoubleBarrier(client, path, 2)
+    return barrier.enter(timeout) and barrier.leave(timeout)  # type: ignore[no-any-return]
+
+
+def _enter_too(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+    barrier = of.DoubleBarrier(client, path, 2)
+    return lambda: barrier.enter(30) and barrier.leave(30)
+
+
+def _call(name: str, method: str) -> Wait:
     return lambda of, client, path, timeout: getattr(make(of, name, client, path), method)(timeout)
 
 
-def _observe(name: str, method: str) -> Callable[[Any, KazooClient, str, float], object]:
-    return lambda of, client, path, timeout: list(getattr(make(of, name, client, path), method)(timeout))
-
-
-def _answer(name: str, method: str) -> Callable[[Any, KazooClient, str, float], object]:
-    return lambda of, client, path, _: getattr(make(of, name, client, path), method)()
-
-
-def _get(name: str) -> Callable[[Any, KazooClient, str, float], object]:
-    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> None:
-        with suppress(zkconcurrent.Empty):
-            make(of, name, client, path).get(timeout=timeout)
+def _observe(name: str, method: str) -> Wait:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
+        return len([*islice(getattr(make(of, name, client, path), method)(timeout), 2)]) == 2
 
     return wait
 
 
+def _answer(name: str, method: str) -> Wait:
+    def wait(of: Any, client: KazooClient, path: str, _: float) -> bool:
+        getattr(make(of, name, client, path), method)()
+        return True
+
+    return wait
+
+
+def _get(name: str) -> Wait:
+    def wait(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
+        queue = getattr(of, name)(client, path, codec=zkconcurrent.JSON)
+        with suppress(zkconcurrent.Empty, asyncio.QueueEmpty):
+            return queue.get(timeout=timeout) == 1  # type: ignore[no-any-return]
+        return False
+
+    return wait
+
+
+def _then(name: str, method: str, *arguments: object, times: int = 1, **options: Any) -> Use:
+    """Return what ends a wait by a call of another client."""
+
+    def ends(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+        def end() -> None:
+            for _ in range(times):
+                getattr(made, method)(*arguments)
+
+        made = getattr(of, name)(client, path, *ARGUMENTS.get(name, ()), **options)
+        return end
+
+    return ends
+
+
+def _lock_row(name: str, family: str, ends: str = "", **others: Any) -> Kind:
+    """Return the row of what is acquired; `ends` holds it meanwhile, if that is not the kind itself."""
+    looks = ("locked", "owner", "waiters")
+    return Kind(family, _lock(name), _acquire(name), _lock(ends or name), **{"looks": looks, "excludes": True} | others)
+
+
+def _queue_row(name: str, made_as: str, looks: tuple[str, ...] = ("qsize", "empty", "full", "dead", "join")) -> Kind:
+    ends = _then(name, "put", 1, codec=zkconcurrent.JSON)
+    return Kind("queue", _queue(name), _get(name), ends, looks, made_as=made_as, occupies="use")
+
+
+def _value_row(name: str) -> Kind:
+    return Kind("value", _value(name), _observe(name, "watch"), _then(name, "set", b"new"), ("get",))
+
+
+def _election_row(layout: str, family: str) -> Kind:
+    use = _election(layout)
+    return Kind(family, use, _stand(layout), use, ("leader", "candidates"), excludes=True)
+
+
+SEMAPHORE = ("locked", "available", "waiters")
 KINDS = {
-    "Lock": Kind("lock", _lock("Lock"), _acquire("Lock"), excludes=True),
-    "RLock": Kind("lock", _lock("RLock"), _acquire("RLock"), excludes=True),
-    "DetachedLock": Kind("lock", _lock("DetachedLock"), _acquire("DetachedLock"), excludes=True),
-    "Election": Kind("lock", _election("selector"), _stand("selector"), excludes=True),
-    "Election, latch": Kind("latch", _election("latch"), _stand("latch"), excludes=True),
-    "ReadLock": Kind("read-write lock", _lock("ReadLock"), _acquire("ReadLock")),
-    "WriteLock": Kind("read-write lock", _lock("WriteLock"), _acquire("WriteLock"), excludes=True),
-    "ReadWriteLock": Kind("read-write lock", _read_write_lock, _acquire("ReadWriteLock"), excludes=True),
-    "Semaphore": Kind("semaphore", _lock("Semaphore"), _acquire("Semaphore"), excludes=True),
-    "BoundedSemaphore": Kind("semaphore", _lock("BoundedSemaphore"), _acquire("BoundedSemaphore"), excludes=True),
-    "Condition": Kind("condition", _condition, _wait_notified, excludes=True),
-    "Condition, with a lock": Kind("condition with a lock", _condition_with_a_lock, _wait_notified_with_a_lock),
-    "Event": Kind("event", _event, _call("Event", "wait")),
-    "CountDownLatch": Kind("latch that counts", _latch, _call("CountDownLatch", "wait")),
-    "Barrier": Kind("barrier", _barrier, _wait_at_a_barrier),
-    "DoubleBarrier": Kind("double barrier", _double_barrier, _call("DoubleBarrier", "enter")),
-    "Group": Kind("group", _group, _observe("Group", "observe")),
-    "AtomicLong": Kind("long", _number("AtomicLong"), _answer("AtomicLong", "add")),
-    "AtomicInteger": Kind("integer", _number("AtomicInteger"), _answer("AtomicInteger", "add")),
-    "AtomicReference": Kind("value", _value("AtomicReference"), _observe("AtomicReference", "watch")),
-    "SharedValue": Kind("value", _value("SharedValue"), _observe("SharedValue", "watch")),
-    "Queue": Kind("queue", _queue("Queue"), _get("Queue"), made_as="fifo"),
-    "SimpleQueue": Kind("queue", _queue("SimpleQueue"), _get("SimpleQueue"), made_as="fifo"),
-    "LifoQueue": Kind("queue", _queue("LifoQueue"), _get("LifoQueue"), made_as="lifo"),
-    "PriorityQueue": Kind("queue", _queue("PriorityQueue"), _get("PriorityQueue"), made_as="priority"),
-    "DelayQueue": Kind("queue", _queue("DelayQueue"), _get("DelayQueue"), made_as="delay"),
-    "Dict": Kind("map", _dict, _answer("Dict", "ready"), made_as="dict"),
-    "Set": Kind("map", _set, _answer("Set", "ready"), made_as="set"),
+    "Lock": _lock_row("Lock", "lock"),
+    "RLock": _lock_row("RLock", "lock"),
+    "DetachedLock": _lock_row("DetachedLock", "lock"),
+    "Election": _election_row("selector", "lock"),
+    "Election, latch": _election_row("latch", "latch"),
+    "ReadLock": _lock_row("ReadLock", "read-write lock", ends="WriteLock", excludes=False),
+    "WriteLock": _lock_row("WriteLock", "read-write lock"),
+    "ReadWriteLock": Kind(
+        "read-write lock", _read_write_lock, _acquire("ReadWriteLock"), _read_write_lock, excludes=True
+    ),
+    "Semaphore": _lock_row("Semaphore", "semaphore", looks=SEMAPHORE, occupies="use"),
+    "BoundedSemaphore": _lock_row("BoundedSemaphore", "semaphore", looks=SEMAPHORE, occupies="use"),
+    "Condition": Kind("condition", _condition, _wait_notified, _notify, excludes=True, expired=LockLostError),
+    "Condition, with a lock": Kind(
+        "condition with a lock", _condition_with_a_lock, _wait_notified_with_a_lock, _notify_with_a_lock
+    ),
+    "Event": Kind("event", _event, _call("Event", "wait"), _then("Event", "set"), ("is_set",)),
+    "CountDownLatch": Kind(
+        "latch that counts",
+        _latch,
+        _call("CountDownLatch", "wait"),
+        _then("CountDownLatch", "count_down", times=2),
+        ("count",),
+    ),
+    "Barrier": Kind(
+        "barrier",
+        _barrier,
+        _wait_at_a_barrier,
+        _then("Barrier", "wait", 30),
+        ("n_waiting", "broken"),
+        occupies="wait",
+        expired=False,
+    ),
+    "DoubleBarrier": Kind(
+        "double barrier",
+        _double_barrier,
+        _enter,
+        _enter_too,
+        occupies="use",
+    ),
+    "Group": Kind("group", _group, _observe("Group", "observe"), _then("Group", "join"), ("members",)),
+    "AtomicLong": Kind("long", _number("AtomicLong"), _answer("AtomicLong", "add"), looks=("get",)),
+    "AtomicInteger": Kind("integer", _number("AtomicInteger"), _answer("AtomicInteger", "add"), looks=("get",)),
+    "AtomicReference": _value_row("AtomicReference"),
+    "SharedValue": _value_row("SharedValue"),
+    "Queue": _queue_row("Queue", "fifo"),
+    "SimpleQueue": _queue_row("SimpleQueue", "fifo", looks=("qsize", "empty")),
+    "LifoQueue": _queue_row("LifoQueue", "lifo"),
+    "PriorityQueue": _queue_row("PriorityQueue", "priority"),
+    "DelayQueue": _queue_row("DelayQueue", "delay"),
+    "Dict": Kind("map", _dict, _answer("Dict", "ready"), looks=("ready",), made_as="dict", occupies="use"),
+    "Set": Kind("map", _set, _answer("Set", "ready"), looks=("ready",), made_as="set", occupies="use"),
 }
 """The kinds by the names of their classes; behind a comma, the way of use, if there are several."""
 

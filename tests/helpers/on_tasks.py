@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -86,6 +87,7 @@ class Loop:
 
 
 _loops: list[Loop] = []
+os.register_at_fork(after_in_child=_loops.clear)  # its thread is the parent's
 
 
 def call(function: Callable[[], Any]) -> Any:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,21 @@ def run_python(*arguments: object, timeout: float = 60, **options: Any) -> subpr
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def in_forked_child(function: Callable[[], object]) -> None:
+    """Call a function in a forked child, which must not fail there."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            function()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @contextlib.contextmanager

@@ -7,12 +7,10 @@ It prints its token when it leads, and a word at each further step; it reads a l
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 
 from tests.helpers.party import say, started
-from zkconcurrent import ClientError, Election
+from zkconcurrent import Election
 
 
 def main(hosts: str, session: str, path: str, job: str, name: str, layout: str = "selector") -> None:
@@ -33,27 +31,6 @@ def main(hosts: str, session: str, path: str, job: str, name: str, layout: str =
         election.withdraw()
         say("withdrawn")
         sys.stdin.readline()
-    elif job == "fork":
-        election.stand()
-        term = election.wait()
-        assert term is not None
-        child = os.fork()
-        if not child:
-            said = [str(election.is_leader()), str(term.remaining())]
-            for call in (election.wait, election.withdraw, election.leader, lambda: term.token, lambda: term.lost):
-                try:
-                    call()
-                except ClientError:
-                    said.append("ClientError")
-            with contextlib.suppress(BaseException):
-                said.append("left")
-            say(f"child: {' '.join(said)}")
-            os._exit(0)
-        os.waitpid(child, 0)
-        say(f"parent: {election.is_leader()}")
-        sys.stdin.readline()
-        election.withdraw()
-        say("over")
     zk.stop()
 
 

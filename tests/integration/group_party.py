@@ -7,11 +7,10 @@ It prints a word at each step and reads a line where it waits to be told to go o
 
 from __future__ import annotations
 
-import os
 import sys
 
 from tests.helpers.party import say, started
-from zkconcurrent import ClientError, DoubleBarrier, Group
+from zkconcurrent import DoubleBarrier, Group
 
 
 def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
@@ -25,20 +24,6 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
         Group(zk, path).join(b"mine", arguments[0])
         say("joined")
         return  # without stop(): the interpreter's exit deletes the node
-    elif job == "fork":
-        member = Group(zk, path).join(b"mine", "parent")
-        with member:
-            child = os.fork() == 0
-            if child:
-                try:
-                    member.leave()
-                except ClientError:
-                    say("refused")
-        if child:
-            say("left")
-            os._exit(0)
-        os.wait()
-        say(sorted(Group(zk, path).members()))
     elif job == "party":
         barrier = DoubleBarrier(zk, path, int(arguments[0]))
         barrier.enter()

@@ -7,12 +7,11 @@ It prints a word at each step and reads a line where it waits to be told to go o
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
 from tests.helpers.party import say, started
-from zkconcurrent import ClientError, DelayQueue, Queue
+from zkconcurrent import DelayQueue, Queue
 
 
 def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
@@ -34,27 +33,6 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
             delayed.put(b"%d %d" % (n, (time.time() + delay) * 1000), delay=delay)
         say("done")
         sys.stdin.readline()
-    elif job == "fork":
-        with Queue[bytes](zk, path).claim():
-            child = os.fork() == 0
-        if child:
-            say("left")
-            os._exit(0)
-        os.wait()
-        say("acknowledged")
-    elif job == "finish":
-        queue = Queue[bytes](zk, path)
-        queue.get()
-        if os.fork() == 0:
-            try:
-                queue.task_done()
-            except ClientError:
-                say("refused")
-            os._exit(0)
-        os.wait()
-        queue.task_done()
-        queue.join()
-        say("joined")
     elif job == "get":
         queue = Queue[bytes](zk, path)
         say(queue.get().decode())

@@ -407,18 +407,6 @@ def test_a_session_that_expires_while_waiting(
     assert mine.broken
 
 
-def test_a_client_stopped_while_waiting(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """`stop()` ends the wait with an error, and the others' with BrokenBarrierError."""
-    client = connect()
-    mine, theirs = Barrier(zk, zk_path, 3), Barrier(client, zk_path, 3)
-    other, stopped = in_thread(mine.wait, 30), in_thread(theirs.wait, 30)
-    eventually(lambda: mine.n_waiting == 2)
-    client.stop()
-    assert isinstance(stopped.exception(10), ZkConcurrentError)
-    with pytest.raises(BrokenBarrierError):
-        other.result(10)
-
-
 @pytest.mark.fault(17)
 def test_time_outs_that_race_with_the_trip(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread

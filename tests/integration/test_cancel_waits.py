@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import signal
@@ -17,6 +16,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import at_the_handoff, held_elsewhere, queued, wait_in, waiters
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
 from tests.integration.test_hold import AGAINST, MAKE, every
 from tests.integration.test_locklikes import ephemerals
@@ -397,15 +397,12 @@ def test_a_forked_child(zk: KazooClient, connect: Connect, zk_path: str, in_thre
     with Lock(zk, zk_path):
         waiting = in_thread(lambda: lock.acquire() and lock.release())
         eventually(queued(zk, zk_path, 2))
-        child = os.fork()
-        if not child:
-            try:
+
+        def child() -> None:
+            with pytest.raises(ClientError):
                 lock.cancel_waits()
-            except ClientError:
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        in_forked_child(child)
         assert not waiting.done()
     waiting.result(20)
 

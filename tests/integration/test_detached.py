@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, spawning
+from tests.helpers.processes import Spawn, in_forked_child, line_from, spawning
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
+from zkconcurrent import DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
 from zkconcurrent.testing import Server
 
 spawn = spawning("tests.integration.detached_party", 4)
@@ -452,33 +452,13 @@ def test_what_it_refuses(zk: KazooClient, zk_path: str) -> None:
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
     """A child holds nothing and may not release, and a block that it leaves releases nothing."""
     lock = DetachedLock(zk, zk_path, "job")
-    read, write = os.pipe()
+
+    def child() -> None:
+        lock.__exit__(None, None, None)
+        assert (lock.hold_count(), repr(lock)[:9]) == (0, "<unlocked")
+        with pytest.raises(RuntimeError, match="not held"):
+            _ = lock.fencing_token
+
     with lock:
-        if os.fork() == 0:
-            try:
-                lock.__exit__(None, None, None)
-                assert (lock.hold_count(), repr(lock)[:9]) == (0, "<unlocked")
-                with pytest.raises(RuntimeError, match="not held"):
-                    _ = lock.fencing_token
-                lock.release()
-            except ClientError:
-                os.write(write, b"refused")
-            finally:
-                os._exit(0)
-        assert os.read(read, 7) == b"refused"
-        os.wait()
+        in_forked_child(child)
         assert lock.locked()
-    os.close(read)
-    os.close(write)
-
-
-def test_a_stopped_client(connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """Its calls are refused; the hold stays, for the owner to release elsewhere."""
-    client = connect()
-    lock = DetachedLock(client, zk_path, "job")
-    lock.acquire()
-    client.stop()
-    for call in (lock.acquire, lock.release, lock.locked):
-        with pytest.raises(ClientError, match=zk_path):
-            call()
-    DetachedLock(zk, zk_path, "job").release()

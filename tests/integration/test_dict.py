@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +25,7 @@ from kazoo.security import make_digest_acl
 from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.backups import back_up, restore
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     JSON,
@@ -782,46 +782,18 @@ def test_destroyed_and_made_anew(
     assert text(connect(), zk_path) == ({} if result else {"a": "other"})
 
 
-def test_a_client_that_is_not_there(zk_path: str, zookeeper: Server) -> None:
-    """A client that is not started, or is stopped, is an error at once; a restarted one goes on."""
-    client = KazooClient(zookeeper.hosts)
-    d = text(client, zk_path)
-    assert "not read yet" in repr(d)
-    for call in (lambda: len(d), lambda: d.update(a="1"), d.ready):
-        with pytest.raises(ClientError, match="not started"):
-            call()
-    client.start()
-    d["a"] = "1"
-    assert d["a"] == "1"
-    client.stop()
-    with pytest.raises(ClientError):
-        while True:
-            d["a"]
-            time.sleep(0.01)
-    client.start()
-    assert d["a"] == "1"
-    client.stop()
-    client.close()
-
-
 def test_a_fork(zk: KazooClient, zk_path: str) -> None:
     """The child's calls are errors, reads included; the parent goes on."""
     d = text(zk, zk_path)
     d["a"] = "1"
     assert d["a"] == "1"
-    pid = os.fork()
-    if pid == 0:
-        try:
-            for call in (lambda: d["a"], lambda: d.update(a="2")):
-                try:
-                    call()
-                except ClientError:
-                    continue
-                os._exit(1)
-            os._exit(0)
-        finally:
-            os._exit(2)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    def child() -> None:
+        for call in (lambda: d["a"], lambda: d.update(a="2")):
+            with pytest.raises(ClientError):
+                call()
+
+    in_forked_child(child)
     d["a"] = "2"
     assert d["a"] == "2"
 
@@ -840,20 +812,15 @@ def test_a_fork_amid_another_threads_write(zk: KazooClient, zk_path: str, in_thr
 
     changing = in_thread(change)
     assert has_it.wait(PATIENCE)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            # A child that hangs is ended by this.
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE / 2)
+
+    def child() -> None:
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE / 2)  # which ends a child that hangs
+        with pytest.raises(ClientError):
             d["a"] = "2"
-        except ClientError:
-            os._exit(0)
-        finally:
-            os._exit(1)
-    status = os.waitpid(pid, 0)[1]
+
+    in_forked_child(child)
     forked.set()
     changing.result(PATIENCE)
-    assert status == 0
 
 
 def test_watches_of_the_users(zk: KazooClient, zk_path: str) -> None:

@@ -644,16 +644,6 @@ def test_the_remedy_after_a_restart(connect: Connect, zk_path: str) -> None:
     election.withdraw()
 
 
-def test_a_client_that_never_started(zk_path: str) -> None:
-    """Every call that would wait for it is an error at once."""
-    election = Election(KazooClient(), zk_path)
-    for call in (election.stand, election.leader, election.candidates, lambda: election.run(print), election.wait):
-        with pytest.raises(ClientError, match="not started"):
-            call()
-    assert not election.is_leader()
-    election.withdraw()
-
-
 def test_guard(zk: KazooClient, zk_path: str) -> None:
     """A guarded transaction commits while the term lasts, also once it has published, and never after."""
     election = Election(zk, zk_path)
@@ -799,15 +789,6 @@ def test_hostile_arguments(zk: KazooClient, zk_path: str, wrong: dict[str, Any])
     """An id that UTF-8 can't write, or a layout of any type, is refused by what it is."""
     with pytest.raises(ValueError, match=r"id contains|layout must be"):
         Election(zk, zk_path, **wrong)
-
-
-def test_a_forked_child(spawn: Spawn) -> None:
-    """It neither leads nor stands; explicit calls are errors, the end of an inherited block is silent."""
-    parent = spawn("fork", "parent")
-    assert line_from(parent) == "child: False 0.0 ClientError ClientError ClientError ClientError ClientError left"
-    assert line_from(parent) == "parent: True"
-    tell(parent)
-    assert line_from(parent) == "over"
 
 
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:

@@ -13,7 +13,7 @@ from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Event, ForeignNodeError, Lock, RefusedError
+from zkconcurrent import Event, ForeignNodeError, Lock, RefusedError
 
 
 def data(client: KazooClient, event: Event) -> str:
@@ -328,15 +328,3 @@ def test_parents(zk: KazooClient, zk_path: str, connect: Connect) -> None:
     for path in ("/event", "/a/event"):
         with pytest.raises(RefusedError, match="chroot"):
             Event(lost, path).set()
-
-
-def test_a_client_that_cannot_be_used(zk_path: str, connect: Connect, in_thread: InThread) -> None:
-    """Not started: an error at once; stopped while somebody waits: an error there."""
-    with pytest.raises(ClientError, match="not started"):
-        Event(KazooClient(), zk_path).set()
-    event = Event(connect(), zk_path)
-    waiting = in_thread(event.wait)
-    eventually(lambda: waits(event))
-    event.client.stop()
-    with pytest.raises(ClientError):
-        waiting.result(10)

@@ -204,13 +204,6 @@ def test_the_end_of_the_program(spawn: Spawn, zk: KazooClient, zk_path: str) -> 
     eventually(lambda: zk.get_children(zk_path) == [])
 
 
-def test_a_fork(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """A forked child is no member, and can't end its parent's membership; leaving its block passes silently."""
-    process = spawn("fork")
-    assert [line_from(process) for _ in range(3)] == ["refused", "left", "[]"]
-    assert zk.get_children(zk_path) == []
-
-
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["multi", "getData"])
 def test_a_lost_request_or_answer(

@@ -248,33 +248,6 @@ def test_errors_can_be_pickled() -> None:
     assert (type(again), again.path, str(again)) == (LockLostError, "/app/lock", str(error))
 
 
-@every
-def test_a_client_not_started(kind: Kind, zk_path: str) -> None:
-    """Every call on a client that was never started is an error that says so, at once."""
-    lock = kind(KazooClient(), zk_path)
-    for call in (lock.acquire, lock.locked, lock.owner, lock.waiters):
-        with pytest.raises(zkconcurrent.ClientError, match="not started"):
-            call()
-    with pytest.raises(zkconcurrent.ClientError, match="not started"):
-        lock.acquire(timeout=0.1)
-
-
-@pytest.mark.fault(24)
-@every
-def test_a_client_stopped_while_waiting(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """client.stop() ends the waiting with an error; no thread hangs."""
-    other = connect()
-    theirs = kind(other, zk_path)
-    with against(kind)(zk, zk_path):
-        waiting = in_thread(theirs.acquire)
-        eventually(queued(zk, zk_path, 2))
-        other.stop()
-        assert isinstance(waiting.exception(10), zkconcurrent.ClientError)
-        eventually(queued(zk, zk_path, 1))
-
-
 @pytest.mark.fault(24)
 @every
 def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str) -> None:

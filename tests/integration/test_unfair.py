@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -20,6 +19,7 @@ from tests.helpers.interrupts import strike
 from tests.helpers.lock_types import AnyLock, Kind, unfair
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
+from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
 from zkconcurrent._engine import local_handoff
@@ -230,16 +230,11 @@ def test_a_child_is_told(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     lock = kind(zk, zk_path)
 
     def child() -> None:
-        try:
+        with pytest.raises(ClientError):
             lock.acquire()
-        except ClientError:
-            os._exit(7)
 
     with lock:
-        process = multiprocessing.get_context("fork").Process(target=child)
-        process.start()
-        process.join(20)
-        assert process.exitcode == 7
+        in_forked_child(child)
 
 
 def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:

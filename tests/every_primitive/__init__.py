@@ -1,0 +1,77 @@
+"""What is asked of each kind of primitive, asked once: one module for each question, and one row for each kind.
+
+The rows are `KINDS` of `tests/helpers/kinds.py`. Each question is asked of the kinds for threads, and of those for
+tasks, whose calls `tasks.py` gives the interface of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.every_primitive.tasks import TASKS
+from tests.helpers.kinds import KINDS, Kind, make
+from zkconcurrent._engine.session import Session
+
+PACKAGES = {"threads": zkconcurrent, "tasks": TASKS}
+
+
+def each(which: Callable[[str, Kind], object] = lambda *_: True) -> Any:
+    """Ask of each kind, or of some, on threads and on tasks: a test is given the package `of` and the `kind`'s name."""
+    return pytest.mark.parametrize(
+        ("of", "kind"),
+        [
+            pytest.param(of, kind, id=f"{kind} on {name}")
+            for kind, row in KINDS.items()
+            for name, of in PACKAGES.items()
+            if hasattr(of, kind.partition(",")[0]) and which(kind, row)
+        ],
+    )
+
+
+waiting = each(lambda _, row: row.ends)
+
+
+def class_of(kind: str) -> str:
+    """Return the name of the class of a kind."""
+    return kind.partition(",")[0]
+
+
+def can_end(of: Any, kind: str) -> bool:
+    """Return whether a kind has a `destroy()`."""
+    return hasattr(make(of, class_of(kind), KazooClient(), "/any"), "destroy")
+
+
+def looks(of: Any, kind: str, client: KazooClient, path: str) -> dict[str, Callable[[], object]]:
+    """Return what asks the server, by the name of the attribute or method."""
+
+    def look(name: str) -> object:
+        value = getattr(make(of, class_of(kind), client, path), name)
+        return value() if callable(value) else value
+
+    return {name: partial(look, name) for name in KINDS[kind].looks}
+
+
+def calls(of: Any, kind: str, client: KazooClient, path: str) -> dict[str, Callable[[], object]]:
+    """Return what a program does with a primitive, by its name: to use it, to wait, to destroy it, and all looks."""
+    row = KINDS[kind]
+    ends = {"destroy": lambda: make(of, class_of(kind), client, f"{path}/end").destroy()} if can_end(of, kind) else {}
+    return {
+        "use": partial(row.use, of, client, f"{path}/use"),
+        "wait": partial(row.wait, of, client, f"{path}/wait", 20.0),
+        **looks(of, kind, client, f"{path}/look"),
+        **ends,
+    }
+
+
+def sleeps(client: KazooClient) -> bool:
+    """Return whether a call of a client waits for a change, with a watch."""
+    session = Session.of(client)
+    with session.lock:
+        awaited = any(ticket.awaits and not ticket.changed for ticket in session.registry.tickets.values())
+    return awaited and any([*client._data_watchers.values(), *client._child_watchers.values()])
