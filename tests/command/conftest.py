@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 import signal
 import subprocess
@@ -10,18 +12,26 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from zkconcurrent._command.arguments import parse, server_url
+from zkconcurrent._command.holder import Holder
+from zkconcurrent._command.main import main
 from zkconcurrent._command.processes import descendants
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
 SESSION = 6.0
+READS = {"getChildren", "getChildren2", "getData", "exists", "ping", "connect", "closeSession"}
 Run = Callable[..., "subprocess.Popen[str]"]
+End = tuple[int, str, str]  # the exit code, standard output and standard error
+Call = Callable[..., End]
+Acquire = Callable[..., tuple[int, str]]
 
 
 def environment(url: str, **more: str) -> dict[str, str]:
@@ -90,7 +100,65 @@ def shell(start: Run) -> Run:
     return start_shell
 
 
-def end_of(process: subprocess.Popen[str], timeout: float = 60) -> tuple[int, str, str]:
+@pytest.fixture
+def look(start: Run) -> Run:
+    """Start `zkconcurrent` with some arguments."""
+
+    def start_look(*arguments: object, **options: Any) -> Any:
+        return start(sys.executable, "-m", "zkconcurrent", *map(str, arguments), **options)
+
+    return start_look
+
+
+@pytest.fixture
+def call(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
+    """Do a command line in this process, for a test of what a command says, to its end."""
+    # What a command changes for good, as its process ends with it.
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    loggers = [(each, each.propagate, each.handlers[:]) for each in map(logging.getLogger, ("kazoo", "zkconcurrent"))]
+
+    def call(*arguments: object, url: str = url) -> End:
+        monkeypatch.setenv("ZKCONCURRENT_URL", url)
+        capsys.readouterr()
+        try:
+            code = main(list(map(str, arguments)))
+        except SystemExit as error:  # as of argparse
+            code = int(error.code or 0)
+        return (code, *capsys.readouterr())
+
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    for logger, propagate, before in loggers:
+        logger.propagate, logger.handlers[:] = propagate, before
+
+
+@pytest.fixture
+def acquire(url: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> Acquire:  # noqa: ARG001
+    """Acquire and release in this process what a `run` holds; return the exit code, 0 if that was got, and why."""
+    monkeypatch.setenv("ZKCONCURRENT_URL", url)
+
+    def acquire(*arguments: object) -> tuple[int, str]:
+        found = parse(["run", *map(str, arguments), "--", "true"])
+        posts: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+        holder = Holder(found, server_url(found), math.inf, lambda *post: posts.put(post))
+        holder.start()
+        while (post := posts.get(timeout=60))[0] not in ("failed", "finished"):
+            holder.end(success=True)
+        return (post[1].code, str(post[1])) if post[0] == "failed" else (0, "")
+
+    return acquire
+
+
+def document(end: End, code: int = 0) -> dict[str, Any]:
+    """Return the JSON that a command has written, and nothing else."""
+    ended, out, err = end
+    assert (ended, err) == (code, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def end_of(process: subprocess.Popen[str], timeout: float = 60) -> End:
     """Wait for the end of a process; return its exit code, and what it has written."""
     out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err

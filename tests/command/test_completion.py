@@ -7,11 +7,8 @@ import sys
 
 import pytest
 
-from tests.command.conftest import Run, end_of
-from tests.command.test_look import look
+from tests.command.conftest import Call, Run, end_of
 from zkconcurrent._command.arguments import commands, parser
-
-__all__ = ["look"]
 
 # As bash does when TAB is pressed: the words, and the number of the one at which the cursor is.
 TAB = """
@@ -52,10 +49,9 @@ def test_bash(start: Run, typed: str, completed: list[str]) -> None:
     )
 
 
-def test_zsh(look: Run) -> None:
-    """That of zsh is the same, behind a line that lets it read scripts of bash; other shells have none."""
-    _, bash, _ = end_of(look("completion", "bash"))
-    code, zsh, err = end_of(look("completion", "zsh"))
+def test_zsh(call: Call) -> None:
+    """That of zsh is the same, behind a line that lets it read scripts of bash."""
+    _, bash, _ = call("completion", "bash")
+    code, zsh, err = call("completion", "zsh")
     assert (code, err) == (0, "")
     assert re.fullmatch(r"autoload .*bashcompinit\n", zsh.removesuffix(bash))
-    assert end_of(look("completion", "ksh"))[:2] == (64, "")

@@ -15,16 +15,13 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import Run, end_of, nodes
-from tests.command.test_look import READS, look
+from tests.command.conftest import READS, Call, End, Run, end_of, nodes
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, Kind
 from tests.helpers.proxy import Proxy
 from zkconcurrent._engine.session import Session
 from zkconcurrent._protocol.node_names import unique
-
-__all__ = ["look"]
 
 # It holds the first path, and then waits for the others, each within that before it.
 MEMBER = """\
@@ -41,9 +38,9 @@ with zkconcurrent.connect(os.environ["ZKCONCURRENT_URL"]) as zk, contextlib.Exit
 """
 
 
-def found(process: Any) -> tuple[int, dict[str, Any]]:
+def found(end: End) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the document of a `deadlocks --json`."""
-    code, out, err = end_of(process)
+    code, out, err = end
     assert err == ""
     return code, json.loads(out)
 
@@ -61,24 +58,24 @@ def go_on(process: Any) -> None:
     process.stdin.flush()
 
 
-def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str) -> None:
+def test_a_ring(start: Run, call: Call, zk: KazooClient, zk_path: str) -> None:
     """Two programs that wait for each other: who holds what, waits for what, and how to end it; then it is over."""
     a, b = f"{zk_path}/a", f"{zk_path}/b"
     first, second = member(start, f"lock:{a}", f"lock:{b}"), member(start, f"lock:{b}", f"lock:{a}")
-    assert end_of(look("deadlocks", zk_path)) == (0, f"no deadlock at {zk_path} or below\n", "")
+    assert call("deadlocks", zk_path) == (0, f"no deadlock at {zk_path} or below\n", "")
     go_on(first)
     eventually(lambda: len(nodes(zk, b)) == 2)
-    assert found(look("deadlocks", zk_path, "--json"))[0] == 0
+    assert found(call("deadlocks", zk_path, "--json"))[0] == 0
     go_on(second)
     eventually(lambda: len(nodes(zk, a)) == 2)
-    code, document = found(look("deadlocks", zk_path, "--json"))
+    code, document = found(call("deadlocks", zk_path, "--json"))
     assert (code, document["schema"], document["unjudged"]) == (1, "zkconcurrent.deadlocks/1", [])
     (ring,) = [each["members"] for each in document["rings"]]
     assert [(each["pid"], each["holds"]["path"], each["waits_for"], each["edge"]) for each in ring] == [
         (second.pid, b, a, "hard"),
         (first.pid, a, b, "hard"),
     ]
-    code, out, err = end_of(look("deadlocks", zk_path))
+    code, out, err = call("deadlocks", zk_path)
     lines = [line.strip() for line in out.splitlines()]
     assert (code, err) == (1, "")
     assert lines[1].startswith(f"1. thread 'MainThread' of process {second.pid} on host ")
@@ -87,11 +84,11 @@ def test_a_ring(start: Run, look: Run, zk: KazooClient, zk_path: str) -> None:
     command = lines[-1].split()
     assert command[:2] == ["zkconcurrent", "break"]
     # The remedy that it names is one.
-    assert end_of(look(*command[1:], "-y", "--grace", 0))[0] == 0
-    assert found(look("deadlocks", zk_path, "--json"))[0] == 0
+    assert call(*command[1:], "-y", "--grace", 0)[0] == 0
+    assert found(call("deadlocks", zk_path, "--json"))[0] == 0
 
 
-def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str) -> None:
+def test_behind_a_waiter(start: Run, call: Call, zk: KazooClient, zk_path: str) -> None:
     """A reader behind a waiting writer waits softly: the ring has three members, one of which holds nothing in it."""
     pair, other = f"{zk_path}/pair", f"{zk_path}/other"
     reader = member(start, f"read_lock:{pair}", f"lock:{other}")
@@ -100,7 +97,7 @@ def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str) -
     for process, path, number in ((writer, pair, 2), (late, pair, 3), (reader, other, 2)):
         go_on(process)
         eventually(lambda path=path, number=number: len(nodes(zk, path)) == number)  # type: ignore[misc]
-    code, document = found(look("deadlocks", zk_path, "--json"))
+    code, document = found(call("deadlocks", zk_path, "--json"))
     assert code == 1
     (ring,) = [each["members"] for each in document["rings"]]
     assert [(each["pid"], each["edge"], (each["holds"] or {}).get("path")) for each in ring] == [
@@ -108,22 +105,8 @@ def test_behind_a_waiter(start: Run, look: Run, zk: KazooClient, zk_path: str) -
         (late.pid, "soft", other),
         (writer.pid, "hard", None),
     ]
-    _, out, _ = end_of(look("deadlocks", zk_path))
+    _, out, _ = call("deadlocks", zk_path)
     assert "behind 3, which waits itself (soft)" in out
-
-
-def test_a_ring_that_leaves_the_path(start: Run, look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
-    """It is found from any of its paths, also where the youngest wait is elsewhere, or outside of the URL's chroot."""
-    paths = [f"{zk_path}/{name}/lock" for name in "abc"]
-    ring = [member(start, f"lock:{path}", f"lock:{paths[n - 1]}") for n, path in enumerate(paths)]
-    for n, process in enumerate(ring):
-        go_on(process)
-        eventually(lambda n=n: len(nodes(zk, paths[n - 1])) == 2)  # type: ignore[misc]
-    for path in paths:
-        assert found(look("deadlocks", path, "--json"))[0] == 1
-    inside = url.replace("?", f"{zk_path}/b?")
-    code, out, _ = end_of(look("deadlocks", url=inside))
-    assert (code, "waits for /lock for " in out, f"waits for {paths[0]} for " in out) == (1, True, True)
 
 
 class Nodes:
@@ -149,6 +132,18 @@ class Nodes:
         return [self.add("b", [a], **said), self.add("a", [b])]
 
 
+def test_a_ring_that_leaves_the_path(call: Call, zk: KazooClient, zk_path: str, url: str) -> None:
+    """It is found from any of its paths, also where the youngest wait is elsewhere, or outside of the URL's chroot."""
+    there, paths = Nodes(zk, zk_path), [f"{name}/lock" for name in "abc"]
+    held = [there.add(path) for path in paths]
+    for n, each in enumerate(held):
+        there.add(paths[n - 1], [each])
+    for path in paths:
+        assert found(call("deadlocks", f"{zk_path}/{path}", "--json"))[0] == 1
+    code, out, _ = call("deadlocks", url=url.replace("?", f"{zk_path}/b?"))
+    assert (code, "waits for /lock for " in out, f"waits for {zk_path}/a/lock for " in out) == (1, True, True)
+
+
 def test_a_ring_that_ends_meanwhile(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """What ends before the second listing is no deadlock."""
     first, _ = Nodes(zk, zk_path).ring()
@@ -156,12 +151,12 @@ def test_a_ring_that_ends_meanwhile(look: Run, zk: KazooClient, zk_path: str, pr
         process = look("deadlocks", zk_path, "--json", url=f"zk://{proxy.hosts}")
         fault.wait()
         zk.delete(first)
-    code, document = found(process)
+    code, document = found(end_of(process))
     assert (code, document["rings"]) == (0, [])
 
 
 @pytest.mark.parametrize("why", ["stranger", "timeout", "permits", "kazoo", "two kinds", "hidden", "elsewhere"])
-def test_what_is_not_judged(look: Run, zk: KazooClient, zk_path: str, why: str) -> None:
+def test_what_is_not_judged(call: Call, zk: KazooClient, zk_path: str, why: str) -> None:
     """What a ring may lead through that the search does not judge is named, in a line; the code is 0."""
     there = Nodes(zk, zk_path)
     held = there.add("a")
@@ -186,21 +181,21 @@ def test_what_is_not_judged(look: Run, zk: KazooClient, zk_path: str, why: str) 
         zk.create(path, acl=hidden)
         there.add("b")
         there.add("b", [held], holds=[[path, "0" * 32]])
-    code, document = found(look("deadlocks", zk_path, "--json"))
+    code, document = found(call("deadlocks", zk_path, "--json"))
     assert (code, document["rings"]) == (0, [])
     (each,) = document["unjudged"]
     assert (each["path"], each["node"]) == (path, node and node.rpartition("/")[2])
-    code, out, _ = end_of(look("deadlocks", zk_path))
+    code, out, _ = call("deadlocks", zk_path)
     lines = out.splitlines()
     assert (code, lines[0]) == (0, f"no deadlock at {zk_path} or below")
     assert [line.startswith(f"not judged: {path}") for line in lines[1:]] == [True]
     # A ring is told of all the same.
     Nodes(zk, f"{zk_path}/more").ring()
-    assert found(look("deadlocks", zk_path, "--json"))[0] == 1
+    assert found(call("deadlocks", zk_path, "--json"))[0] == 1
 
 
 @pytest.mark.fault(427)
-def test_primitives_that_are_no_locks(look: Run, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+def test_primitives_that_are_no_locks(call: Call, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Their nodes wait for none beside them, so nothing is told of them: with 2, each service looked ill."""
     queue, condition = zkconcurrent.Queue(zk, f"{zk_path}/queue"), zkconcurrent.Condition(zk, f"{zk_path}/condition")
     barrier = zkconcurrent.Barrier(zk, f"{zk_path}/barrier", 2)
@@ -218,7 +213,7 @@ def test_primitives_that_are_no_locks(look: Run, zk: KazooClient, zk_path: str, 
     with zkconcurrent.DoubleBarrier(zk, f"{zk_path}/double", 1):
         eventually(lambda: nodes(zk, f"{condition.path}/waiters") != [] and barrier.n_waiting == 1)
         assert nodes(zk, f"{queue.path}/members") != []
-        assert end_of(look("deadlocks", zk_path)) == (0, f"no deadlock at {zk_path} or below\n", "")
+        assert call("deadlocks", zk_path) == (0, f"no deadlock at {zk_path} or below\n", "")
     with condition:
         condition.notify()
     barrier.wait()
@@ -227,7 +222,7 @@ def test_primitives_that_are_no_locks(look: Run, zk: KazooClient, zk_path: str, 
 
 
 @pytest.mark.fault(427)
-def test_locks_in_use(look: Run, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+def test_locks_in_use(call: Call, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each kind of lock is held, and waited for, as by an election's second candidate: a check by the code is quiet."""
     holding, waiting = connect(), connect()
     kinds = {str(n): kind for n, kind in enumerate(KINDS.values()) if kind.excludes}
@@ -240,7 +235,7 @@ def test_locks_in_use(look: Run, connect: Connect, zk_path: str, in_thread: InTh
     uses = [kind.use(zkconcurrent, holding, f"{zk_path}/{name}") for name, kind in kinds.items()]
     waits = [in_thread(wait, kind, name) for name, kind in kinds.items()]
     eventually(lambda: {call.path.split("/")[2] for call in Session.of(waiting).calls if call.tickets} == {*kinds})
-    code, out, err = end_of(look("deadlocks", zk_path))
+    code, out, err = call("deadlocks", zk_path)
     first, *facts = out.splitlines()
     assert (code, first, err) == (0, f"no deadlock at {zk_path} or below", "")
     # A candidate's data are its id.
@@ -253,7 +248,7 @@ def test_locks_in_use(look: Run, connect: Connect, zk_path: str, in_thread: InTh
         end()
 
 
-def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> None:
+def test_strangers_text_in_a_ring(call: Call, zk: KazooClient, zk_path: str) -> None:
     """What the nodes say can neither control the terminal nor make a search fail."""
     there = Nodes(zk, zk_path)
     there.ring(thread="evil\x1b[2J" + "x" * 100_000)
@@ -261,12 +256,12 @@ def test_strangers_text_in_a_ring(look: Run, zk: KazooClient, zk_path: str) -> N
     there.add("c", [held], holds=[["/a//b", "n"], ["relative", "n"], ["/\ud800", "n"], ["/nul\0", "n"], ["/", "n"]])
     # No request can have so long a path, though a node's data can.
     there.add("c", [held], holds=[["/" + "x" * 1_000_000, "n"]])
-    code, out, err = end_of(look("deadlocks", zk_path))
+    code, out, err = call("deadlocks", zk_path)
     assert (code, err, "evil\\x1b[2J" in out, "\x1b" in out, len(out) < 3_000) == (1, "", True, False, True)
 
 
 @pytest.mark.fault(303)
-def test_how_to_break_it(look: Run, zk: KazooClient, zk_path: str, url: str) -> None:
+def test_how_to_break_it(call: Call, zk: KazooClient, zk_path: str, url: str) -> None:
     """It names a path that `break` takes with the same URL, and the whole of it; a lock may be at the chroot itself."""
     for n, (inside, first) in enumerate((("in/x", "in"), ("in/" + "y" * 400, "in"), ("in", ""))):
         there = Nodes(zk, f"{zk_path}/{n}")
@@ -274,45 +269,15 @@ def test_how_to_break_it(look: Run, zk: KazooClient, zk_path: str, url: str) -> 
         a, b = there.add(inside), there.add("out")
         there.add("out", [a])
         there.add(inside, [b])
-        code, out, err = end_of(look("deadlocks", url=url.replace("?", f"{zk_path}/{n}/in?")))
+        code, out, err = call("deadlocks", url=url.replace("?", f"{zk_path}/{n}/in?"))
         path = inside.removeprefix(first).removeprefix("in") or "/"
         assert (code, err) == (1, "")
         assert out.splitlines()[-1] == f"  zkconcurrent break {path} --holder {zk.exists(a).czxid}"
 
 
-def test_it_only_reads(look: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
+def test_it_only_reads(call: Call, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
     """It sends no request that writes."""
     Nodes(zk, zk_path).ring()
     with proxy.counting() as count:
-        assert found(look("deadlocks", zk_path, "--json", url=f"zk://{proxy.hosts}"))[0] == 1
+        assert found(call("deadlocks", zk_path, "--json", url=f"zk://{proxy.hosts}"))[0] == 1
     assert {message.name for message in count.trace if message.kind == "request"} <= {*READS, "sync"}
-
-
-@pytest.mark.fault(312)
-def test_a_lock_of_kazoo_is_not_free(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """`show` does not call a path free that kazoo's own recipes use: fault 312; nor does `break`."""
-    with zk.Lock(zk_path):
-        code, out, err = end_of(look("show", zk_path))
-        assert (code, "kazoo's own recipes use it" in out, err) == (0, True, "")
-        code, _, err = end_of(look("break", zk_path, "-y", "--holder", 1))
-        assert (code, "kazoo's own recipes use" in err) == (78, True)
-
-
-def test_waits_in_threads(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A wait that leads to nobody who waits for it is no deadlock, however long the chain."""
-    clients = [zk, connect(), connect()]
-    outer = zkconcurrent.RLock(zk, f"{zk_path}/0")
-    outer.acquire()
-
-    def wait(n: int) -> None:
-        with zkconcurrent.RLock(clients[n], f"{zk_path}/{n}"), zkconcurrent.RLock(clients[n], f"{zk_path}/{n - 1}"):
-            pass
-
-    waits = []
-    for n in (1, 2):  # The second must not find free what the first is about to take.
-        waits.append(in_thread(wait, n))
-        eventually(lambda n=n: len(nodes(zk, f"{zk_path}/{n - 1}")) == 2)
-    assert end_of(look("deadlocks", zk_path))[:2] == (0, f"no deadlock at {zk_path} or below\n")
-    outer.release()
-    for each in waits:
-        each.result()

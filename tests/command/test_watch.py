@@ -20,8 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import Run, end_of, nodes
-from tests.command.test_look import READS, look
+from tests.command.conftest import READS, Run, end_of, nodes
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
@@ -31,8 +30,6 @@ from zkconcurrent._protocol.operations import Node
 from zkconcurrent._runtime.clock import boot_clock
 from zkconcurrent._threads.base.contender import Contender
 from zkconcurrent.testing import Server
-
-__all__ = ["look"]
 
 WATCH = ("--watch", "--interval", 0.1)
 
@@ -287,12 +284,7 @@ def test_an_outage(look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, 
 
 
 def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """It is told once, and the rest is listed; a missing path is an error, as without --watch."""
-    assert end_of(look("ls", zk_path, *WATCH)) == (
-        66,
-        "",
-        "zkconcurrent: there is no such path; `ls -r` lists what is there\n",
-    )
+    """It is told once, and the rest is listed."""
     zk.ensure_path(zk_path)
     zk.create(f"{zk_path}/secret", acl=[make_acl("digest", "other:xyz", all=True)])
     process = look("ls", zk_path, "--json", *WATCH)
@@ -304,12 +296,9 @@ def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str) -
     interrupt(process)
 
 
-def test_intervals(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """An interval that is no number, or shorter than a tenth of a second, is a wrong use; a huge one is none."""
+def test_a_huge_interval(look: Run, zk: KazooClient, zk_path: str) -> None:
+    """It is no error."""
     zk.ensure_path(zk_path)
     process = look("show", zk_path, "--watch", "--interval", "1e300")
     assert process.stdout.readline() == f"{zk_path} has no lock that anybody holds or waits for\n"
     interrupt(process)
-    for odd in ("0", "0.09", "-1", "x", "nan", "inf"):
-        code, out, err = end_of(look("ls", f"--interval={odd}"))
-        assert (code, out, "invalid number of seconds value" in err) == (64, "", True)
