@@ -109,6 +109,7 @@ class OnTasks:
                 options[name] = lambda _, told=told: threading.Thread(target=told, args=(ref(),)).start()
         options = {name: unwrapped(value) for name, value in options.items()}
         self._made = type(self)._twin(*map(unwrapped, args), **options)
+        _wrappers[id(self._made)] = self
 
     def __getattr__(self, name: str) -> Any:
         made = self.__dict__["_made"]
@@ -154,12 +155,15 @@ def unwrapped(value: Any) -> Any:
     return value._made if isinstance(value, OnTasks) else value
 
 
+_wrappers: weakref.WeakValueDictionary[int, OnTasks] = weakref.WeakValueDictionary()
+
+
 def wrapped(value: Any) -> Any:
-    """Return an object with the interface of threads, for one of `aio` that another one has."""
+    """Return the object with the interface of threads, for one of `aio` that another one has."""
     kind = OnTasks if isinstance(value, LockCore) else KINDS.get(type(value))
-    if kind is None:
-        return value
-    found: OnTasks = kind.__new__(kind)
+    if kind is None or (found := _wrappers.get(id(value))) is not None:
+        return value if kind is None else found
+    _wrappers[id(value)] = found = kind.__new__(kind)
     found._made = value
     return found
 
@@ -299,6 +303,8 @@ globals().update(
     for name in [*primitives(aio), "MultiLock"]
     if name not in globals() and name not in APART
 )
+
+AtomicReference = globals()["SharedValue"]
 
 KINDS = {
     aio.Term: Term,

@@ -116,6 +116,7 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.fault(179)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Its error is raised, nothing is changed, and the number can be used; one that changes the number is refused."""
     number = AtomicLong(zk, zk_path)
@@ -140,6 +141,7 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
 
 
 @pytest.mark.fault(366)
+@pytest.mark.threads_only("Python makes another error of StopIteration in a coroutine")
 def test_a_function_that_raises_stop_iteration(zk: KazooClient, zk_path: str) -> None:
     """The caller gets that error, as from any call; no generator of the library makes another of it."""
     number, shared = AtomicLong(zk, f"{zk_path}/n"), SharedValue(zk, f"{zk_path}/v", b"x")
@@ -155,6 +157,7 @@ def test_a_function_that_raises_stop_iteration(zk: KazooClient, zk_path: str) ->
 
 
 @pytest.mark.fault(466)
+@pytest.mark.threads_only("takes a lock of threads, which would block the loop")
 def test_a_function_that_waits_for_another_change(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """It takes a local lock, whose holder changes the same number: that change goes first, and both end."""
     number, shared = AtomicLong(zk, zk_path), SharedValue(zk, f"{zk_path}-value", 0, codec=JSON)
@@ -183,6 +186,7 @@ def test_a_function_that_waits_for_another_change(zk: KazooClient, zk_path: str,
     assert (number.get(), shared.get().value) == (22, 11)
 
 
+@pytest.mark.threads_only("leaves an object of the path to the loop's last error")
 def test_what_is_no_numbers(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Other data, other children, a node that does not last: an error that names the path, and nothing is changed."""
     number = AtomicLong(connect(), zk_path)
@@ -227,6 +231,7 @@ def test_threads_of_a_process_share_writes(
     assert len(receipts_of(zk, zk_path)) == 1
 
 
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_many_processes(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
     """The sum is exact, however many processes and threads compete."""
     processes = [spawn("add", 50, 4) for _ in range(3)]
@@ -238,6 +243,7 @@ def test_many_processes(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
 
 
 @pytest.mark.fault(94)
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
     """Every answered add is counted; the add that was under way is counted once at most; others go on."""
     process = spawn("count")
@@ -302,6 +308,7 @@ def test_a_change_waits_for_the_service(
     assert number.get() == 106
 
 
+@pytest.mark.threads_only("looks at the turn of threads")
 def test_the_client_is_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Each change, and each wait for a turn, gets an error; no thread hangs."""
     mine = connect(hosts=proxy.hosts, **FAST)
@@ -322,6 +329,7 @@ def test_the_client_is_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_
 
 @pytest.mark.fault(92)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupted_change(
     error: Any, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:  # fmt: skip
@@ -357,6 +365,7 @@ def test_an_interrupted_change(
     assert number._path_state.turn.batch is None
 
 
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_signal_handler_does_not_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A handler that interrupts a change in the queue makes its own at once: the queue may wait for the one below."""
     number, place = AtomicLong(connect(), zk_path), f"{zk_path}/lock/_c_{'0' * 36}-lock-"
@@ -384,6 +393,7 @@ def test_a_signal_handler_does_not_queue(zk: KazooClient, connect: Connect, zk_p
     assert (results[-1], len(told), number.get()) == (111, 1, 111)
 
 
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_finalizer_on_the_settling_thread(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,6 +442,7 @@ def test_changes_that_come_at_any_time(zk: KazooClient, zk_path: str, in_thread:
 
 
 @pytest.mark.fault(128)
+@pytest.mark.threads_only("holds up the thread that calls, and so the loop")
 def test_a_change_made_by_another_thread_meanwhile(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,6 +500,7 @@ def test_a_change_made_by_another_thread_meanwhile(
 
 @pytest.mark.fault(215)
 @pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str, fails: bool) -> None:
     """Wherever a handler strikes, in a change or as one that has failed is given up, both are made as if alone."""
     number = AtomicLong(zk, zk_path)
@@ -634,6 +646,7 @@ def test_old_receipts_are_removed(
 
 
 @pytest.mark.fault(226)
+@pytest.mark.threads_only("holds up the thread that calls, and so the loop")
 def test_a_late_read_undoes_no_change(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

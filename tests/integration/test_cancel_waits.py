@@ -198,6 +198,7 @@ def test_a_condition_keeps_its_lock(
 
 
 @pytest.mark.fault(96)
+@pytest.mark.threads_only("threading's condition takes no lock of tasks")
 def test_threadings_condition_keeps_its_lock(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -241,6 +242,7 @@ def test_unfair(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InTh
         assert lock.hold_count() == 1
 
 
+@pytest.mark.threads_only("is of the decorator, of which aio has its own")
 def test_synchronized(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A decorated function whose lock was waited for does not run; the error leaves its call."""
     lock = RLock(connect(), zk_path)
@@ -258,6 +260,7 @@ def test_synchronized(zk: KazooClient, connect: Connect, zk_path: str, in_thread
 
 @pytest.mark.fault(95)
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A handler ends the wait that it has interrupted, and all others."""
     mine = Lock(connect(), zk_path)
@@ -282,6 +285,7 @@ def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, in
 @pytest.mark.fault(230)
 @some
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_handler_that_raises_too(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -312,6 +316,7 @@ def test_a_handler_that_raises_too(
 
 @pytest.mark.fault(230)
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_during_the_clean_up_of_an_interrupt(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -335,6 +340,7 @@ def test_during_the_clean_up_of_an_interrupt(
 
 @pytest.mark.fault(230)
 @some
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_handler_that_raises_between_two_sleeps(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any
 ) -> None:
@@ -391,6 +397,7 @@ def test_a_stopped_client(zk: KazooClient, connect: Connect, zk_path: str) -> No
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.threads_only("forks where the thread of the loop is not")
 def test_a_forked_child(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """In a child it is an error, and the parent's wait goes on."""
     lock = Lock(connect(), zk_path)

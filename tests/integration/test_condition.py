@@ -133,6 +133,7 @@ def test_a_foreign_child_is_no_waiter(zk: KazooClient, zk_path: str, in_thread: 
     assert zk.get_children(f"{zk_path}/waiters") == ["0"]
 
 
+@pytest.mark.threads_only("calls notifyAll(), too, which asyncio's condition has not")
 def test_all_are_woken(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """notify_all wakes everybody; so does its old name, which warns. Nobody waiting, nothing happens."""
     mine, theirs = Condition(zk, zk_path), Condition(connect(), zk_path)
@@ -371,6 +372,7 @@ def test_an_interrupted_waiter_is_notified_no_more(
         monkeypatch.undo()
 
 
+@pytest.mark.threads_only("stands halfway in a method of the threads' class")
 def test_two_releases_of_one_hold(
     zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +430,7 @@ def test_a_condition_waits_no_more_when_its_client_stops(
     eventually(waiters(zk, zk_path, 0))
 
 
+@pytest.mark.threads_only("the error of a task names aio")
 def test_which_locks_a_condition_takes(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A Lock, an RLock or a write lock of the same client; no read lock, and nothing else."""
     for wrong in (threading.Lock(), zk, zk_path):
@@ -470,6 +473,7 @@ def test_no_wait_for_the_write_lock_while_reading(zk: KazooClient, zk_path: str)
 
 
 @reentrant
+@pytest.mark.threads_only("threading's condition takes no lock of tasks")
 def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """`threading.Condition` takes our locks too; it then wakes threads of its own process."""
     lock: AnyLock = kind(zk, zk_path)
@@ -490,6 +494,7 @@ def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_
 
 
 @pytest.mark.fault(220)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_interrupts_in_a_row_as_a_wait_ends(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many strike, the lock is held when the call raises the last of them."""
     condition, end = Condition(zk, zk_path), ConditionWait.end
@@ -511,6 +516,7 @@ def test_interrupts_in_a_row_as_a_wait_ends(zk: KazooClient, zk_path: str, monke
 
 
 @pytest.mark.fault(220)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupt_after_a_wait_could_not_acquire(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,6 +564,7 @@ def test_an_error_each_time_a_wait_acquires(zk: KazooClient, zk_path: str, monke
 
 @pytest.mark.fault(225)
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupt_as_a_wait_acquires_leaves_no_cycle(
     zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

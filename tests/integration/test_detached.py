@@ -123,6 +123,7 @@ def test_one_queue_with_locks(
 
 @pytest.mark.fault(114)
 @pytest.mark.parametrize("end", ["kill", "stop", "exit"])
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_a_killed_holder(end: str, spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """The hold outlives its process and session; another process of the owner has it, and releases it: fault 114."""
     holder = spawn("exit" if end == "exit" else "hold", "job")
@@ -385,6 +386,7 @@ def test_the_owner_acquires_meanwhile(
 
 
 @pytest.mark.fault(131)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupted_release(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 131."""
     lock = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
@@ -449,6 +451,7 @@ def test_what_it_refuses(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.fault(23)
+@pytest.mark.threads_only("forks where the thread of the loop is not")
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
     """A child holds nothing and may not release, and a block that it leaves releases nothing."""
     lock = DetachedLock(zk, zk_path, "job")

@@ -36,6 +36,7 @@ def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
         yield start
 
 
+@pytest.mark.threads_only("calls leave() on other threads, and so in other tasks")
 def test_in_and_out_together(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Each waits until all have come, and then until all have left; it can be used again, and leaves nothing."""
     barriers = [DoubleBarrier(client, zk_path, 3) for client in (connect(), connect(), zk)]
@@ -73,6 +74,7 @@ def test_in_and_out_together(zk: KazooClient, connect: Connect, zk_path: str, in
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """No process is in the next round while another is in the last one."""
     processes = [spawn("rounds", 3, 10) for _ in range(3)]
@@ -352,6 +354,7 @@ def test_ready_is_made_again_as_the_last_party_leaves(
 
 
 @pytest.mark.fault(105)
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A party that dies inside holds up nobody: its node goes with its session."""
     barrier = DoubleBarrier(zk, zk_path, 3)
@@ -367,6 +370,7 @@ def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in
 
 
 @pytest.mark.fault(105)
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
     process = spawn("party", 1)
@@ -446,6 +450,7 @@ def test_it_opens_in_the_gap(
     assert other.result(30) is True
 
 
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A thread that waits to enter is one party: a handler that interrupts it can't enter as another."""
     barrier, caught = DoubleBarrier(zk, zk_path, 2), []
@@ -491,6 +496,7 @@ def test_what_is_no_partys(zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert zk_path in str(caught.value)
 
 
+@pytest.mark.threads_only("tests/unit/test_twins.py compares the repr of each class of tasks with its twin's")
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     """Making it and its repr send nothing; it can't be pickled; a party whose barrier is dropped leaves."""
     barrier = DoubleBarrier(zk, zk_path, 1)
@@ -506,6 +512,7 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     eventually(lambda: zk.get_children(zk_path) == ["ready"])
 
 
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupted_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Ctrl-C ends a wait for the others, and leaves no node."""
     barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
@@ -550,6 +557,7 @@ def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str) -> 
 
 
 @pytest.mark.fault(217)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_leave_interrupted_twice(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second interrupt strikes just as the party is forgotten; its node goes all the same."""
 

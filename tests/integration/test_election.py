@@ -675,6 +675,7 @@ def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str) -> N
 
 
 @pytest.mark.fault(88)
+@pytest.mark.threads_only("is of other processes, which have threads")
 def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, spawn: Spawn) -> None:
     """The next candidate leads once the session of the killed one is over; and the token is higher."""
     leader = spawn("lead", "doomed")
@@ -696,6 +697,7 @@ def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, s
     mine.withdraw()
 
 
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str) -> None:
     """A `stand` that is interrupted begins no candidacy, also if its thread runs and leads by then."""
     election = Election(zk, zk_path)
@@ -715,6 +717,7 @@ def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str) -> 
     assert not election.is_leader()
 
 
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_handler_that_stands(zk: KazooClient, zk_path: str) -> None:
     """Wherever a signal handler stands and waits in a `stand`, there is one candidacy, and `withdraw` ends it."""
     election = Election(zk, zk_path)
@@ -749,6 +752,7 @@ def test_a_handler_that_stands(zk: KazooClient, zk_path: str) -> None:
     assert line > 10
 
 
+@pytest.mark.threads_only("calls on the candidacy's thread, where no task runs")
 def test_a_finalizer_that_withdraws(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the candidacy's own thread, where the garbage collector may run it, a withdrawal does not wait for itself."""
     election = Election(zk, zk_path)
@@ -791,6 +795,7 @@ def test_hostile_arguments(zk: KazooClient, zk_path: str, wrong: dict[str, Any])
         Election(zk, zk_path, **wrong)
 
 
+@pytest.mark.threads_only("tests/unit/test_twins.py compares the repr of each class of tasks with its twin's")
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     """Making it and its repr send nothing; the repr tells what this process knows; it can't be pickled."""
     election = Election(zk, zk_path, id="me")
@@ -808,6 +813,7 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.fault(217)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
     election = Election(zk, zk_path)

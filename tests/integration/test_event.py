@@ -54,6 +54,7 @@ def test_timeouts_are_threadings(zk: KazooClient, zk_path: str) -> None:
         assert event.wait(timeout) is True
 
 
+@pytest.mark.threads_only("asyncio's event has no isSet()")
 def test_the_old_name(zk: KazooClient, zk_path: str) -> None:
     """`isSet()` warns, as threading's does, and says the same as `is_set()`."""
     with pytest.warns(DeprecationWarning, match="is_set"):
@@ -303,6 +304,7 @@ def test_what_is_no_events(zk: KazooClient, zk_path: str) -> None:
     assert not event._session.registry.tickets
 
 
+@pytest.mark.threads_only("tests/unit/test_twins.py compares the repr of each class of tasks with its twin's")
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     """Making it and its repr send nothing; the repr tells what this process last knew; it can't be pickled."""
     event, again = Event(zk, zk_path), Event(zk, zk_path)

@@ -153,6 +153,7 @@ def test_bad_arguments(which: str, zk: KazooClient, zk_path: str) -> None:
 
 
 @every
+@pytest.mark.threads_only("the body ends as that of a thread does; a loss cancels a task")
 def test_lost(which: str, zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """A loss counts no more, and LockLostError leaves the block at its end; after that the block holds anew."""
     lock = MAKE[which](connect(timeout=4), zk_path)
@@ -231,6 +232,7 @@ def test_out_of_reach(which: str, connect: Connect, proxy: Proxy, zk_path: str) 
         pytest.fail("the body ran")
 
 
+@pytest.mark.threads_only("forks where the thread of the loop is not")
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
     """In a child, an inherited block ends silently, and nothing is held; the parent's hold lives."""
     lock = RLock(zk, zk_path)
@@ -245,6 +247,7 @@ def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.usefixtures("uncollected")
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_interrupt(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Ctrl-C while the block waits leaves nothing of it."""
     held, mine = Lock(zk, zk_path), Lock(connect(), zk_path)

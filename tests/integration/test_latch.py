@@ -267,6 +267,7 @@ def test_destroy_while_others_count(zk: KazooClient, connect: Connect, zk_path: 
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.threads_only("tests/unit/test_twins.py compares the repr of each class of tasks with its twin's")
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     """Making it and its repr send nothing; the repr tells what this process last knew; it can't be pickled."""
     latch = CountDownLatch(zk, zk_path, 2)

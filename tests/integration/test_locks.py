@@ -119,6 +119,7 @@ def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
 
 
 @every
+@pytest.mark.threads_only("None waits forever in asyncio")
 def test_no_timeout(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """None, as for kazoo's locks, is refused; the error names the value that waits forever."""
     with pytest.raises(TypeError, match="-1 waits forever"):
@@ -461,6 +462,7 @@ def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_pat
     assert lock._recursion_count() == 0
 
 
+@pytest.mark.threads_only("derives from the threads' class")
 def test_a_level_of_a_programs_own_class(zk: KazooClient, zk_path: str) -> None:
     """A block that adds a level, and its end, call the methods of the program's own class, as the outermost does."""
     calls = []
@@ -483,6 +485,7 @@ def test_a_level_of_a_programs_own_class(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [RLock, write_lock])
+@pytest.mark.threads_only("threading's condition takes no lock of tasks")
 def test_threadings_condition_takes_an_rlock(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """`threading.Condition(rlock)` gives up all levels while it waits, and takes them again."""
     lock = kind(zk, zk_path)
@@ -541,6 +544,7 @@ def test_refusals_say_what_to_do(zk: KazooClient, connect: Connect, zk_path: str
         Lock(astray, "/lock").acquire()
 
 
+@pytest.mark.threads_only("calls on kazoo's own threads, where no task runs")
 def test_called_on_kazoos_own_threads(zk: KazooClient, zk_path: str) -> None:
     """Acquiring in a watch is refused with an error that says what to do instead; releasing there is done."""
     lock = Lock(zk, zk_path)

@@ -35,6 +35,7 @@ Lose: TypeAlias = Callable[[AnyLock], None]
 @pytest.mark.fault(6, 20, 28)
 @every
 @ways
+@pytest.mark.threads_only("on_lost of objects that never acquired is called, too; of tasks it is not")
 def test_a_loss_is_told_and_settled(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_loss_is_told_and_settled(
 
 
 @pytest.mark.fault(385)
+@pytest.mark.threads_only("derives from the threads' class")
 def test_locks_of_a_programs_class_that_are_equal(connect: Connect, zookeeper: Server, zk_path: str) -> None:
     """`on_lost` runs once for each object, also if a program's class calls them equal."""
 
@@ -190,6 +192,7 @@ def test_no_thread_for_on_lost(
 
 
 @pytest.mark.fault(184)
+@pytest.mark.threads_only("is of the session, and takes long")
 def test_many_losses_on_a_busy_machine(
     zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +220,7 @@ def test_many_losses_on_a_busy_machine(
 
 
 @pytest.mark.fault(185)
+@pytest.mark.threads_only("is of the session")
 def test_an_exit_just_after_the_client_was_stopped(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +322,7 @@ def test_a_newer_hold_is_untouched(
         *(("semaphore", how) for how in ("generator", "same thread")),
     ],
 )
+@pytest.mark.threads_only("has blocks in generators; the next test is of tasks")
 def test_a_newer_hold_is_untouched_by_other_threads(
     kind: str, how: str, zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
@@ -444,6 +449,7 @@ def in_next_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 @pytest.mark.fault(69)
 @every
 @ways
+@pytest.mark.threads_only("is of threads with the same number; a task is known by itself")
 def test_a_loss_ends_with_its_thread(
     kind: Kind,
     lose: Callable[..., None],
@@ -471,6 +477,7 @@ def test_a_loss_ends_with_its_thread(
 
 
 @pytest.mark.fault(69)
+@pytest.mark.threads_only("is of threads with the same number; a task is known by itself")
 def test_a_lost_permit_ends_with_its_thread(
     in_next_thread: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
@@ -492,6 +499,7 @@ def test_a_lost_permit_ends_with_its_thread(
 
 @pytest.mark.fault(69)
 @every
+@pytest.mark.threads_only("is of threads with the same number; a task is known by itself")
 def test_a_hold_is_not_inherited(kind: Kind, in_next_thread: Callable[..., Any], zk: KazooClient, zk_path: str) -> None:
     """A thread that is given the number of one that ended while it held does not hold: it can't enter a second time."""
     lock = kind(zk, zk_path)
@@ -562,6 +570,7 @@ def test_an_operator_deletes_a_waiters_node(
     theirs.release()
 
 
+@pytest.mark.threads_only("on_lost of objects that never acquired is called, too; of tasks it is not")
 def test_a_callback_that_fails_or_blocks_harms_nobody(
     zookeeper: Server, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -642,6 +651,7 @@ def semaphore(client: KazooClient, path: str) -> Semaphore:
 @pytest.mark.fault(52)
 @pytest.mark.parametrize("leave", ["release", "with"])
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, unfair_lock, semaphore])
+@pytest.mark.threads_only("release() waits for the reply; that of a task returns before")
 def test_the_holders_node_was_deleted_and_another_holds(
     kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
@@ -672,6 +682,7 @@ def test_the_holders_node_was_deleted_and_another_holds(
 
 @pytest.mark.fault(52)
 @every
+@pytest.mark.threads_only("release() waits for the reply; that of a task returns before")
 def test_the_holders_node_was_deleted_and_nobody_holds(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
@@ -687,6 +698,7 @@ def test_the_holders_node_was_deleted_and_nobody_holds(
 
 @pytest.mark.fault(52, 160)
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
+@pytest.mark.threads_only("release() waits for the reply; that of a task returns before")
 def test_the_holders_node_was_deleted_and_the_server_is_busy(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
@@ -748,6 +760,7 @@ def test_a_client_that_is_stopped_while_it_holds(zookeeper: Server, connect: Con
 
 @pytest.mark.fault(20)
 @pytest.mark.long
+@pytest.mark.threads_only("is of the session, and takes long")
 def test_many_nodes_are_deleted_at_once(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Each loss is told within some beats, and no other hold of the client is lost, on a slow link too."""
     with Proxy(zookeeper.hosts) as proxy:
@@ -772,6 +785,7 @@ def test_many_nodes_are_deleted_at_once(zookeeper: Server, zk: KazooClient, conn
 
 
 @pytest.mark.fault(52)
+@pytest.mark.threads_only("threading's condition takes no lock of tasks")
 def test_a_standard_condition_whose_lock_is_lost(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The wait that finds that the lock's node had gone says so, and the block that it is in too."""
     lock = RLock(connect(timeout=60), zk_path)

@@ -197,6 +197,7 @@ def test_one_is_lost_while_held(
 
 @ways
 @pytest.mark.parametrize("which", ["a", "b"])
+@pytest.mark.threads_only("compares the identity of `lost`, which is a new object at each query of a task")
 def test_a_loss_is_told(
     which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_loss_is_told(
 
 
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.threads_only("waits on a condition of threads")
 def test_a_loss_after_a_wait_of_a_condition(which: int, zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """A condition's wait replaces the hold of one lock, and `lost` is that of the new set; the release reports it."""
     locks = [RLock(connect(timeout=4), f"{zk_path}/{name}") for name in "ab"]
@@ -259,6 +261,7 @@ def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: st
 
 @pytest.mark.fault(186)
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.threads_only("release() waits for the reply; that of a task returns before")
 def test_a_loss_that_a_release_finds(which: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
     told: list[MultiLock] = []
@@ -283,6 +286,7 @@ def test_a_loss_that_a_release_finds(which: int, zk: KazooClient, connect: Conne
 
 @pytest.mark.fault(186)
 @pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.threads_only("keeps the session's lock, which the loop needs")
 def test_a_loss_by_the_clock_that_a_release_finds(which: int, connect: Connect, zk_path: str) -> None:
     """The release of one lock finds its lease over, when it may have released the other already."""
     told: list[MultiLock] = []
@@ -319,6 +323,7 @@ def test_a_loss_of_what_is_not_held(zookeeper: Server, connect: Connect, zk_path
     assert told == []
 
 
+@pytest.mark.threads_only("looks at the keepers of a loss, which are the threads' objects")
 def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
     """A MultiLock that is used again and again beside a hold of one of its locks leaves nothing behind."""
     a, b = RLock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b")
@@ -505,6 +510,7 @@ class Scripted(Exception):
 
 @settings(max_examples=60)
 @given(data=st.data())
+@pytest.mark.threads_only("stands halfway in a method of the threads' class")
 def test_all_or_none_with_errors(data: st.DataObject) -> None:
     """Whether a lock returns True, returns False or raises: after `acquire` all are held, or none is."""
     client = KazooClient()
@@ -576,6 +582,7 @@ def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> No
 @pytest.mark.fault(144)
 @pytest.mark.parametrize("error", [TimeoutError, RuntimeError])  # the latter is PyTorch's, of a lost worker
 @pytest.mark.parametrize("where", ["hold_to_release", "begin_release"])
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_an_alarm_strikes_a_release(
     where: str, error: type[Exception], zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -601,6 +608,7 @@ def test_an_alarm_strikes_a_release(
 
 
 @pytest.mark.fault(204)
+@pytest.mark.threads_only("stands halfway in a method of the threads' class")
 def test_what_was_handed_on_is_the_next_threads(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -649,6 +657,7 @@ def test_interrupts_as_its_calls_are_abandoned(
 
 @pytest.mark.fault(144)
 @pytest.mark.parametrize(("kind", "levels"), [(Lock, 1), (RLock, 2)])
+@pytest.mark.threads_only("stands halfway in a method of the threads' class")
 def test_interrupts_in_a_row_within_a_release(
     kind: type[Lock | RLock], levels: int, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -680,6 +689,7 @@ def test_interrupts_in_a_row_within_a_release(
     assert lock.hold_count() == 0
 
 
+@pytest.mark.threads_only("stands halfway in a method of the threads' class")
 def test_a_loss_that_two_sessions_tell_at_once(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported once."""
     lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=print)
@@ -691,6 +701,7 @@ def test_a_loss_that_two_sessions_tell_at_once(zk: KazooClient, zk_path: str, mo
     assert calls == [1]
 
 
+@pytest.mark.threads_only("stands halfway in a method of the threads' class")
 def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that can't come to its end raises, as in too deep a recursion; another one releases all."""
     lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"])
@@ -709,6 +720,7 @@ def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: 
 
 @pytest.mark.fault(123)
 @pytest.mark.parametrize("on_top", [lambda locks: locks[1], lambda locks: MultiLock(locks[1:])], ids=["one", "several"])
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_in_a_handler_on_top_of_another_acquire(
     on_top: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:

@@ -54,6 +54,7 @@ def use(lock: AnyLock) -> bool:
 
 
 @every
+@pytest.mark.threads_only("on_revoke of objects that never acquired is called, too; of tasks it is not")
 def test_a_holder_is_asked(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """`revoke()` calls `on_revoke` of each object of the holder's client, once for each request; then others get in."""
     told, also = Told(), Told()
@@ -232,6 +233,7 @@ def test_a_holder_that_is_cut_off(connect: Connect, proxy: Proxy, zk_path: str) 
     assert told.times(2)
 
 
+@pytest.mark.threads_only("on_revoke of objects that never acquired is called, too; of tasks it is not")
 def test_a_request_before_the_watch(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A hold without `on_revoke` is watched from its first beat on; an object that comes later is told then."""
     told = Told()
@@ -274,6 +276,7 @@ def test_a_node_that_would_go_on(
 
 @pytest.mark.fault(300)
 @unfair
+@pytest.mark.threads_only("holds up one thread of two, and tasks have one")
 def test_a_request_between_two_threads(
     kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +329,7 @@ def test_an_on_revoke_that_releases(connect: Connect, zk_path: str) -> None:
     other.release()
 
 
+@pytest.mark.threads_only("on_revoke is called on a thread of the library")
 def test_an_on_revoke_that_fails(
     zk: KazooClient, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:

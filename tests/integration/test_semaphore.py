@@ -150,6 +150,7 @@ def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: s
 
 
 @pytest.mark.fault(160)
+@pytest.mark.threads_only("holds up the thread that calls, and so the loop")
 def test_a_listing_that_is_refused_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The queue is listed again after a busy server has refused that, and the permits not before."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
@@ -634,6 +635,7 @@ def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: 
 
 
 @pytest.mark.fault(74)
+@pytest.mark.threads_only("looks for the line of the caller")
 def test_more_permits_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """To wait for more permits than there are is warned of at once; not if enough were added, nor for signals."""
     semaphore, other = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
@@ -672,6 +674,7 @@ def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -
 
 
 @pytest.mark.fault(493)
+@pytest.mark.threads_only("names the thread that calls; tasks run on another one")
 def test_many_permits_of_a_thread_with_a_long_name(zk: KazooClient, zk_path: str) -> None:
     """Its name is all escapes in JSON, and the path as long as that many permits allow."""
     path = f"{zk_path}/{'x' * (390 - len(zk_path))}"
@@ -743,6 +746,7 @@ def test_many_permits_on_a_slow_link(zk: KazooClient, zk_path: str, monkeypatch:
 
 
 @pytest.mark.fault(126)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_try_in_a_signal_handler(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:

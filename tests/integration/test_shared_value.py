@@ -57,6 +57,7 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.fault(366)
+@pytest.mark.threads_only("Python makes another error of StopIteration in a coroutine")
 def test_values_whose_comparison_calls_back(zk: KazooClient, zk_path: str) -> None:
     """Their `==` may use the library, also this value, and the caller gets its error, also StopIteration."""
     shared, other = (SharedValue(zk, f"{zk_path}/{name}", 0, codec=JSON) for name in "ab")
@@ -149,6 +150,7 @@ def test_wait_for(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     assert not [ticket for ticket in mine._session.registry.tickets.values() if ticket.awaits]
 
 
+@pytest.mark.threads_only("a task iterates with `async for`")
 def test_watch(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The iterator begins with the present value; the last one is never passed over; it ends after its timeout."""
     mine, theirs = (SharedValue(each, zk_path, 0, codec=JSON) for each in (zk, connect()))
@@ -188,6 +190,7 @@ def test_it_changes_in_the_gap(
 
 
 @pytest.mark.fault(467)
+@pytest.mark.threads_only("takes a lock of threads, which would block the loop")
 def test_a_codec_that_takes_a_lock_of_the_caller(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
