@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from tests.models import event
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.ensemble import removed_by, writes
 from tests.simulation.world.run import CHROOT
@@ -32,66 +33,47 @@ class Step(NamedTuple):
 class EventChecks(CallChecks):
     """The invariants of an event."""
 
+    model = event.Event()
+
     def state(self, before: Flag | None, step: changes.Step) -> Flag | None:
-        """Return the flag after a step of a change."""
+        """Return the content of the node after a step of a change."""
         if self.path in removed_by(step):
-            return Flag()
+            return None
         return Flag.of(PATH, Node(step.data, 0, 0.0, 0)) if writes(step, self.path) else before
 
+    def modelled(self, begun: int) -> list[event.Flag]:
+        """Return whether the flag was set, since the log had so much."""
+        return [event.Flag(flag is not None and flag.is_set) for flag in self.states(begun)]
+
     def wrote(self, call: Call, step: changes.Step) -> None:
-        """Each write turns the flag, and no call does so twice, unless the node was made anew in between."""
+        """Each write turns the flag, and counts the sets."""
         super().wrote(call, step)
         if isinstance(step, changes.Written):
             before, after = (flag or Flag() for flag in self.states(len(self.ensemble.log) - 1))
             if after != before.turned(not before.is_set):
-                raise Violation(f"{call.what} made {after} of {before}")
-        removed, _ = self.ensemble.gone.get(self.path, (0, 0))
-        if sum(isinstance(each, changes.Written) and at > removed for at, each in call.wrote) > 1:
-            raise Violation(f"one {call.what} has turned the flag twice")
-
-    def ever(self, since: int, wanted: bool) -> bool:
-        """Whether the flag was so since the log had so much."""
-        return any((flag or Flag()).is_set == wanted for flag in self.states(since))
-
-    def must(self, call: Call, wanted: bool) -> None:
-        """Fail unless the flag was so since the call began."""
-        if not self.ever(call.begun, wanted):
-            raise Violation(f"{call.what}: the flag was never {'set' if wanted else 'clear'} since it began")
+                raise Violation(f"{call} made {after} of {before}")
 
     def entitled(self, worker: CallWorker) -> bool:
         """Whether the flag was set since the wait looked first, and its node is there still."""
         assert worker.call is not None
         looked = worker.call.looked
         removed, _ = self.ensemble.gone.get(self.path, (0, 0))
-        return looked is not None and self.ever(max(looked, removed), True)
+        return looked is not None and any(flag.is_set for flag in self.modelled(max(looked, removed)))
 
 
 class EventWorker(CallWorker):
     """A thread that uses an event."""
 
-    checks: EventChecks
-
     def _visit(self, step: Step) -> None:  # type: ignore[override]
         if step.what == "sleep":
             self.world.sleep(step.seconds or 0.0)
-            return
-        if step.what == "pulse":
+        elif step.what == "pulse":
             self._visit(Step("set"))
             self._visit(Step("clear"))
-            return
-        event = Event(self.process.client, PATH)
-        with self.calling(step.what, step.seconds) as call:
-            if step.what == "wait":
-                got = event.wait(step.seconds)
-                if got:
-                    self.checks.must(call, True)
-                elif step.seconds is None or self.world.now < call.began + step.seconds:
-                    raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
-            elif step.what == "is_set":
-                self.checks.must(call, event.is_set())
-            else:
-                getattr(event, step.what)()
-                self.checks.must(call, step.what == "set")
+        else:
+            method = getattr(Event(self.process.client, PATH), step.what)
+            with self.calling(step.what, step.seconds) as call:
+                call.outcome = method(step.seconds) if step.what == "wait" else method()
 
 
 class EventRun(CallRun):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from tests.models.latch import Latch
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
@@ -33,55 +34,37 @@ class Step(NamedTuple):
 class LatchChecks(CallChecks):
     """The invariants of a latch."""
 
+    model = Latch(COUNT)
+
     def state(self, before: int | None, step: changes.Step) -> int | None:
-        """Return what was counted, after a step of a change."""
+        """Return what is left to count, after a step of a change."""
         if isinstance(step, changes.Made) and step.path.startswith(f"{self.path}/"):
-            return (before or 0) + int(step.path.rpartition(ROLE)[2])
+            return max(0, (COUNT if before is None else before) - int(step.path.rpartition(ROLE)[2]))
         return before
 
-    def left(self, call: Call) -> list[int]:
-        """Return all that was left to count, since the call began."""
-        return [max(0, COUNT - (counted or 0)) for counted in self.states(call.begun)]
-
     def wrote(self, call: Call, step: changes.Step) -> None:
-        """No call counts twice."""
+        """No call counts that has begun at an open latch."""
         super().wrote(call, step)
-        if len(call.wrote) > 1:
-            raise Violation("one count_down has counted twice")
-        if call.wrote and not self.left(call)[0]:
-            raise Violation("an open latch has been counted down")
-
-    def entitled(self, worker: CallWorker) -> bool:
-        """Whether the latch is open."""
-        assert worker.call is not None
-        return self.left(worker.call)[-1] == 0
+        if call.wrote and not self.modelled(call.begun)[0]:
+            raise Violation(f"{call} has counted an open latch down")
 
 
 class LatchWorker(CallWorker):
     """A thread that uses a latch."""
 
-    checks: LatchChecks
-
     def _visit(self, step: Step) -> None:  # type: ignore[override]
         if step.what == "sleep":
             self.world.sleep(step.seconds or 0.0)
             return
-        latch = CountDownLatch(self.process.client, PATH, COUNT)
-        with self.calling(step.what, step.seconds) as call:
+        latch, counts = CountDownLatch(self.process.client, PATH, COUNT), (step.n,) * (step.what == "count_down")
+        with self.calling(step.what, step.seconds, *counts) as call:
             if step.what == "wait":
-                got = latch.wait(step.seconds)
-                if got and self.checks.left(call)[-1]:
-                    raise Violation(f"{self.name} passes a latch that is not open")
-                if not got and (step.seconds is None or self.world.now < call.began + step.seconds):
-                    raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
+                call.outcome = latch.wait(step.seconds)
             elif step.what == "count":
-                if (count := latch.count) not in self.checks.left(call):
-                    raise Violation(f"{self.name} is told a count of {count}: {self.checks.left(call)}")
+                call.outcome = latch.count
             else:
-                latch.count_down(step.n)
-                counted = [int(made.path.rpartition(ROLE)[2]) for _, made in call.wrote]
-                if counted != [step.n] and (counted or 0 not in self.checks.left(call)):
-                    raise Violation(f"{self.name} counted {counted}, not {step.n}")
+                latch.count_down(*counts)
+                call.outcome = None
 
 
 class LatchRun(CallRun):

@@ -1,19 +1,21 @@
 """Calls: the requests of a thread to a primitive that keeps no holds, its writes, and the state meanwhile.
 
-The ensemble's log is the truth. A call is right if its result was true at some point between its beginning and its end,
-and if it has changed things at most once, whatever answers were lost.
+The ensemble's log has all states of the primitive, and shows which call has made which change. By these, the model of
+the primitive judges each call: its result, and that it took effect at most once, whatever answers were lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
 from random import Random
 from typing import Any
 
 from kazoo.exceptions import NoNodeError, ThrottledOpError
 from kazoo.protocol.serialization import SetData, Transaction
 
+from tests.models import history
 from tests.simulation.checks.invariants import Checks
 from tests.simulation.world.ensemble import Transport, only_checks
 from tests.simulation.world.run import CHROOT, Run
@@ -28,21 +30,24 @@ RESCUE = 30.0  # when those who wait for ever are let go, in seconds
 AGAIN = 5.0
 
 
-class Call:
+class Call(history.Call):
     """One call of a thread.
 
     Attributes:
         begun: how much the log had when it began; or before, when a leader was left alone that has answered it.
         began: when that was.
         wrote: the steps that it made, each as the log has it, and how long the log was then.
+        effects: the changes of the primitive that it made, each with how long the log was, and the states around it.
         served: its requests that a server has answered, and how much of the log that had applied.
     """
 
-    def __init__(self, what: str, begun: int, began: float) -> None:
-        self.what = what
-        self.begun = begun
-        self.began = began
+    begun: int
+
+    def __init__(self, worker: CallWorker, what: str, timeout: float | None, args: tuple[Any, ...]) -> None:
+        super().__init__(worker.name, what, args, timeout, begun=len(worker.checks.ensemble.log))
+        self.began = worker.world.now
         self.wrote: list[tuple[int, Any]] = []
+        self.effects: list[tuple[int, Any, Any]] = []
         self.served: list[tuple[Any, int]] = []
 
     @property
@@ -68,11 +73,12 @@ class CallWorker(Worker):
     """
 
     call: Call | None = None
+    checks: CallChecks
 
     @contextmanager
-    def calling(self, what: str, timeout: float | None = None) -> Iterator[Call]:
-        """Make a call within the block; it must not take longer than its timeout."""
-        call = self.call = Call(what, len(self.checks.ensemble.log), self.world.now)
+    def calling(self, what: str, timeout: float | None = None, *args: Any) -> Iterator[Call]:
+        """Make a call within the block, which notes its outcome; it must not take longer than its timeout."""
+        call = self.call = Call(self, what, timeout, args)
         limit = max(timeout or 0.0, (self.process.session.timeout or UNANSWERED) / 3)
         self.world.say(f"calls {what}" + ("" if timeout is None else f", waiting {timeout:g}"))
         try:
@@ -82,18 +88,26 @@ class CallWorker(Worker):
         took = self.world.now - call.began
         if timeout is not None and self._ran_since(call.began) and took > limit + SLACK:
             raise Violation(f"{self.name}: {what} with a timeout of {limit:g} s took {took:g} s")
+        if call.outcome is not history.OPEN:
+            self.checks.judge(call)
 
 
 class CallChecks(Checks):
     """The invariants of calls.
 
     Attributes:
+        model: judges the calls.
         workers: the threads.
         path: the primitive's, with the chroot.
     """
 
+    model: history.Model
     path = ""
     workers: list[CallWorker]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._states: list[Any] = [None]
 
     def state(self, before: Any, step: changes.Step) -> Any:
         """Return what the primitive is after a step of a change; None stands for what was never used."""
@@ -101,25 +115,44 @@ class CallChecks(Checks):
 
     def states(self, begun: int) -> list[Any]:
         """Return all that the primitive was since the log had so much, that moment included."""
-        state, found = None, []
-        for n, change in enumerate(self.ensemble.log):
-            if n == begun:
-                found.append(state)
-            for step in change:
-                state = self.state(state, step)
-            if n >= begun:
-                found.append(state)
-        return found or [state]
+        for change in self.ensemble.log[len(self._states) - 1 :]:
+            self._states.append(reduce(self.state, change, self._states[-1]))
+        return self._states[begun:] or self._states[-1:]
+
+    def modelled(self, begun: int) -> list[Any]:
+        """Return these states as the model has them."""
+        return [self.model.initial if state is None else state for state in self.states(begun)]
+
+    def affected(self, call: Call, logged: int) -> None:
+        """Judge what a call has changed since the log had so much: one effect, unless the nodes were made anew."""
+        before, *after = self.modelled(logged)
+        if before == after[-1]:
+            return
+        removed, _ = self.ensemble.gone.get(self.path, (0, 0))
+        call.effects = [each for each in call.effects if each[0] > removed]
+        call.effects.append((len(self.ensemble.log), before, after[-1]))
+        self.judge(call)
+
+    def judge(self, call: Call) -> None:
+        """Have the model judge a call: its effects and, once it has ended, its outcome."""
+        if self.model.refused(call) and not call.effects:  # it may have been kept from asking
+            if self.world.now < call.began + (call.timeout or 0.0):
+                raise Violation(f"{call} gave up after {self.world.now - call.began:g} s")
+            return
+        effects = [(before, after) for _, before, after in call.effects]
+        if wrong := history.explain(self.model, call, self.modelled(call.begun), effects):
+            raise Violation(wrong)
 
     def wrote(self, call: Call, step: changes.Step) -> None:
-        """Take note of a step of a change that a call has made: it makes one at most."""
+        """Take note of a step of a change that a call has made."""
         if self.state(None, step) is None:
             return  # the nodes above the path
         call.wrote.append((len(self.ensemble.log), step))
 
     def entitled(self, worker: CallWorker) -> bool:
         """Whether the thread, which waits, should not."""
-        raise NotImplementedError
+        assert worker.call is not None
+        return self.model.goes_on(self.modelled(len(self.ensemble.log))[-1], worker.call)
 
     def healthy(self, worker: CallWorker, since: float) -> bool:
         """Whether nothing has kept the worker's process from asking the service since then."""
@@ -199,6 +232,8 @@ class CallRun(Run):
             asked[1].served.append((answer, wire.server.applied))
             if wire.server.alone_until > self.world.now:  # it answers with what was so when it was left alone
                 asked[1].begun = min(asked[1].begun, wire.server.applied)
+            if self._logged < len(self.ensemble.log) and hasattr(self.checks, "model"):
+                self.checks.affected(asked[1], self._logged)
             for _, step in self.ensemble.steps(self._logged):
                 self.checks.wrote(asked[1], step)
 

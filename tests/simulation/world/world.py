@@ -18,6 +18,8 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped,unused-ignore]
 
+from tests.models.history import Violation as Violation
+
 CALM = 1 << 60
 
 
@@ -27,10 +29,6 @@ _NODE = re.compile(r"_c_0+(\d+)-0000-4000-8000-0+(\d+)-(?:lock-)?0*")
 
 def _nothing() -> None:
     pass
-
-
-class Violation(AssertionError):
-    """Something happened that must not."""
 
 
 def add_note(error: BaseException, note: str) -> None:
