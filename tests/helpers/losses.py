@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from tests.helpers.lock_types import AnyLock
+from tests.helpers.lock_types import AnyLock, read_lock, unfair_lock, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Condition, Semaphore
+from zkconcurrent import Condition, Lock, RLock, Semaphore
 from zkconcurrent.testing import Server
 
 
@@ -63,3 +63,11 @@ def interrupted_out_of_reach(condition: Condition, proxy: Proxy) -> None:
 
 
 ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
+# Each kind and each way; the simulation has all pairs.
+lost_kinds = pytest.mark.parametrize(
+    ("kind", "lose"),
+    [
+        *((Lock, lose) for lose in (expire, run_out, operate)),
+        *((RLock, expire), (read_lock, run_out), (write_lock, operate), (unfair_lock, run_out)),
+    ],
+)

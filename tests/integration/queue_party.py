@@ -18,9 +18,8 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
     """Do a job."""
     zk = started(hosts, session)
     if job == "claim":
-        limit = None if arguments else 5
-        with Queue[bytes](zk, path, max_attempts=limit).claim() as claim:
-            say(f"{claim.item.decode()} {claim.attempts}" if arguments else claim.item.decode())
+        with Queue[bytes](zk, path).claim() as claim:
+            say(f"{claim.item.decode()} {claim.attempts}")
             sys.stdin.readline()
     elif job == "delayed":
         with DelayQueue[bytes](zk, path, max_attempts=5).claim() as claim:
@@ -31,18 +30,6 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
         for n in range(int(arguments[0])):
             delay = n % 5 * 0.2
             delayed.put(b"%d %d" % (n, (time.time() + delay) * 1000), delay=delay)
-        say("done")
-        sys.stdin.readline()
-    elif job == "get":
-        queue = Queue[bytes](zk, path)
-        say(queue.get().decode())
-        sys.stdin.readline()
-        queue.task_done()
-    elif job == "put":
-        maxsize, count = map(int, arguments)
-        queue = Queue[bytes](zk, path, maxsize)
-        for n in range(count):
-            queue.put(b"%d" % n)
         say("done")
         sys.stdin.readline()
     zk.stop()

@@ -9,7 +9,6 @@ import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +44,6 @@ from zkconcurrent import (
     dump_on_signal,
     inspect,
 )
-from zkconcurrent._engine import inspection
 from zkconcurrent.testing import Server
 
 
@@ -116,29 +114,6 @@ def test_what_else_is_kept(kind: str, zk: KazooClient, zk_path: str) -> None:
         assert hold.owner is None or hold.owner.name == f"thread {threading.current_thread().name!r}"
         assert not [wait for wait in inspect().waits if wait.path.startswith(zk_path)]
     assert not holds(zk_path)
-
-
-@pytest.mark.parametrize("kind", ["hold", "wait", "member"])
-def test_the_clock_is_read_late(
-    kind: str, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A beginning is not put before the true one, although the thread that inspects is suspended amid it."""
-    living = inspection.living_sessions
-
-    def suspended() -> list[Any]:
-        time.sleep(0.2)
-        return living()
-
-    began = inspect().at
-    with Group(zk, zk_path).join(b"") if kind == "member" else Lock(zk, zk_path):
-        if kind == "wait":
-            waiter = Lock(zk, zk_path)
-            in_thread(lambda: waiter.acquire(timeout=30) and waiter.release())
-            eventually(lambda: waits(zk_path))
-        monkeypatch.setattr(inspection, "living_sessions", suspended)
-        (found,) = waits(zk_path) if kind == "wait" else holds(zk_path)
-        monkeypatch.undo()
-        assert began <= found.since
 
 
 def test_the_client(zk: KazooClient, zk_path: str) -> None:
@@ -658,59 +633,3 @@ def test_in_finalizers_and_at_the_exit(zookeeper: Server, zk_path: str, tmp_path
     assert re.search(r"^held zkconcurrent, process \d+, .*: 1 client, 1 hold, 0 waits$", out, re.MULTILINE), out
     assert re.search(r"^atexit zkconcurrent, process \d+, .*: 1 client, 1 hold, 0 waits$", out, re.MULTILINE), out
     assert re.search(r"^exit zkconcurrent, process \d+, .*, 0 holds, 0 waits$", out, re.MULTILINE), out
-
-
-STORM = """
-import os, signal, sys, threading, time, zkconcurrent
-zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")
-out = os.open(os.devnull, os.O_WRONLY)
-zkconcurrent.dump_on_signal(signal.SIGUSR2, out)
-locks = [zkconcurrent.RLock(zk, f"{sys.argv[2]}/{n}", fair=n % 2 == 0) for n in range(3)]
-both = zkconcurrent.ReadWriteLock(zk, f"{sys.argv[2]}/both")
-until = time.monotonic() + float(sys.argv[3])
-inside = [0] * len(locks)
-cycles = [0] * 8
-errors = []
-
-def work(me):
-    try:
-        while time.monotonic() < until:
-            n = (me + cycles[me]) % len(locks)
-            with locks[n], locks[n]:
-                inside[n] += 1
-                assert inside[n] == 1
-                with both.read_lock, both.read_lock:
-                    zkconcurrent.inspect() if me == 7 else None
-                inside[n] -= 1
-            cycles[me] += 1
-    except BaseException as error:
-        errors.append(repr(error))
-
-def pelt():
-    while time.monotonic() < until:
-        os.kill(os.getpid(), signal.SIGUSR2)
-        time.sleep(0.001)
-
-threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(1, 8)]
-threads.append(threading.Thread(target=pelt, daemon=True))
-for each in threads:
-    each.start()
-work(0)
-for each in threads:
-    each.join(30)
-alive = [each.name for each in threads if each.is_alive()]
-found = zkconcurrent.inspect()
-print(errors, alive, min(cycles) > 0, found.holds, found.waits, flush=True)
-print(cycles, file=sys.stderr)
-"""
-
-
-@pytest.mark.fault(268)
-@pytest.mark.long
-def test_a_storm_of_signals(zookeeper: Server, zk_path: str, tmp_path: Path) -> None:
-    """A dump each millisecond disturbs neither those that acquire and release, nor their exclusion."""
-    seconds = os.environ.get("STORM", "10")
-    with python("-c", STORM, zookeeper.hosts, zk_path, seconds, folder=tmp_path) as process:
-        out, errors = process.communicate(timeout=float(seconds) + 90)
-    assert out == "[] [] True () ()\n", out + errors
-    assert process.returncode == 0

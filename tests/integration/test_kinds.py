@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 
 import pytest
@@ -15,17 +14,6 @@ from tests.helpers.kinds import KINDS, is_same, nodes
 from zkconcurrent import ForeignNodeError
 
 pytestmark = pytest.mark.fault(236)
-
-
-def test_every_kind_is_here() -> None:
-    """Each public class that is made with a client and a path is in the table."""
-    public = {name: getattr(zkconcurrent, name) for name in zkconcurrent.__all__}
-    made = {
-        name
-        for name, each in public.items()
-        if inspect.isclass(each) and {"client", "path"} <= set(inspect.signature(each.__init__).parameters)
-    }
-    assert made - {"Namespace"} == {name.partition(",")[0] for name in KINDS}  # a namespace has no nodes
 
 
 @pytest.mark.parametrize("first", KINDS)

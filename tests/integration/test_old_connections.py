@@ -13,7 +13,6 @@ from kazoo.client import KazooClient
 
 from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder, SlowConnection
-from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo import leases
@@ -166,36 +165,3 @@ def test_amid_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str) ->
             client.stop()
             client.close()
             link.shutdown()
-
-
-@pytest.mark.fault(252)
-def test_a_reply_that_is_due(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection is replaced once the reply is there that a request still waited for."""
-    monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
-    with Proxy(zookeeper.hosts) as proxy:
-        client = KazooClient(proxy.hosts, timeout=20)
-        client.start()
-        try:
-            Lock(client, zk_path)
-            session = Session.of(client)
-            eventually(lambda: session.registry.session is not None and not client._pending and not client._queue)
-            transport, looks = session.link.transport, list[int]()
-            look = transport._renew_if_idle
-
-            def noted() -> None:
-                looks.append(len(client._pending))
-                look()
-
-            monkeypatch.setattr(transport, "_renew_if_idle", noted)
-            proxy.stall(to_server=False)
-            reply = client.get_async("/")
-            eventually(lambda: client._pending)
-            transport.renew()
-            eventually(lambda: 1 in looks)
-            assert session.link.connection is None
-            proxy.resume()
-            reply.get(timeout=20)
-            eventually(lambda: session.link.connection is not None)
-        finally:
-            client.stop()
-            client.close()

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import FAST, Connect
 from tests.helpers.eventually import eventually
 from tests.helpers.on_tasks import OnTasks
 from tests.helpers.processes import run_python
@@ -37,9 +37,7 @@ from zkconcurrent.testing import Server
 pytestmark = pytest.mark.fault(133)
 
 NUMBERS = (AtomicLong, AtomicInteger)
-KINDS = (*NUMBERS, SharedValue, Queue, LifoQueue, PriorityQueue, DelayQueue, SimpleQueue)
 CYCLES = 12
-THREADS = 3
 
 
 def of_tasks(kind: Any) -> Any:
@@ -49,7 +47,15 @@ def of_tasks(kind: Any) -> Any:
 
 ALL = pytest.mark.parametrize(
     "kind",
-    [*KINDS, *(of_tasks(kind) for kind in KINDS if kind is not SimpleQueue)],
+    [
+        AtomicLong,
+        SharedValue,
+        *map(of_tasks, (AtomicInteger, Queue)),
+        LifoQueue,
+        PriorityQueue,
+        DelayQueue,
+        SimpleQueue,
+    ],
     ids=lambda kind: f"{'aio.' if hasattr(kind, 'twin_of') else ''}{kind.__name__}",
 )
 SOME = pytest.mark.parametrize("kind", [AtomicLong, Queue])
@@ -102,58 +108,6 @@ def test_a_new_object_for_each_use(kind: Any, connect: Connect, zk: KazooClient,
     assert receipts_of(zk, zk_path) == left
     # Only folders, and of a number its queue.
     eventually(lambda: {each.count("/") - zk_path.count("/") for each in nodes(zk, zk_path) if each not in left} == {1})
-
-
-@SOME
-def test_two_objects_at_once(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """The second goes on with the receipt of the first, also when that is garbage; two clients have one each."""
-    client, other = connect(), connect()
-    first, second = kind(client, zk_path), kind(client, zk_path)
-    for _ in range(3):
-        use(kind, client, zk_path)
-        use(kind, other, zk_path)
-    left = receipts_of(zk, zk_path)
-    del first
-    use(kind, client, zk_path)
-    del second
-    for _ in range(3):
-        use_and_drop(kind, client, zk_path)
-        use_and_drop(kind, other, zk_path)
-    assert receipts_of(zk, zk_path) == left
-    assert len(left) == 2
-
-
-@SOME
-def test_threads_with_objects_of_their_own(
-    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """Of threads that make an object for each use, each has a receipt to itself for its call."""
-    client = connect()
-
-    def run() -> None:
-        for _ in range(10):
-            use(kind, client, zk_path)
-
-    running = [in_thread(run) for _ in range(THREADS)]
-    for each in running:
-        each.result(60)
-    # Each thread may use one, or be about to leave those of a state, which has one for each thread at most.
-    assert len(receipts_of(zk, zk_path)) <= THREADS * THREADS
-    if kind is AtomicLong:
-        assert AtomicLong(zk, zk_path).get() == THREADS * 10
-
-
-@SOME
-def test_an_expired_session(kind: Any, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """The receipt outlives the session, in which the next object makes a member of its own."""
-    client = connect(**FAST)
-    use_and_drop(kind, client, zk_path)
-    left = receipts_of(zk, zk_path)
-    before = client.client_id
-    zookeeper.expire(client)
-    eventually(lambda: client.connected and client.client_id != before)
-    use_and_drop(kind, client, zk_path)
-    assert receipts_of(zk, zk_path) == left
 
 
 @SOME
@@ -283,16 +237,3 @@ def test_another_kind_of_value(connect: Connect, zk_path: str) -> None:
     eventually(lambda: state() is None)
     with pytest.raises(ForeignNodeError, match=zk_path):
         AtomicLong(client, zk_path).add()
-
-
-def test_destroyed_meanwhile(connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """After `destroy()`, a later object makes its receipt anew."""
-    client = connect()
-    for kind in (AtomicLong, Queue):
-        path = f"{zk_path}/{kind.__name__}"
-        use_and_drop(kind, client, path)
-        kind(client, path).destroy()
-        assert zk.exists(path) is None
-        for _ in range(3):
-            use_and_drop(kind, client, path)
-        assert len(receipts_of(zk, path)) == 1

@@ -86,17 +86,19 @@ def test_levels(kind: Kind, zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.fault(295)
 def test_a_node_that_was_gone(
-    connect: Connect, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`lost` is set, `on_lost` called, and a warning logged; no call raises, not the next acquire either."""
     told: list[object] = []
-    # So the hold is too young to be watched.
-    lock = Lock(connect(timeout=30), zk_path, on_lost=told.append)
+    lock = Lock(connect(proxy.hosts), zk_path, on_lost=told.append)
     lock.acquire()
     lost, (node,) = lock.lost, zk.get_children(zk_path)
     with caplog.at_level(logging.WARNING, "zkconcurrent.losses"):
+        # Until the release, the client hears nothing of it.
+        proxy.stall(to_server=False)
         zk.delete(f"{zk_path}/{node}")
         lock.release(wait=False)
+        proxy.resume()
         lock.acquire()
         assert lost.wait(20)
         eventually(lambda: told == [lock])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -144,22 +143,6 @@ def _acquired(semaphore: Semaphore, **options: Any) -> bool:
         return False
 
 
-def test_none_at_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """`resize(0)` lets nobody in until the next one."""
-    mine, theirs = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
-    with mine:
-        pass
-    theirs.resize(0)
-    assert (mine.available(), mine.locked()) == (0, True)
-    assert not mine.acquire(blocking=False)
-    waiting = [in_thread(mine.acquire), in_thread(theirs.acquire, permits=1)]
-    eventually(permits_awaited(zk, zk_path, 2))
-    theirs.resize(2)
-    assert all(each.result(20) for each in waiting)
-    mine.release()
-    theirs.release()
-
-
 @pytest.mark.fault(74)
 def test_too_few_by_another_clients_number(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -277,32 +260,3 @@ def test_a_lost_request_or_answer(
         semaphore.resize(4)
     assert Semaphore(zk, zk_path, None).available() == 4
     assert zk.get(f"{zk_path}/permits")[1].version == 1
-
-
-@pytest.mark.filterwarnings("ignore:acquire.. waits for 2 permits:RuntimeWarning")
-def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Several processes resize while others take and give back: the last number stays, and nobody waits in vain."""
-    with Semaphore(zk, zk_path, 2):
-        pass
-    over = threading.Event()
-
-    def use(n: int) -> int:
-        semaphore, used = Semaphore(connect(), zk_path, None), 0
-        while not over.is_set():
-            if semaphore.acquire(permits=n, timeout=5):
-                used += 1
-                semaphore.release(n)
-        return used
-
-    def resize(numbers: Any) -> None:
-        semaphore = Semaphore(connect(), zk_path, None)
-        for number in numbers:
-            semaphore.resize(number)
-
-    using = [in_thread(use, n) for n in (1, 1, 2)]
-    for each in [in_thread(resize, [1, 3, 2, 4] * 10), in_thread(resize, [2, 1, 0, 3] * 10)]:
-        each.result(60)
-    Semaphore(zk, zk_path, None).resize(3)
-    over.set()
-    assert all(each.result(60) >= 0 for each in using)
-    assert Semaphore(zk, zk_path, None).available() == 3

@@ -17,7 +17,6 @@ from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, u
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DetachedLock, Lock, RefusedError, RLock
 from zkconcurrent._engine import local_handoff
-from zkconcurrent._engine.holds import PathState
 from zkconcurrent._engine.session import Session
 from zkconcurrent._protocol.ticket import REVOKED
 
@@ -272,42 +271,6 @@ def test_a_node_that_would_go_on(
     others.result(20)
     assert order == ["other", "mine"]
     assert told.times(1)
-
-
-@pytest.mark.fault(300)
-@unfair
-@pytest.mark.threads_only("holds up one thread of two, and tasks have one")
-def test_a_request_between_two_threads(
-    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request that is read while a node passes to the next thread reaches that one."""
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
-    told, client, other = Told(), connect(), connect()
-    lock, asking = kind(client, zk_path, on_revoke=told), kind(other, zk_path)
-    go, waits = threading.Event(), threading.Event()
-    take = PathState.take
-
-    def slow(*args: Any, **how: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
-            waits.set()
-            assert go.wait(20)
-        return take(*args, **how)
-
-    def hold() -> None:
-        with lock:
-            eventually(lambda: told.times(1))
-
-    monkeypatch.setattr(PathState, "take", slow)
-    lock.acquire()
-    following = in_thread(hold)
-    eventually(at_the_handoff(lock, 1))
-    lock.release()
-    assert waits.wait(20)
-    assert asking.revoke() == 1
-    client.sync(zk_path)
-    eventually(lambda: not Session.of(client).posted)
-    go.set()
-    following.result(20)
 
 
 def test_a_holder_that_asks_itself(zk: KazooClient, zk_path: str) -> None:

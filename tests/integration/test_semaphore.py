@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-import itertools
 import json
-import math
 import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ThrottledOpError
 
-from tests.conftest import PATIENCE, Connect, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import NODE, children, permits_awaited, permits_out, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.losses import expire, run_out
@@ -25,12 +20,6 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._arguments.limits import most_together
 from zkconcurrent._arguments.paths import LONGEST
-from zkconcurrent._engine.operations import POLICIES
-from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._protocol.operations import ProveLease, Requeue
-from zkconcurrent._protocol.ticket import State, Ticket
-from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.semaphore import Layout, take
 from zkconcurrent.testing import Server
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
@@ -102,13 +91,10 @@ def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> 
     assert zk.exists(zk_path) is None
 
 
-@both
 @pytest.mark.parametrize("how", [{"blocking": False}, {"timeout": 0}, {"timeout": -1}, {"timeout": 0.3}], ids=str)
-def test_all_or_none(
-    kind: type[Semaphore], how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
+def test_all_or_none(how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Several permits are taken at once or not at all; an acquire that fails leaves nothing."""
-    mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
+    mine, theirs = BoundedSemaphore(zk, zk_path, 3), BoundedSemaphore(connect(), zk_path, 3)
     assert mine.acquire(permits=2)
     assert theirs.acquire(permits=2, **how) is False  # type: ignore[arg-type]
     assert permits_out(zk, zk_path, 2)()
@@ -147,42 +133,6 @@ def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: s
     assert most[0] <= 3
     eventually(permits_out(zk, zk_path, 0))
     assert permits_awaited(zk, zk_path, 0)()
-
-
-@pytest.mark.fault(160)
-@pytest.mark.threads_only("holds up the thread that calls, and so the loop")
-def test_a_listing_that_is_refused_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """The queue is listed again after a busy server has refused that, and the permits not before."""
-    mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
-    assert mine.acquire(timeout=10)  # so that the path is there
-    mine.release()
-    ours, their, takes, asked = mine._session.link, theirs._session.link, threading.Event(), []
-    multi, children = ours.multi, their.children
-
-    def late(*arguments: Any) -> None:
-        takes.set()
-        assert refused.wait(PATIENCE)
-        multi(*arguments)
-
-    def refused_once(path: str, reply: Any, *watcher: Any) -> None:
-        if path == f"{zk_path}/locks":
-            asked.append(path)
-            if len(asked) == 1:
-                reply.set_exception(ThrottledOpError())
-                return
-            refused.set()
-            assert acquiring.result(PATIENCE)
-        children(path, reply, *watcher)
-
-    refused = threading.Event()
-    ours.multi, their.children = late, refused_once  # type: ignore[method-assign]
-    acquiring = in_thread(mine.acquire)
-    assert takes.wait(PATIENCE)  # it is the first in the queue, and has seen that the permit is free
-    assert not theirs.acquire(timeout=1), "one permit has two holders"
-    assert len(asked) > 1
-    mine.release()
-    assert theirs.acquire(timeout=PATIENCE)
-    theirs.release()
 
 
 def test_order_of_arrival(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -321,30 +271,19 @@ def test_whose_permits_are_released(zk: KazooClient, zk_path: str, in_thread: In
     assert permits_out(zk, zk_path, 0)()
 
 
-@both
-def test_a_release_on_a_slow_link(
-    kind: type[Semaphore], connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
-) -> None:
-    """It returns when the permits are free for everybody, for as long as the service answers at all."""
-    semaphore = kind(connect(hosts=proxy.hosts, timeout=30), zk_path, 3)
-    assert semaphore.acquire(permits=2)
-    proxy.delay(0.3)
-    semaphore.release(2)
-    zk.sync(zk_path)
-    assert permits_out(zk, zk_path, 0)()
-
-
-@both
 @ways
 def test_a_loss_is_told_and_settled(
-    kind: type[Semaphore], lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str
+    lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """`lost` is set, on_lost runs once, each permit lost is settled once; none comes of it, none is missing."""
     told: list[object] = []
-    semaphore = kind(connect(timeout=4), zk_path, 3, on_lost=told.append)
+    semaphore = Semaphore(connect(timeout=4), zk_path, 3, on_lost=told.append)
     semaphore.acquire(permits=2)
-    token = semaphore.fencing_token
+    token, theirs = semaphore.fencing_token, Semaphore(zk, zk_path, 3)
+    waiting = in_thread(lambda: (theirs.acquire(permits=2), theirs.fencing_token, theirs.release(2)))
+    eventually(permits_awaited(zk, zk_path, 1))
     lose(zookeeper, semaphore)
+    assert waiting.result(20)[1] > token
     eventually(lambda: told == [semaphore])
     eventually(permits_out(zk, zk_path, 0))
     eventually(lambda: semaphore.hold_count() == 0)  # it has learnt of the second node, too
@@ -364,59 +303,6 @@ def test_a_loss_is_told_and_settled(
     semaphore.release(3)
     assert children(zk, f"{zk_path}/permits") == []
     assert len(told) == 1
-
-
-@pytest.mark.fault(40)
-@ways
-def test_others_get_in(
-    lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """However a permit is lost, the waiter gets it, with a higher token."""
-    mine, theirs = Semaphore(connect(timeout=4), zk_path), Semaphore(zk, zk_path)
-    mine.acquire()
-    token = mine.fencing_token
-    taking = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
-    lose(zookeeper, mine)
-    assert taking.result(20)[1] > token
-    with pytest.raises(LockLostError):
-        mine.release(3)
-
-
-@pytest.mark.fault(39)
-def test_a_newer_permit_is_untouched(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """The loser's release leaves alone what another thread holds by now."""
-    semaphore = Semaphore(connect(timeout=4), zk_path, 2)
-    with pytest.raises(LockLostError), semaphore:
-        expire(zookeeper, semaphore)
-        in_thread(semaphore.acquire).result(20)
-        assert permits_out(zk, zk_path, 1)()
-    assert permits_out(zk, zk_path, 1)()
-    semaphore.release()
-    eventually(permits_out(zk, zk_path, 0))
-    in_thread(semaphore.acquire).result(20)
-    expire(zookeeper, semaphore)
-    with pytest.raises(LockLostError):  # of the thread that is gone, once nothing is alive
-        semaphore.release()
-    semaphore.release()
-    eventually(lambda: len(children(zk, f"{zk_path}/permits")) == 1)
-
-
-def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """The loss is raised over an Exception, which is its context; an error that must not be hidden passes unchanged."""
-    semaphore = Semaphore(connect(timeout=4), zk_path, 2)
-    with pytest.raises(LockLostError) as caught, semaphore:
-        run_out(zookeeper, semaphore)
-        raise KeyError("first")
-    assert isinstance(caught.value.__context__, KeyError)
-    error = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt) as passed, semaphore:
-        run_out(zookeeper, semaphore)
-        raise error
-    assert passed.value is error
-    with semaphore, semaphore:
-        assert not semaphore.acquire(False)
 
 
 @pytest.mark.fault(5)
@@ -516,66 +402,6 @@ def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Co
     assert not semaphore._session.registry.tickets
 
 
-def test_a_value_that_is_none(zk: KazooClient, zk_path: str) -> None:
-    """Where the semaphore's value should be and something else is, that is named, and not taken for a value."""
-    semaphore = Semaphore(zk, zk_path, 3)
-    zk.create(f"{zk_path}/permits", b"an application's", makepath=True)
-    for call in (semaphore.acquire, semaphore.release, semaphore.locked, lambda: semaphore.acquire(blocking=False)):
-        with pytest.raises(ForeignNodeError, match="application"):
-            call()
-    assert not semaphore._session.registry.tickets
-
-
-@pytest.mark.fault(50)
-def test_destroy_of_many_added_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """More added permits than fit into a request go in pieces."""
-    semaphore = Semaphore(connect(), zk_path, 0)
-    semaphore.release()
-    prefix = f"{zk_path}/permits/00000000-0000-4000-8000-"
-    for n in range(16):
-        with zk.transaction() as added:
-            for m in range(1000):
-                added.create(f"{prefix}{n * 1000 + m:012d}-1")
-    assert not semaphore.locked()
-    in_thread(semaphore.destroy).result(60)
-    assert children(zk, zk_path) == []
-
-
-def test_destroyed_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Under those who come and go, `destroy` removes nothing that they need: one permit stays one."""
-    inside: list[int] = []
-    left, enough = threading.Semaphore(0), threading.Event()
-
-    def work(client: KazooClient, n: int) -> None:
-        semaphore = Semaphore(client, zk_path)
-        try:
-            for turn in itertools.count():
-                if turn >= 15 and enough.is_set():
-                    break
-                with semaphore:
-                    inside.append(n)
-                    assert inside == [n]
-                    inside.remove(n)
-        finally:
-            left.release()
-
-    working = [in_thread(work, client, n) for n, client in enumerate((zk, zk, connect()))]
-    destroyer, refused = Semaphore(connect(), zk_path), 0
-    while not left.acquire(blocking=False):
-        try:
-            destroyer.destroy()
-        except RuntimeError:
-            refused += 1
-            enough.set()
-    enough.set()  # also where one of them has failed
-    for future in working:
-        future.result(60)
-    assert refused
-    eventually(permits_out(zk, zk_path, 0))
-    destroyer.destroy()
-    assert children(zk, zk_path) == []
-
-
 def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Threads that release at once give back a permit each: none is given back twice, and none added instead."""
     semaphore, n = Semaphore(zk, zk_path, 4), 4
@@ -658,91 +484,26 @@ def test_more_permits_than_there_are(zk: KazooClient, connect: Connect, zk_path:
     signals.release(2)
 
 
-@pytest.mark.fault(50)
-def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """As many as one call may ask for are taken and given back, and the client keeps its connection and locks."""
-    long = f"{zk_path}/{'x' * (LONGEST - len(zk_path) - 1)}"
-    for path in (zk_path, long):
-        semaphore, most = Semaphore(connect(), path, 10_000), most_together(path)
-        with Lock(semaphore.client, f"{zk_path}-lock") as held:
-            assert held
-            assert semaphore.acquire(timeout=60, permits=most)
-            assert len(zk.get_children(f"{path}/leases")) == most
-            semaphore.release(most)
-        semaphore.release(6000)
-        assert len(zk.get_children(f"{path}/permits")) == 1
-
-
-@pytest.mark.fault(493)
+@pytest.mark.fault(50, 493)
+@pytest.mark.parametrize("length", [0, 390, LONGEST])
 @pytest.mark.threads_only("names the thread that calls; tasks run on another one")
-def test_many_permits_of_a_thread_with_a_long_name(zk: KazooClient, zk_path: str) -> None:
-    """Its name is all escapes in JSON, and the path as long as that many permits allow."""
-    path = f"{zk_path}/{'x' * (390 - len(zk_path))}"
-    semaphore, most = Semaphore(zk, path, 10_000, label="l" * 60), most_together(path)
+def test_many_permits_at_once(length: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """As many as one call may ask for are had, whatever the path, the label and the thread's name, as JSON has it."""
+    path = zk_path if not length else f"{zk_path}/{'x' * (length - len(zk_path) - 1)}"
+    semaphore, most = Semaphore(connect(), path, 10_000, label="l" * 60), most_together(path)
     thread = threading.current_thread()
     before, thread.name = thread.name, "\N{GRINNING FACE}" * 80
     try:
-        assert most == 1000
-        assert semaphore.acquire(timeout=60, permits=most)
-        data, _ = zk.get(f"{path}/leases/{zk.get_children(f'{path}/leases')[0]}")
-        assert json.loads(data)["thread"].startswith("\N{GRINNING FACE}" * 19)
-        semaphore.release(most)
+        assert (most == 1000) == (length < LONGEST)
+        with Lock(semaphore.client, f"{zk_path}-lock") as held:  # the client keeps its connection
+            assert held
+            assert semaphore.acquire(timeout=60, permits=most)
+            (name, *_) = leases = zk.get_children(f"{path}/leases")
+            assert len(leases) == most
+            assert json.loads(zk.get(f"{path}/leases/{name}")[0])["thread"].startswith("\N{GRINNING FACE}" * 19)
+            semaphore.release(most)
     finally:
         thread.name = before
-
-
-@pytest.mark.fault(42)
-def test_garbage_collected_while_held(zk: KazooClient, zk_path: str) -> None:
-    """The last object's end gives back what it held, with a warning."""
-    semaphore = Semaphore(zk, zk_path, 3)
-    semaphore.acquire(permits=3)
-    with pytest.warns(ResourceWarning, match="garbage collected while held"):
-        del semaphore
-        gc.collect()
-    again = Semaphore(zk, zk_path, 3)
-    assert again.acquire(timeout=10, permits=3)
-    again.release(3)
-    eventually(permits_out(zk, zk_path, 0))
-
-
-def test_a_lease_that_runs_out_among_several() -> None:
-    """Permits of which one was lost before the last was granted are not taken: all or none."""
-    session, queue = Lease(7), iter(range(2, 9))
-    ticket = Ticket("/s/locks", "_c_1-", session)
-    ticket.queued_as("_c_1-lock-0", 1)
-    leases: list[Ticket] = []
-    recipe = take(ticket, leases, Layout("/s", 2, FirstLook("/s", "Semaphore")), 2, b"{}")
-    answers: Iterator[object] = iter(
-        [*(Ticket("/s/leases", f"_c_{next(queue)}-", session) for _ in range(2)), None, True, True]
-    )
-    next(recipe)
-    with pytest.raises(Requeue):
-        for answer in answers:
-            if answer is True:
-                for lease, state in zip(leases, (State.LOST, State.HELD), strict=True):
-                    lease.become(state)
-            recipe.send(answer)
-
-
-@pytest.mark.fault(221)
-def test_many_permits_on_a_slow_link(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proof that comes after the first doubt is good for all permits of the call."""
-    proved, policy = [], POLICIES[ProveLease]
-
-    def prove(call: object, step: ProveLease) -> Any:
-        proved.append(step)
-        return policy.steps(call, step)
-
-    monkeypatch.setitem(POLICIES, ProveLease, policy._replace(steps=prove))
-
-    def believed(lease: Lease, now: float, doubted: float = math.inf) -> bool:
-        return doubted < lease.heard and now < lease.end
-
-    monkeypatch.setattr(Lease, "believed", believed)
-    semaphore = Semaphore(zk, zk_path, 20)
-    assert semaphore.acquire(permits=20)
-    assert len(proved) == 1
-    semaphore.release(20)
 
 
 @pytest.mark.fault(126)

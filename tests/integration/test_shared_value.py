@@ -170,25 +170,6 @@ def test_watch(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThr
     assert next(watching) == (0, 0)  # made anew
 
 
-@pytest.mark.parametrize("trouble", ["cut", "expire"])
-def test_it_changes_in_the_gap(
-    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A waiter misses no value that is set while it has no connection, or no session."""
-    mine, theirs = (SharedValue(each, zk_path, "", codec=TEXT) for each in (connect(hosts=proxy.hosts, **FAST), zk))
-    waiting = in_thread(mine.wait_for, lambda text: text == "go")
-    eventually(lambda: waits(mine))
-    old = mine.client.client_id
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not mine.client.connected)
-    if trouble == "expire":
-        connect(client_id=old).stop()
-    theirs.set("go")
-    proxy.resume()
-    assert waiting.result(30) is True
-
-
 @pytest.mark.fault(467)
 @pytest.mark.threads_only("takes a lock of threads, which would block the loop")
 def test_a_codec_that_takes_a_lock_of_the_caller(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import strike
-from tests.helpers.lock_types import AnyLock, Kind, unfair
+from tests.helpers.lock_types import AnyLock, Kind, unfair, unfair_lock, unfair_rlock
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.processes import in_forked_child
@@ -101,31 +100,6 @@ def test_other_processes_get_their_turn_by_time(
     assert ours[2].result(20) > theirs.result()
 
 
-@pytest.mark.fault(352)
-def test_a_handler_releases_it_as_an_acquire_looks(
-    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A signal handler releases the hold of another thread just as the acquire looks at it: it goes on."""
-    lock, alive, struck = Lock(zk, zk_path, fair=False), Hold.alive.fget, list[str]()  # type: ignore[attr-defined]
-    in_thread(lock.acquire).result(20)
-
-    def looked(hold: Hold) -> bool:
-        here = sys._getframe(1).f_code.co_name == "_is_open" and threading.current_thread() is threading.main_thread()
-        if here and not struck:
-            struck.append("here")
-            signal.raise_signal(signal.SIGUSR1)
-        return bool(alive(hold))
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: lock.release())
-    try:
-        monkeypatch.setattr(Hold, "alive", property(looked))
-        assert lock.acquire(timeout=20)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert struck
-    lock.release()
-
-
 @unfair
 def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """While another thread of the process holds it, a try fails without a request, and a timed wait in time."""
@@ -138,8 +112,7 @@ def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: 
 
 
 @pytest.mark.fault(6, 20, 39)
-@unfair
-@pytest.mark.parametrize("lose", [expire, run_out, operate])
+@pytest.mark.parametrize(("kind", "lose"), [(unfair_lock, expire), (unfair_rlock, run_out), (unfair_lock, operate)])
 def test_a_loss_opens_the_handoff(
     kind: Kind,
     lose: Callable[[Server, AnyLock], None],
@@ -179,31 +152,6 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     lock.release()
     assert waiting.result(20) == token
     proxy.resume()
-
-
-@pytest.mark.fault(13)
-@unfair
-def test_what_is_kept_is_not_taken_from_an_older_session(
-    kind: Kind, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A hold that was kept for the next thread in a session that is over is worth nothing."""
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
-    lock = kind(connect(timeout=4), zk_path)
-    handoff = lock._path_state.handoff
-    assert handoff is not None
-    lock.acquire()
-    token = lock.fencing_token
-    waiting = in_thread(visit, lock)
-    eventually(at_the_handoff(lock, 1))
-    with lock._session.lock:
-        hold = lock._lock_core.releasable()
-        assert hold is not None
-        lock._path_state.claim(hold, lock._session.identity())
-        assert lock._path_state.hand_on(hold)
-        lock._session.registry.ended()  # before the other thread has looked
-    zookeeper.expire(lock.client)
-    assert waiting.result(20) > token
-    assert handoff._kept is None
 
 
 @pytest.mark.fault(24)
@@ -265,28 +213,6 @@ def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
         Lock(zk, f"{zk_path}-fair", fair=False)
     assert not lock.locked()
     assert not fair.locked()
-
-
-@unfair
-def test_a_hold_put_back_while_another_thread_asks(
-    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wait that was refused has its hold again, and others have entered: they get in when it is released."""
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
-    lock = kind(zk, zk_path)
-    lock.acquire()
-    hold = lock._lock_core.releasable()
-    assert hold is not None
-    lock._path_state.claim(hold, lock._session.identity())
-    lock._path_state.drop(hold)  # as Condition.wait does
-    asking = in_thread(visit, lock)
-    eventually(queued(zk, zk_path, 2))
-    lock._path_state.put_back(hold)
-    waiting = in_thread(visit, lock)
-    eventually(at_the_handoff(lock, 1))
-    lock.release()
-    assert asking.result(20) > 0
-    assert waiting.result(20) > 0
 
 
 @pytest.mark.fault(47)

@@ -150,6 +150,7 @@ def test_destroyed_and_made_anew() -> None:
     assert sum(bool(run.checks.destroyed) for run in runs(QueueRun, random_destroys, 30)) > 15
 
 
+@pytest.mark.fault(139)
 def test_an_operator_removes_the_items() -> None:
     """A consumer that waits makes their parent again, and sees what is put there."""
     assert all(run.injected["purge"] for run in runs(QueueRun, random_purges, 10))
