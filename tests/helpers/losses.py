@@ -62,7 +62,6 @@ def interrupted_out_of_reach(condition: Condition, proxy: Proxy) -> None:
     timer.join()
 
 
-ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
 # Each kind and each way; the simulation has all pairs.
 lost_kinds = pytest.mark.parametrize(
     ("kind", "lose"),
