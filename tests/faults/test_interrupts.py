@@ -240,6 +240,39 @@ def test_a_waiter_interrupted_twice(
             pass
 
 
+@pytest.mark.fault(254)
+def test_a_party_interrupted_twice(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Ctrl-C, and again at every line of what a party does to leave: the barrier is broken once its call raises."""
+    # A party tries to leave for a third of it; a machine may stand still for so long.
+    client = connect(timeout=60)
+    barrier, other = zkconcurrent.Barrier(client, zk_path, 2), zkconcurrent.Barrier(zk, zk_path, 2)
+    other.reset()
+
+    def interrupt(begun: threading.Event) -> None:
+        assert begun.wait(20)
+        eventually(lambda: any(ticket.awaits for ticket in list(barrier._session.registry.tickets.values())))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    line, leaves = 1, False
+    while True:
+        begun = threading.Event()
+        interrupting = in_thread(interrupt, begun)
+        hook = InterruptAgainAt(line, "barrier.py", "driver.py", "barrier_state.py")
+        with pytest.raises(KeyboardInterrupt), hook:
+            begun.set()
+            barrier.wait()
+        interrupting.result(20)
+        # Before that, at a few lines, the first interrupt is on its way to the steps that leave.
+        leaves = leaves or hook.where.endswith(" _break")
+        assert other.broken or not leaves, hook.where
+        other.reset()
+        if hook.counts_from_here:
+            line += 3 if PLACES <= 2 else 1
+            if not hook.where:
+                break
+    assert leaves
+
+
 def interrupt_releases(places: Places[Any], *files: str) -> int:
     """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
     for hook in at_every_line(*files):

@@ -61,7 +61,7 @@ MUTANTS = [
     _one(
         "a time-out that breaks nothing",
         "leave",
-        "return (yield from _to_the_end(party, _break(party, patient=True)))",
+        "return (yield from _to_the_end(party, _break(party, patient=True), struck))",
         "yield op.Discard(party.ticket)",
     ),
     _one(
@@ -112,7 +112,7 @@ MUTANTS = [
     _one(
         "a failed action breaks nothing",
         "_threads.barrier:Barrier._departing",
-        "call.run(leave(party), session.now())",
+        "call.outlast(partial(leave, party, struck=True), now, now, late.append)",
         "call.run(read_state(self._view))",
     ),
     _one(
@@ -142,7 +142,7 @@ MUTANTS = [
     _one(
         "a party that leaves breaks the barrier",
         "_threads.barrier:Barrier._departing",
-        "if self._withdraw is None or failed:",
+        "if self._withdraw is None or isinstance(error, Exception):",
         "if True:",
     ),
     _one("the node of a party that leaves stays", "withdraw", "op.Delete(ticket.node),", ""),

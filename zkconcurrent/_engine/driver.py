@@ -30,8 +30,8 @@ from .._kazoo.replies import Reply, no_wakeup
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import of_caller
-from .._runtime.interrupts import check_not_interrupted
-from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, wait
+from .._runtime.interrupts import TRIES, check_not_interrupted
+from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, outlast, wait
 from .deadlocks import WaitCheck
 from .keeper import STUCK_AFTER
 from .long_waits import LongWait
@@ -194,6 +194,22 @@ class Call:
                 # A traceback says what is wrong, not which operation has shown it.
                 error.__suppress_context__ = True
             raise
+
+    def outlast(
+        self, make: Callable[[], Recipe[T]], until: float, since: float, strike: Callable[[BaseException], object]
+    ) -> Steps[T | None]:
+        """Run a recipe that must come to its end: as `waiting.outlast`, also where an error strikes between two sleeps.
+
+        Then another recipe begins: see `run`.
+        """
+        for _ in range(TRIES):
+            try:
+                return (yield from outlast(self.run(make(), until, since), strike))
+            except (Failure, ZkConcurrentError, GeneratorExit):
+                raise
+            except BaseException as error:
+                strike(error)
+        return None
 
     def give_up(self) -> Steps[None]:
         """Give up whatever the call has begun, or been granted, and wait until the nodes are gone."""

@@ -99,13 +99,17 @@ def finish(party: Party) -> Recipe[int | Party | None]:
     return (yield from _to_the_end(party, _wait(party)))
 
 
-def leave(party: Party) -> Recipe[int | Party | None]:
+def leave(party: Party, *, struck: bool = False) -> Recipe[int | Party | None]:
     """Return how the party's generation ended. If it is open, break it: the deadline passed, or the action failed.
+
+    Args:
+        party: the party.
+        struck: it was interrupted; if it is once more, it has not left, and the interrupt is raised.
 
     Returns:
         As `wait`; the party itself if another party decides and this one must `outlast` it.
     """
-    return (yield from _to_the_end(party, _break(party, patient=True)))
+    return (yield from _to_the_end(party, _break(party, patient=True), struck))
 
 
 def outlast(party: Party) -> Recipe[int | Party | None]:
@@ -149,7 +153,7 @@ def withdraw(party: Party) -> Recipe[None]:
     yield op.Discard(ticket)
 
 
-def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int | Party | None]:
+def _to_the_end(party: Party, waiting: Recipe[int | Party | None], struck: bool = False) -> Recipe[int | Party | None]:
     """Run a wait to its end, and discard the party's node unless the party continues."""
     try:
         try:
@@ -173,7 +177,7 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
     except GeneratorExit:
         raise
     except BaseException as error:
-        if not party.ticket.sent:
+        if struck or not party.ticket.sent:
             raise
         # Other parties may have counted this one, and a mere delete of its node could come after their trip. So the
         # caller must `leave` or `withdraw`.

@@ -147,7 +147,7 @@ class Barrier(Primitive):
             late: deque[BaseException] = deque(maxlen=1)
             # If the client can't report that the party leaves, the others learn it from the party's missing node.
             with suppress(ZkConcurrentError, Requeue):
-                yield from waiting.outlast(self._departing(call, party, isinstance(error, Exception)), late.append)
+                yield from waiting.outlast(self._departing(call, party, error, late), late.append)
             if late:
                 raise late.pop() from error
             raise
@@ -183,19 +183,20 @@ class Barrier(Primitive):
             call = Call(self._session, self._path)
             call.wait(call.run(leave(party)))
 
-    def _departing(self, call: Call, party: Party, failed: bool) -> Steps[None]:
+    def _departing(self, call: Call, party: Party, error: BaseException, late: deque[BaseException]) -> Steps[None]:
         """Have a party leave the barrier after its wait was interrupted or has failed: no other party counts it then.
 
-        If ZooKeeper is out of reach, or does not reply for a third of the session timeout, others may still count it.
+        `late` gets further interrupts. If ZooKeeper is out of reach, or does not reply for a third of the session
+        timeout, others may still count it.
         """
-        session, ticket = self._session, party.ticket
-        if self._withdraw is None or failed:
-            yield from call.run(leave(party), session.now())
+        session, ticket, now = self._session, party.ticket, self._session.now()
+        if self._withdraw is None or isinstance(error, Exception):
+            yield from call.outlast(partial(leave, party, struck=True), now, now, late.append)
             return
         # If no thread can be started, this raises while the call still has the ticket, and the call discards it.
         self._withdraw(party)
         call.tickets.remove(ticket)
-        until, known = session.now() + session.reply_patience, session.registry.tickets
+        until, known = now + session.reply_patience, session.registry.tickets
         while session.link.connected and session.now() < until:
             if ticket.prefix not in known and session.is_discarded(ticket):
                 return

@@ -17,7 +17,6 @@ from .._protocol.operations import Requeue, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._recipes.destroy import destroy
 from .._recipes.double_barrier import enter, leave, tree, withdraw
-from .._runtime.interrupts import TRIES
 from .._runtime.public import ErrorKind, Traceback
 from .._runtime.waiting import Steps, outlast
 from .base.node_data import node_data
@@ -193,20 +192,10 @@ class DoubleBarrier(Primitive):
         until = began if struck is not None or not ticket.sent else began + self._session.reply_patience
         del struck
         try:
-            for last in range(TRIES - 1, -1, -1):
-                try:
-                    inside = bool((yield from outlast(call.run(withdraw(ticket), until, began), strikes.append)))
-                    break
-                except (Requeue, ZkConcurrentError, GeneratorExit):
-                    raise
-                except BaseException as error:  # struck outside a sleep
-                    strikes.append(error)
-                    if not last:
-                        raise
+            inside = bool((yield from call.outlast(lambda: withdraw(ticket), until, began, strikes.append)))
             if strikes and inside:
                 # The other parties have entered with this one, so it must leave.
-                left = leave(ticket, wait=False)
-                yield from outlast(call.run(left, self._session.now(), began), strikes.append)
+                yield from call.outlast(lambda: leave(ticket, wait=False), self._session.now(), began, strikes.append)
         except (Requeue, ZkConcurrentError):
             if not strikes:
                 raise
