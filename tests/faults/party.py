@@ -21,13 +21,10 @@ from kazoo.exceptions import BadVersionError
 from tests.helpers.party import say, started
 from zkconcurrent import (
     Barrier,
-    Condition,
     CountDownLatch,
-    Event,
     Lock,
     LockLostError,
     RLock,
-    Semaphore,
     aio,
 )
 
@@ -84,37 +81,11 @@ def wait() -> None:
     zk.stop()
 
 
-def permits(value: str, n: str) -> None:
-    """Take permits, say so, and hold them until told."""
-    zk = client()
-    semaphore = Semaphore(zk, PATH, int(value))
-    semaphore.acquire(permits=int(n))
-    say(semaphore.fencing_token)
+def meet(parties: str) -> None:
+    """Come to a barrier when told."""
+    barrier = Barrier(client(), PATH, int(parties))
     sys.stdin.readline()
-    try:
-        semaphore.release(int(n))
-        say("released")
-    except LockLostError:
-        say("lost")
-
-
-def meet(parties: str, action: str = "") -> None:
-    """Come to a barrier, again and again, and say what came of it; the action says that it runs, and waits."""
-
-    def act() -> None:
-        say("acting")
-        sys.stdin.readline()
-
-    zk = client()
-    barrier = Barrier(zk, PATH, int(parties), act if action else None)
-    if action:
-        say("ready")
-    while sys.stdin.readline().strip() != "stop":
-        try:
-            say(barrier.wait())
-        except threading.BrokenBarrierError:
-            say("broken")
-    zk.stop()
+    barrier.wait()
 
 
 def leave(waiters: str = "0", stop: str = "") -> None:
@@ -236,26 +207,6 @@ def leave_in_an_outage() -> None:
     say("over")
 
 
-def event(what: str) -> None:
-    """Wait for an event and say so, or set it and wait to be killed."""
-    it = Event(client(), PATH)
-    if what == "set":
-        it.set()
-        say("set")
-    else:
-        say("waiting")
-        say(it.wait())
-    sys.stdin.readline()
-
-
-def count(n: str) -> None:
-    """Count down, again and again, and say each, until killed."""
-    latch = CountDownLatch(client(), PATH, int(n))
-    while True:
-        latch.count_down()
-        say("counted")
-
-
 def job_of_a_child(hosts: str, path: str) -> None:
     """Open a client of its own, and use the lock."""
     zk = KazooClient(hosts)
@@ -285,26 +236,6 @@ def spawn(method: str) -> None:
     else:
         say("refused")
     zk.stop()
-
-
-def wait_for_a_notification() -> None:
-    """Wait for a condition, and say what came of it."""
-    zk = client()
-    condition = Condition(zk, PATH)
-    with condition:
-        say("waiting")
-        say(condition.wait())
-    zk.stop()
-
-
-def notify_and_stay() -> None:
-    """Notify one when told, and keep the lock."""
-    condition = Condition(client(), PATH)
-    sys.stdin.readline()
-    with condition:
-        condition.notify()
-        say("notified")
-        sys.stdin.readline()
 
 
 if __name__ == "__main__":

@@ -316,7 +316,7 @@ def watched(client: KazooClient, path: str) -> bool:
     return any(who and (node == path or node.startswith(f"{path}/")) for node, who in watches)
 
 
-@pytest.mark.fault(48)
+@pytest.mark.fault(7, 8, 48)
 @pytest.mark.parametrize(
     "waits",
     [

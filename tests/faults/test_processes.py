@@ -10,14 +10,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.aio.loops import nodes
-from tests.conftest import InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.faults.party import write
-from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.contenders import queued
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
+from zkconcurrent import Lock
 from zkconcurrent.testing import Server
 
 LONG = 60.0  # a session that is not over before the test is: a node that goes earlier has not waited for its end
@@ -32,21 +31,6 @@ def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None
     lock = Lock(zk, zk_path)
     assert lock.acquire(timeout=SESSION + SLACK)
     assert lock.fencing_token > token
-    lock.release()
-
-
-@pytest.mark.fault(32)
-def test_a_waiter_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """After SIGKILL of a waiter, the waiter behind it gets in within the session timeout."""
-    lock = Lock(zk, zk_path)
-    lock.acquire()
-    waiter = party("wait")
-    eventually(queued(zk, zk_path, 2))
-    behind = in_thread(lock.acquire)
-    eventually(queued(zk, zk_path, 3))
-    waiter.kill()
-    lock.release()
-    assert behind.result(SESSION + SLACK)
     lock.release()
 
 
@@ -199,95 +183,3 @@ def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     lock = Lock(zk, zk_path)
     assert lock.acquire(timeout=SESSION + SLACK)
     lock.release()
-
-
-@pytest.mark.fault(32)
-def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """The flag outlives the process that set it."""
-    setter = party("event", "set")
-    assert line_from(setter) == "set"
-    setter.kill()
-    setter.wait()
-    event = Event(zk, zk_path)
-    assert event.wait(5)
-    assert event.is_set()
-
-
-@pytest.mark.fault(32)
-def test_a_waiter_for_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """A waiter that is killed is in nobody's way, and those in other processes go on with the set."""
-    waiters, event = [party("event", "wait") for _ in range(2)], Event(zk, zk_path)
-    mine = in_thread(event.wait)
-    for waiter in waiters:
-        assert line_from(waiter) == "waiting"
-    eventually(lambda: zk.exists(zk_path))
-    waiters[0].kill()
-    event.set()
-    assert line_from(waiters[1]) == "True"
-    assert mine.result(10)
-
-
-@pytest.mark.fault(32)
-def test_who_counts_down_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """The counts of a killed process stay: one for each call that returned, and one more at most."""
-    latch, n = CountDownLatch(zk, zk_path, 10_000), 20
-    waiting = in_thread(latch.wait)
-    counter = party("count", 10_000)
-    for _ in range(n):
-        assert line_from(counter) == "counted"
-    counter.kill()
-    assert counter.stdout
-    said = n + len(counter.stdout.read().splitlines())
-    counter.wait()
-    eventually(lambda: len(zk.get_children(zk_path)) == 10_000 - latch.count)
-    assert 0 <= 10_000 - latch.count - said <= 1
-    latch.count_down(10_000)
-    assert waiting.result(10)
-
-
-@pytest.mark.fault(32)
-def test_an_owner_of_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """The permits of a process that is killed come back, all of them, within the session timeout."""
-    owner = party("permits", 3, 2)
-    token = int(line_from(owner))
-    semaphore = Semaphore(zk, zk_path, 3)
-    taking = in_thread(semaphore.acquire, timeout=SESSION + SLACK, permits=3)
-    eventually(permits_awaited(zk, zk_path, 1))
-    owner.kill()
-    assert taking.result(20)
-    assert semaphore.fencing_token > token
-    semaphore.release(3)
-    assert queued(zk, f"{zk_path}/permits", 0)()
-
-
-@pytest.mark.fault(32)
-def test_a_waiter_for_permits_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """When the first in the queue is killed, the waiter behind it gets the permit that the first held up."""
-    semaphore = Semaphore(zk, zk_path, 3)
-    semaphore.acquire(permits=2)
-    first = party("permits", 3, 3)
-    eventually(permits_awaited(zk, zk_path, 1))
-    behind = in_thread(semaphore.acquire)
-    eventually(permits_awaited(zk, zk_path, 2))
-    assert not behind.done()
-    first.kill()
-    assert behind.result(SESSION + SLACK)
-    semaphore.release(3)
-
-
-@pytest.mark.fault(14)
-def test_a_stopped_owner_of_permits(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """A process stopped past its session learns that its permits are lost, and adds none by its release."""
-    owner = party("permits", 2, 2)
-    stale = int(line_from(owner))
-    owner.send_signal(signal.SIGSTOP)
-    semaphore = Semaphore(zk, zk_path, 2)
-    assert semaphore.acquire(timeout=SESSION + SLACK, permits=2)
-    assert semaphore.fencing_token > stale
-    tell(owner)
-    owner.send_signal(signal.SIGCONT)
-    assert line_from(owner) == "lost"
-    assert owner.wait(20) == 0
-    assert permits_out(zk, zk_path, 2)()
-    assert queued(zk, f"{zk_path}/permits", 0)()
-    semaphore.release(2)
