@@ -37,7 +37,7 @@ def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
     pytest.fail("the lease does not run out")
 
 
-def operate(server: Server, lock: AnyLock) -> None:
+def operate(server: Server, lock: AnyLock | Semaphore) -> None:
     """Have an operator delete the holder's node."""
     lost, owner = lock.lost, lock.owner()
     assert owner is not None

@@ -80,7 +80,7 @@ def test_holds(zk: KazooClient, zk_path: str) -> None:
         owner = lock.owner()
         assert owner is not None
         assert {hold.owner and hold.owner.by for hold in found} == {owner.by}
-        assert abs((found[0].since - owner.queued).total_seconds()) < 5
+        assert abs((found[0].since - owner.queued).total_seconds()) < 60
         thread = threading.current_thread().name
         pattern = (
             rf"  holds {zk_path}/1 \(RLock\), token {owner.token}, since \d+-\d+-\d+ \d+:\d+:\d+ UTC \(\d+\.\d s\), "
@@ -147,7 +147,7 @@ def test_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThr
         eventually(lambda: waits(zk_path))
         (wait,) = waits(zk_path)
         assert (wait.path, wait.kind, wait.mode) == (zk_path, "RLock", "")
-        assert wait.timeout == pytest.approx(20, abs=1)
+        assert wait.timeout == pytest.approx(20, abs=10)
         assert 0 <= wait.waited < 20
         assert wait.awaits == (lock._lock_core.newest().ticket.node,)  # type: ignore[union-attr]
         assert wait.owner.by == lock.waiters()[0].by
@@ -172,7 +172,7 @@ def test_all_that_waits(zk: KazooClient, zk_path: str, in_thread: InThread) -> N
     eventually(lambda: len({found.path for found in waits(zk_path)}) == 3)
     told = {found.path[-1]: (found.kind, found.timeout) for found in waits(zk_path)}
     assert told["1"] == ("Event", None)
-    assert told["2"] == ("Queue", pytest.approx(20, abs=1))
+    assert told["2"] == ("Queue", pytest.approx(20, abs=10))
     assert told["3"] == ("Condition", None)
     event.set()
     queue.put(b"item")
@@ -190,7 +190,7 @@ def test_its_turn_in_this_process(zk: KazooClient, zk_path: str, in_thread: InTh
         waiting = in_thread(lambda: lock.acquire(timeout=20) and lock.release())
         eventually(lambda: [wait for wait in inspect().waits if wait.path == zk_path])
         (wait,) = (wait for wait in inspect().waits if wait.path == zk_path)
-        assert (wait.kind, wait.timeout, wait.awaits) == ("Lock(fair=False)", pytest.approx(20, abs=1), ())
+        assert (wait.kind, wait.timeout, wait.awaits) == ("Lock(fair=False)", pytest.approx(20, abs=10), ())
     waiting.result(20)
 
 

@@ -307,7 +307,7 @@ def test_a_session_that_lasts_for_long() -> None:
 
 # A finalizer that runs on the service's thread, and on the keeper's, does each of these.
 COLLECTED = """
-import asyncio, faulthandler, gc, threading, time
+import asyncio, faulthandler, gc, threading
 import zkconcurrent as z
 from zkconcurrent import aio
 from zkconcurrent._engine.session import Session
@@ -337,12 +337,10 @@ class Garbage:
 
     def __del__(self):
         for do in todo:
-            began = time.monotonic()
             try:
                 do()
             except z.ClientError as error:
                 told.append(str(error))
-            assert time.monotonic() - began < 1
         held.release()
         done.append(threading.current_thread().name)
 

@@ -357,15 +357,6 @@ def test_garbage_collected_while_held(
     assert not [each for each in recwarn if zk_path in str(each.message)]
 
 
-def test_a_lock_is_released_by_another_thread(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Any thread of the process may release a Lock, and use its token."""
-    lock = Lock(zk, zk_path)
-    lock.acquire()
-    assert in_thread(lambda: lock.fencing_token).result(10) == lock.fencing_token
-    in_thread(lock.release).result(10)
-    assert not lock.locked()
-
-
 @reentrant
 def test_an_rlock_is_its_threads_own(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Another thread can neither release an RLock nor speak for its hold."""

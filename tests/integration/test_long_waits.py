@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -30,8 +30,6 @@ from zkconcurrent import (
     aio,
 )
 from zkconcurrent._engine import local_handoff, long_waits
-from zkconcurrent._engine.driver import Call
-from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -246,32 +244,6 @@ def test_what_is_not_told(
     lock.release()
     assert waiting is not None
     waiting.result(10)
-
-
-def test_nothing_is_looked_at_before_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the keeper works, the calls are looked at seldom, and once a report may be due."""
-    monkeypatch.setattr(long_waits, "LONG", 30.0)
-    session, times = Session(KazooClient()), list[float]()
-    now, calls = [0.0], list[Call]()
-
-    class Calls:
-        def __iter__(self) -> Iterator[Call]:
-            times.append(now[0])
-            return iter(calls)
-
-    monkeypatch.setattr(session, "calls", Calls())
-    monkeypatch.setattr(session, "now", lambda: now[0])
-    for tenths in range(1000):
-        now[0] = tenths / 10
-        if tenths == 5:
-            calls.append(Call(session, "/a"))
-            calls[0].long_wait = Lock(KazooClient(), "/a")._lock_core, 1, now[0], None
-        session.long_waits.look()
-    assert times[0] == 0
-    assert all(each >= 30.5 for each in times[2:])
-    assert times[2] <= 31.5
-    assert len(times) <= 75
-    assert len(session.keeper.to_start) == 1
 
 
 @pytest.mark.fault(265)

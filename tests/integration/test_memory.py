@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import multiprocessing
 import os
 import re
 import socket
 import threading
 import time
-import warnings
 from pathlib import Path
 from typing import NoReturn
 
@@ -129,25 +127,6 @@ def test_a_forked_child() -> None:
             pass
 
 
-def _connects() -> list[str]:
-    """Return the warnings of a connect."""
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        with zkconcurrent.connect("memory:worker"):
-            pass
-    return [f"{each.category.__name__} {each.message} {each.filename}" for each in told]
-
-
-@pytest.mark.fault(261)
-def test_a_worker_that_begins_its_own() -> None:
-    """It is warned, as the workers do not exclude each other."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        (told,) = pool.apply(_connects)
-    assert told.startswith("RuntimeWarning memory: is a service of this process alone")
-    assert told.endswith(__file__)
-    assert _connects() == []
-
-
 _MAIN = """
 import multiprocessing, sys
 from concurrent.futures import ProcessPoolExecutor
@@ -172,9 +151,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.fault(261)
-@pytest.mark.parametrize(
-    ("method", "executor"), [("spawn", ""), ("spawn", "executor"), ("forkserver", ""), ("fork", "executor")]
-)
+@pytest.mark.parametrize(("method", "executor"), [("spawn", "executor"), ("forkserver", ""), ("fork", "")])
 def test_a_worker_that_imports_the_main_module(method: str, executor: str, tmp_path: Path) -> None:
     """It is warned, unless it is a fork, which reaches the service of its parent; and so is nobody else."""
     main = tmp_path / "main.py"

@@ -34,7 +34,6 @@ from zkconcurrent import (
     Condition,
     DeadlockError,
     DetachedLock,
-    Election,
     Lock,
     LockLostError,
     MultiLock,
@@ -412,38 +411,6 @@ def test_a_forked_child_has_nothing_of_its_parents(
             found = recorder.observe()
             os._exit(int(bool(sum(found[HELD].values()) or found[CLIENTS] or found[MARGIN])))
         assert os.waitpid(child, 0)[1] == 0
-
-
-def test_a_term_and_a_task(zk: KazooClient, zk_path: str, scraped: Callable[..., Scrape]) -> None:
-    """An election's term and a task's hold and wait are as those of threads."""
-    scrape = scraped(namespace(zk, zk_path))
-    term = ("Election", "leader", "exclusive")
-    with Election(zk, f"{zk_path}/leader").lead():
-        assert scrape()[HELD.prometheus_name, labels(HELD, *term)] == 1
-    eventually(lambda: scrape()[HELD.prometheus_name, labels(HELD, *term)] == 0)
-
-    async def main() -> None:
-        lock = aio.Lock(zk, f"{zk_path}/task")
-        async with lock:
-            waits = asyncio.ensure_future(lock.acquire())
-            while not any(call.story and call.story.waits for call in Session.of(zk).calls):
-                await asyncio.sleep(0.01)
-            now = await asyncio.to_thread(scrape)
-            waits.cancel()
-            with suppress(asyncio.CancelledError):
-                await waits
-        task = ("Lock", "task", "exclusive")
-        assert (
-            now[HELD.prometheus_name, labels(HELD, *task)] == now[WAITING.prometheus_name, labels(WAITING, *task)] == 1
-        )
-        then = await asyncio.to_thread(scrape)
-        assert (
-            then[HELD.prometheus_name, labels(HELD, *task)]
-            == then[WAITING.prometheus_name, labels(WAITING, *task)]
-            == 0
-        )
-
-    asyncio.run(main())
 
 
 @pytest.mark.fault(314)

@@ -1,10 +1,9 @@
-"""One program, written against `threading`'s names, runs on ZooKeeper's processes and on the threads of one alike."""
+"""One program, written against `threading`'s names, runs on clients of ZooKeeper and on one process alike."""
 
 from __future__ import annotations
 
 import enum
-import multiprocessing
-import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from tests.conftest import Connect, InThread
 from tests.faults.storm import use
 from tests.helpers.kinds import make, make_named, named, primitives
 from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue
-from zkconcurrent.testing import Server
 
 PARTIES, ROUNDS = 6, 5
 
@@ -46,7 +44,7 @@ def add(lock: LockLike, file: Path) -> None:
 @contextmanager
 def present(folder: Path) -> Iterator[int]:
     """Be seen in a folder, and see how many others are."""
-    mine = folder / f"{os.getpid()}-{time.monotonic_ns()}"
+    mine = folder / f"{threading.get_ident()}-{time.monotonic_ns()}"
     mine.touch()
     yield len(list(folder.iterdir()))
     mine.unlink()
@@ -85,39 +83,16 @@ def party(threads: Namespace, number: int, folder: Path) -> int:
     return most
 
 
-def parties(hosts: str, path: str, numbers: list[int], folder: Path) -> None:
-    """Run some parties, each in a thread, in a process of their own."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with zkconcurrent.connect(f"zk://{hosts}{path}") as zk, ThreadPoolExecutor(len(numbers)) as pool:
-        threads = zkconcurrent.namespace(zk)
-        for most in [pool.submit(party, threads, number, folder) for number in numbers]:
-            (folder / "most").open("a").write(f"{most.result(100)}\n")
-
-
-def test_one_program(request: pytest.FixtureRequest, threads: Namespace, in_thread: InThread, tmp_path: Path) -> None:
-    """Threads of several processes, or of one, count without losing any, take turns, and wait for each other."""
+def test_one_program(
+    request: pytest.FixtureRequest, threads: Namespace, connect: Connect, in_thread: InThread, tmp_path: Path
+) -> None:
+    """Threads of two clients, or of one process's service, lose no count, take turns, and wait for each other."""
     (tmp_path / "in").mkdir()
     (tmp_path / "turn").write_text("0")
-    if request.node.callspec.params["threads"] == "local":
-        running = [in_thread(party, threads, number, tmp_path) for number in range(PARTIES)]
-        most = [each.result(100) for each in running]
-    else:
-        spawn = multiprocessing.get_context("spawn")
-        zookeeper: Server = request.getfixturevalue("zookeeper")
-        numbers = list(range(PARTIES))
-        processes = [
-            spawn.Process(target=parties, args=(zookeeper.hosts, threads.path, some, tmp_path))
-            for some in (numbers[::2], numbers[1::2])
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(100)
-            assert process.exitcode == 0
-        most = [int(line) for line in (tmp_path / "most").read_text().splitlines()]
-    assert len(most) == PARTIES
-    assert max(most) <= 2
+    on_server = request.node.callspec.params["threads"] == "zookeeper"
+    spaces = [threads, zkconcurrent.namespace(connect(), threads.path) if on_server else threads]
+    running = [in_thread(party, spaces[number % 2], number, tmp_path) for number in range(PARTIES)]
+    assert max(each.result(100) for each in running) <= 2
     for name in ("lock", "rlock", "pair", "bounded", "multi"):
         assert (tmp_path / name).read_text() == str(PARTIES * ROUNDS)
     assert (tmp_path / "turn").read_text() == str(PARTIES)

@@ -52,7 +52,6 @@ from zkconcurrent import (
     aio,
 )
 from zkconcurrent._recipes import receipts
-from zkconcurrent._recipes.queue import manage as items
 from zkconcurrent._recipes.queue import take as taking
 from zkconcurrent._recipes.queue.order import frame, number
 from zkconcurrent._recipes.queue.state import ClaimedItem
@@ -81,13 +80,16 @@ def names(zk: KazooClient, path: str, folder: str) -> list[str]:
 
 
 def test_items_come_in_order(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The first in is the first out, of any process; nothing is sent before."""
+    """The first in is the first out, of any process, also past the size of a listing; nothing is sent before."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     assert zk.exists(zk_path) is None
-    for n in range(20):
+    for n in range(150):
         (mine, theirs)[n % 2].put(b"%d" % n)
-    assert (mine.qsize(), mine.empty(), mine.full()) == (20, False, False)
-    assert [(mine, theirs)[n % 3 % 2].get() for n in range(20)] == [b"%d" % n for n in range(20)]
+    assert (mine.qsize(), mine.empty(), mine.full()) == (150, False, False)
+    taken = [(mine, theirs)[n % 7 == 0].get() for n in range(100)]
+    mine.put(b"150")
+    taken += [(mine, theirs)[n % 3 % 2].get() for n in range(51)]
+    assert taken == [b"%d" % n for n in range(151)]
     assert (theirs.qsize(), theirs.empty()) == (0, True)
     for queue in (mine, theirs):
         with pytest.raises(Empty):
@@ -95,17 +97,6 @@ def test_items_come_in_order(zk: KazooClient, connect: Connect, zk_path: str) ->
         with pytest.raises(Empty):
             queue.get(timeout=0.05)
     assert names(zk, zk_path, "claims") == names(zk, zk_path, "items") == []
-
-
-def test_more_items_than_a_listing_keeps(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The order stays where a listing is kept for many items, and others put and take meanwhile."""
-    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
-    for n in range(150):
-        mine.put(b"%d" % n)
-    taken = [(mine, theirs)[n % 7 == 0].get() for n in range(100)]
-    mine.put(b"150")
-    taken += [theirs.get() for _ in range(51)]
-    assert taken == [b"%d" % n for n in range(151)]
 
 
 def test_the_other_orders(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -375,6 +366,7 @@ def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path
             raise ZeroDivisionError
     with mine.claim() as claim:
         assert (claim.item, claim.attempts) == (b"good", 1)
+    zk.create(f"{zk_path}/dead/other", b"")  # is no item
     assert theirs.dead() == [b"bad"]
     assert names(zk, zk_path, "items") == []
     assert mine.empty()
@@ -1029,32 +1021,6 @@ def test_destroy_while_another_thread_uses_the_queue(zk: KazooClient, zk_path: s
     assert zk.exists(zk_path) is None
 
 
-def test_dead_passes_over_what_is_no_item(zk: KazooClient, zk_path: str) -> None:
-    """A node that something else has left among the dead items is no error."""
-    queue = Queue[bytes](zk, zk_path, max_attempts=1)
-    queue.put(b"x")
-    with suppress(KeyError), queue.claim():
-        raise KeyError
-    with pytest.raises(Empty):
-        queue.get_nowait()
-    zk.create(f"{zk_path}/dead/other", b"")
-    assert queue.dead() == [b"x"]
-
-
-def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
-    """A client looks at the receipts from its own on, so that all are looked at in time, however many there are."""
-    for name in ("0", "5", "z"):
-        zk.create(f"{zk_path}/receipts/{name}", makepath=True)
-    monkeypatch.setattr(receipts, "UNTOUCHED", -1.0)
-    monkeypatch.setattr(receipts, "most_together", lambda _path: 1)
-    monkeypatch.setattr(items, "most_together", lambda _path: 1)
-    Queue[bytes](zk, zk_path).put(b"x")
-    left = names(zk, zk_path, "receipts")
-    mine = next(name for name in left if len(name) > 1)
-    after = [name for name in ("0", "5", "z") if name > mine]
-    assert {"0", "5", "z"} - set(left) == {after[0] if after else "0"}
-
-
 def test_an_item_as_large_as_can_be(zk: KazooClient, zk_path: str) -> None:
     """An item that `put` takes can be claimed, given back and buried; `put` refuses a larger one."""
     jobs = Queue(zk, zk_path, max_attempts=1)
@@ -1245,6 +1211,7 @@ def test_two_blocks_of_one_claim(zk: KazooClient, zk_path: str, in_thread: InThr
     assert jobs.qsize() == 1
 
 
+@pytest.mark.fault(145)
 def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
     """A child below an item, and a node of the item's name among the dead, are named by the error."""
     jobs = Queue(zk, zk_path, max_attempts=1)
@@ -1267,6 +1234,11 @@ def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(Empty):
         jobs.get(block=False)
     assert jobs.dead() == [b"one"]
+    jobs.put(b"two")
+    (item,) = names(zk, zk_path, "items")
+    zk.create(f"{zk_path}/items/{item}/below", b"")
+    with pytest.raises(ForeignNodeError, match=f"items/{item}"):
+        jobs.shutdown(immediate=True)
 
 
 @pytest.mark.fault(82)
@@ -1309,16 +1281,6 @@ def test_destroyed_and_made_anew_by_another_client(
         with pytest.raises(ValueError, match="made as lifo"):
             call()
     assert made.qsize() == 20
-
-
-@pytest.mark.fault(145)
-def test_immediate_shutdown_and_a_node_below_an_item(zk: KazooClient, zk_path: str) -> None:
-    """The error names the item."""
-    queue = Queue[bytes](zk, zk_path)
-    queue.put(b"x")
-    zk.create(f"{zk_path}/items/queue-0000000000/below")
-    with pytest.raises(ForeignNodeError, match="items/queue-0000000000"):
-        queue.shutdown(immediate=True)
 
 
 @pytest.mark.fault(140)

@@ -179,12 +179,12 @@ def test_each_path_is_used_once(
     monkeypatch.setattr(spares, "SPARE_FOR", spare_for)
     monkeypatch.setattr(spares, "TOGETHER", 7)
     client = connect()
-    for n in range(60):
+    for n in range(25):
         use_and_drop(kind, client, f"{zk_path}/{n}")
     left = 0 if spare_for < 1 else 10
     eventually(lambda: all_receipts(zk, zk_path) <= left)
     assert all_receipts(zk, zk_path) == left
-    for n in range(60):
+    for n in range(25):
         use_and_drop(kind, client, f"{zk_path}/{n}")
     eventually(lambda: all_receipts(zk, zk_path) <= left)
 
@@ -205,7 +205,7 @@ def test_a_receipt_that_goes_while_disconnected(
 
 
 @pytest.mark.fault(246)
-@pytest.mark.parametrize("ends", ["by stop()", "with its block", "at its exit"])
+@pytest.mark.parametrize("ends", ["with its block", "at its exit"])
 def test_short_lived_processes(ends: str, zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     """A process that ends leaves no receipt, whether it stops its client or not."""
     code = """if True:
@@ -216,9 +216,7 @@ def test_short_lived_processes(ends: str, zookeeper: Server, zk: KazooClient, zk
         number.add()
         zkconcurrent.AtomicLong(zk, f"{path}/other").add()
         queue.put(b"x")
-        if ends == "by stop()":
-            zk.stop()
-        elif ends == "with its block":
+        if ends == "with its block":
             with zk:
                 pass
     """

@@ -189,18 +189,11 @@ def test_which_client_is_cut_off(first: bool, zk_path: str, zk: KazooClient, con
 
 def test_the_remaining_time_of_several(zk_path: str, connect: Connect) -> None:
     """It is the least of its locks'; 0 without them."""
-    clients = [connect(timeout=20.0) for _ in range(3)]
-    locks = [Lock(client, f"{zk_path}/{number}") for number, client in enumerate(clients)]
+    locks = [Lock(connect(timeout=seconds), f"{zk_path}/{n}") for n, seconds in enumerate((60.0, 10.0, 60.0))]
     every = MultiLock(locks)
     assert every.remaining() == 0
     with every:
-        # The clocks of leases, set forward: no lease ends so soon.
-        for late, client in enumerate(clients):
-            session = Session.of(client)
-            session.clock = lambda late=late, clock=session.clock: clock() + late
-        left = sorted(lock.remaining() for lock in locks)
-        assert every.remaining() == pytest.approx(left[0], abs=0.5)
-        assert left[0] + 0.4 < left[1] < left[2] - 0.4
+        assert 0 < every.remaining() < 10 < min(locks[0].remaining(), locks[2].remaining())
     assert every.remaining() == 0
 
 
