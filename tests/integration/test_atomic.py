@@ -33,7 +33,6 @@ from zkconcurrent import (
     SharedValue,
 )
 from zkconcurrent._recipes import receipts
-from zkconcurrent._threads import atomic
 from zkconcurrent._threads.base import value_base
 
 BOTH = pytest.mark.parametrize(("kind", "size"), [(AtomicLong, 8), (AtomicInteger, 4)])
@@ -643,27 +642,3 @@ def test_old_receipts_are_removed(
     monkeypatch.setattr(receipts, "UNTOUCHED", -60.0)
     assert AtomicLong(zk, zk_path).add() == 2
     assert len(receipts_of(zk, zk_path)) == 1
-
-
-@pytest.mark.fault(226)
-@pytest.mark.threads_only("holds up the thread that calls, and so the loop")
-def test_a_late_read_undoes_no_change(
-    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The repr shows the change, though a read from before it ends after it."""
-    number, read, go_on = AtomicLong(zk, zk_path), threading.Event(), threading.Event()
-    look = atomic.look
-
-    def late(*args: Any) -> Any:
-        found = yield from look(*args)
-        read.set()
-        go_on.wait()
-        return found
-
-    monkeypatch.setattr(atomic, "look", late)
-    reading = in_thread(number.get)
-    assert read.wait(20)
-    number.add(7)
-    go_on.set()
-    assert reading.result(20) == 0
-    assert "value=7" in repr(number)
