@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import pickle
 import subprocess
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -48,8 +46,6 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 Warnings = Callable[[], list[str]]
-# Two seconds, and what a busy machine takes.
-SOON = 5.0
 
 
 spawn = spawning("tests.integration.deadlock_party", 4.0)
@@ -70,43 +66,35 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
     return lambda: [each.getMessage() for each in caplog.records if each.name == name and each.levelno > logging.DEBUG]
 
 
-def close(parties: Sequence[subprocess.Popen[str]], zk: KazooClient, paths: Sequence[str]) -> None:
-    """Have each process take its last step, one after the other, each once the one before waits at its path."""
-    for party in parties:
-        assert line_from(party)
-    for party, path in zip(parties, paths, strict=True):
-        before = len(children(zk, path))
-        tell(party)
-        eventually(queued(zk, path, before + 1))
-
-
-def outcomes(parties: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """Return what the processes say came of their last steps."""
-    return [json.loads(line_from(party)) for party in parties]
-
-
 # -- of processes ----------------------------------------------------------------------------------------------------
+
+
+def close(other: subprocess.Popen[str], zk: KazooClient, path: str) -> None:
+    """Have a process wait at a path, for this one."""
+    assert line_from(other) == "held"
+    tell(other)
+    eventually(queued(zk, path, 2))
 
 
 @pytest.mark.fault(280)
 def test_a_ring_of_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """The last to wait, a task, gets the error, soon, with who waits for whom; the thread of the other one goes on."""
-    ring = [spawn("threads", "l0", "l1"), spawn("tasks", "l1", "l0")]
-    close(ring, zk, [f"{zk_path}/1", f"{zk_path}/0"])
-    first, second = outcomes(ring)
-    assert (first["outcome"], second["outcome"]) == ("got", "victim")
-    assert second["waited"] < SOON
-    assert [path for path, _, _ in second["cycle"]] == [f"{zk_path}/0", f"{zk_path}/1"]
-    assert [pid for _, pid, _ in second["cycle"]] == [ring[1].pid, ring[0].pid]
-    assert [first["warned"], second["warned"]] == [0, 1]
+    """The last to wait gets the error, with who waits for whom; the process that it has waited for goes on."""
+    other = spawn("0", "1")
+    with RLock(zk, f"{zk_path}/1"):
+        close(other, zk, f"{zk_path}/1")
+        with pytest.raises(DeadlockError) as caught:
+            RLock(zk, f"{zk_path}/0", on_deadlock="raise").acquire()
+    cycle = [(edge.path, edge.pid) for edge in caught.value.cycle]
+    assert cycle == [(f"{zk_path}/0", os.getpid()), (f"{zk_path}/1", other.pid)]
+    assert line_from(other) == "got"
 
 
 @pytest.mark.fault(281)
 def test_a_member_that_is_killed(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Its node counts until its session ends; whatever comes first, the other one goes on, or is the victim."""
-    other = spawn("threads", "l0", "l1")
+    other = spawn("0", "1", session=2.0)
     with RLock(zk, f"{zk_path}/1"):
-        close([other], zk, [f"{zk_path}/1"])
+        close(other, zk, f"{zk_path}/1")
         other.kill()
         cycle: tuple[DeadlockEdge, ...] = ()
         try:
@@ -479,17 +467,10 @@ def test_tasks_of_one_loop(zk: KazooClient, zk_path: str) -> None:
 # -- what it costs -----------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_cost(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_cost(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A wait that holds nothing costs nothing, nor does one with a deadline; another, a listing for each search."""
-    searches, wanted = Session.of(zk).deadlocks, RLock(zk, zk_path)
-    sent: list[str] = []
-    for name in ("send_children", "send_get", "send_sync"):
-        send = getattr(deadlocks.full_paths, name)
-        monkeypatch.setattr(
-            deadlocks.full_paths, name, lambda *args, send=send, name=name: (sent.append(name), send(*args))
-        )
+    client = connect(proxy.hosts)
+    searches, wanted = Session.of(client).deadlocks, RLock(client, zk_path)
 
     def wait(timeout: float | None, *held: RLock) -> bool:
         with ExitStack() as stack:
@@ -498,12 +479,14 @@ def test_what_waits_cost(
             with wanted.hold(timeout):
                 return True
 
-    with RLock(connect(), zk_path):
-        bare, timed = in_thread(wait, None), in_thread(wait, 60, RLock(zk, f"{zk_path}-timed"))
-        eventually(queued(zk, zk_path, 3))
-        searching = in_thread(wait, None, RLock(zk, f"{zk_path}-held"))
-        eventually(lambda: len(sent) >= 3)
-        assert sent[:3] == ["send_children"] * 3
+    with RLock(zk, zk_path):
+        bare, timed = in_thread(wait, None), in_thread(wait, 60, RLock(client, f"{zk_path}-timed"))
+        searching = in_thread(wait, None, RLock(client, f"{zk_path}-held"))
+        eventually(queued(zk, zk_path, 4))
+        eventually(lambda: searches.requests)
+        with proxy.counting() as count:
+            eventually(lambda: count.requests["getChildren"] >= 2)
+        assert count.requests.keys() <= {"getChildren", "sync", "ping"}  # the others are heartbeats
         assert len(searches._checks) == 1
     assert all(each.result(20) for each in (bare, timed, searching))
 
@@ -569,23 +552,26 @@ def test_no_false_report_under_contention(
 ) -> None:
     """Threads that take locks in one order are searched all the time, and nothing is ever found."""
     monkeypatch.setattr(deadlocks, "AFTER", 0.02)
-    clients, until = [zk, connect()], time.monotonic() + 3
+    clients, searches, over = [zk, connect()], Session.of(zk).deadlocks, threading.Event()
 
     def run(n: int) -> int:
         done = 0
-        while time.monotonic() < until:
+        while not over.is_set():
             with ExitStack() as held:
                 for name in "abc"[n % 2 :]:
                     lock = ReadWriteLock(clients[n % 2], f"{zk_path}/{name}", on_deadlock="raise")
                     side = lock.read_lock if (n + done) % 3 else lock.write_lock
                     held.enter_context(side)
                 done += 1
-                time.sleep(0.05)
+                over.wait(0.05)  # so that others wait for long enough to be searched
         return done
 
     running = [in_thread(run, n) for n in range(8)]
+    try:
+        eventually(lambda: searches.requests > 50)
+    finally:
+        over.set()
     assert sum(each.result(30) for each in running) > 0
-    assert Session.of(zk).deadlocks.requests > 10
     assert warnings() == []
 
 
