@@ -503,11 +503,13 @@ def test_nobody_answers() -> None:
 @clean
 def test_a_session_alone_is_no_answer(proxy: Proxy, in_thread: InThread) -> None:
     """A service that falls silent once the session is made has not answered."""
-    with proxy.hold("exists", "sync", "create", "getData") as silent:
+    with proxy.hold("exists", "sync", "create", "getData") as silent, proxy.counting() as count:
         opening = in_thread(zkconcurrent.connect, f"zk://{proxy.hosts}/app?start_timeout=0.5&timeout=40")
         silent.wait()
-        with pytest.raises(TimeoutError, match="no answer from ZooKeeper"):
-            opening.result(20)  # two thirds of the session timeout would be 27
+        # It gives up, and not when the connection is given up, after two thirds of the session timeout.
+        eventually(lambda: count.requests["closeSession"], patience=20)
+    with pytest.raises(TimeoutError, match="no answer from ZooKeeper"):
+        opening.result(20)
 
 
 @pytest.mark.fault(395, 412)
