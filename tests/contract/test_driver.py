@@ -6,19 +6,16 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError, ThrottledOpError
+from kazoo.exceptions import SessionExpiredError
 
 from tests.helpers.bench import Bench, Real, ask, perform, wait
 from zkconcurrent._engine import patience
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._errors import ClientError
 from zkconcurrent._protocol.lease import NEVER
 from zkconcurrent._protocol.operations import (
-    BadVersion,
     Check,
     Children,
     ConnectionLost,
-    Container,
     CreateEphemeral,
     CreatePersistent,
     DeadlinePassed,
@@ -29,12 +26,9 @@ from zkconcurrent._protocol.operations import (
     Get,
     Grant,
     MarkDeleted,
-    MarkMissing,
     Multi,
     NewTicket,
-    NodeExists,
     NoNode,
-    NotEmpty,
     ProveLease,
     SessionExpired,
     SetNode,
@@ -55,27 +49,6 @@ def drive(bench: Bench, path: str, recipe: Callable[..., Steps], *, sessions: in
     """Run a recipe, which is given the sessions; the first one is its driver's."""
     opened = [bench.session() for _ in range(sessions)]
     return perform(opened[0], path, recipe(*opened))
-
-
-def test_answers_of_operations_yielded_together(bench: Bench, path: str) -> None:
-    """They are answered together, in their order; of several failures the first is raised."""
-
-    def recipe() -> Steps:
-        ticket = yield NewTicket(path)
-        with pytest.raises(NoNode):
-            yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
-        assert not (yield Children(path))
-        assert (yield Get(path)) is None
-        yield EnsureContainer(path), EnsureContainer(path)  # that it exists is success
-        name, names = yield CreateEphemeral(ticket, ROLE, b"me"), Children(path, ticket)
-        assert names == [name] == [ticket.name]
-        node = yield Get(ticket.node, ticket)
-        assert (node.data, node.session, node.czxid) == (b"me", ticket.session, ticket.token)
-        yield Discard(ticket)
-        assert not (yield Children(path))
-        return "done"
-
-    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
@@ -139,6 +112,7 @@ def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None
         for step in (
             Children(path, ticket),
             CreateEphemeral(ticket, ROLE, b""),
+            Multi(ticket, (Check(path), CreateEphemeral(ticket, ROLE, b""))),
             Grant(ticket),
             WaitGone(ticket, "x", (Children(path, ticket),)),
         ):
@@ -149,124 +123,6 @@ def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None
         return (yield NewTicket(path)).session != ticket.session
 
     assert drive(bench, path, recipe)
-
-
-@pytest.mark.fault(1)
-@pytest.mark.parametrize("kind", [CreatePersistent, EnsureContainer])
-def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind: type[Any]) -> None:
-    """That the session ended before the reply is no error of a node that is bound to none."""
-
-    def recipe(session: Any) -> Steps:
-        name = "create_persistent" if kind is CreatePersistent else "make_container"
-        send, asked = getattr(session.link, name), []
-
-        def expired_once(*arguments: Any, **options: Any) -> None:
-            asked.append(arguments)
-            if len(asked) > 1:
-                send(*arguments, **options)
-            else:
-                arguments[-1].set_exception(SessionExpiredError())
-
-        setattr(session.link, name, expired_once)
-        yield kind(path, b"") if kind is CreatePersistent else kind(path)
-        return len(asked), (yield Get(path)) is not None
-
-    assert drive(bench, path, recipe) == (2, True)
-
-
-@pytest.mark.fault(160)
-@pytest.mark.parametrize("refused", ["sync", "get"])
-def test_what_is_read_behind_a_request_that_is_refused_alone(bench: Bench, path: str, refused: str) -> None:
-    """If a busy server refuses a request, the driver sends it again, with the requests behind it."""
-
-    def recipe(session: Any, other: Any) -> Steps:
-        send, asked = getattr(session.link, refused), []
-
-        def refused_once(*arguments: Any) -> None:
-            if arguments[0] != path:  # a heartbeat's
-                send(*arguments)
-                return
-            asked.append(arguments)
-            if len(asked) == 1:
-                arguments[1].set_exception(ThrottledOpError())
-            else:
-                ask(other, ("create_persistent", f"{path}/new", b""))
-                send(*arguments)
-
-        yield CreatePersistent(path, b"")
-        setattr(session.link, refused, refused_once)
-        _, node, names = yield Sync(path), Get(path), Children(path)
-        return len(asked), node.created, names
-
-    assert drive(bench, path, recipe, sessions=2) == (2, 1, ["new"])
-
-
-@pytest.mark.fault(160)
-def test_what_a_busy_server_has_not_applied_is_sent_again(bench: Bench, path: str) -> None:
-    """A create, a write or a multi that was refused is not in doubt, and its recipe is not told."""
-
-    def recipe(session: Any) -> Steps:
-        def busy(name: str) -> None:
-            send = getattr(session.link, name)
-
-            def refused_once(*arguments: Any) -> None:
-                setattr(session.link, name, send)
-                arguments[-1].set_exception(ThrottledOpError())
-
-            setattr(session.link, name, refused_once)
-
-        yield EnsureContainer(path)
-        ticket, other = (yield NewTicket(path)), (yield NewTicket(path))
-        busy("create")
-        name, names = yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
-        assert names == [name]
-        busy("multi")
-        yield Multi(other, (CreateEphemeral(other, ROLE, b""), Delete(ticket.node, ticket)))
-        assert (yield Children(path)) == [other.name]
-        busy("set_data")
-        assert (yield SetNode(other.node, b"new", 0)) is True
-        assert session.heartbeat._in_doubt == {}
-        yield Discard(other)
-        return (yield Children(path))
-
-    assert drive(bench, path, recipe) == []
-
-
-@pytest.mark.fault(160)
-def test_a_create_in_doubt_is_looked_for_behind_a_sync(bench: Bench, path: str) -> None:
-    """A node that may exist is not taken for gone by a listing whose `sync` was refused."""
-
-    def recipe(session: Any) -> Steps:
-        yield EnsureContainer(path)
-        ticket = yield NewTicket(path)
-        bench.lose(session, "create2", applied=True)
-        with pytest.raises(ConnectionLost):
-            yield CreateEphemeral(ticket, ROLE, b"")
-        sync, children, refused = session.link.sync, session.link.children, []
-
-        def refused_once(at: str, reply: Any) -> None:
-            if not refused:
-                refused.append(at)
-                reply.set_exception(ThrottledOpError())
-            else:
-                sync(at, reply)
-
-        def behind(at: str, reply: Any, *watcher: Any) -> None:
-            if session.link.sync is refused_once and len(refused) == 1:
-                refused.append(at)
-                reply.set([])  # a server that lags
-            else:
-                children(at, reply, *watcher)
-
-        with session.lock:  # no heartbeat looks for it meanwhile
-            session.heartbeat._in_doubt.clear()
-            session.link.sync, session.link.children = refused_once, behind
-        yield Discard(ticket)
-        wait(session, lambda: session.is_discarded(ticket))
-        session.link.sync, session.link.children = sync, children
-        return refused, (yield Children(path))
-
-    assert drive(bench, path, recipe) == ([path, path], [])
 
 
 def test_reads_go_on_after_a_reconnect(bench: Bench, path: str) -> None:
@@ -310,43 +166,6 @@ def test_a_wait_ends_with_the_node(bench: Bench, path: str) -> None:
     assert perform(bench.session(), path, recipe(bench.session())) == "done"
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_what_is_read_then(bench: Bench, path: str, lost: bool) -> None:
-    """It is sent once, by the thread that sees the node go, and by the waiting thread only if that was in vain."""
-    callers = []
-
-    def recipe(session: Any, other: Any) -> Steps:
-        children = session.link.children
-
-        def noted(path: str, answer: Any, *watcher: Any) -> None:
-            callers.append(session.identity())
-            if lost and len(callers) == 1:
-                answer.set_exception(ConnectionLoss())
-            else:
-                children(path, answer, *watcher)
-
-        def delete_once_watched() -> None:
-            wait(other, lambda: any(session.link.client._data_watchers.values()))
-            ask(other, ("delete", f"{path}/{name}"))
-
-        yield EnsureContainer(path)
-        me = yield NewTicket(path)
-        yield CreateEphemeral(me, ROLE, b"")
-        ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
-        name = theirs.rpartition("/")[2]
-        listing = Children(path, me)
-        session.link.children = noted
-        other.link.handler.spawn(delete_once_watched)
-        assert (yield WaitGone(me, name, (listing,))) == [[me.name]]
-        assert [caller == session.identity() for caller in callers] == [False, True][: 1 + lost]
-        assert (yield listing) == [me.name]
-        assert callers[1 + lost :] == [session.identity()]
-        yield Discard(me)
-        return "done"
-
-    assert drive(bench, path, recipe, sessions=2) == "done"
-
-
 def test_a_deadline_enters_at_the_yield(bench: Bench, path: str) -> None:
     """When its time is up the recipe is told so where it waits, may still discard, and the run's result is None."""
     told = []
@@ -373,52 +192,6 @@ def test_a_deadline_enters_at_the_yield(bench: Bench, path: str) -> None:
     wait(other, lambda: [name[:6] for name in ask(other, ("sync", path), ("children", path))[1]] == ["theirs"])
 
 
-@pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_create_is_told(bench: Bench, path: str, applied: bool) -> None:
-    """A create whose answer is lost is not sent again: the recipe is told, and finds out by the ticket's prefix."""
-
-    def recipe(session: Any) -> Steps:
-        yield EnsureContainer(path)
-        ticket = yield NewTicket(path)
-        bench.lose(session, "create2", applied=applied)
-        with pytest.raises(ConnectionLost):
-            yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
-        assert ticket.name is None
-        _, names = yield Sync(path, ticket), Children(path, ticket)
-        assert [name.startswith(ticket.prefix) for name in names] == [True] * applied
-        yield Discard(ticket)
-        wait(session, lambda: session.is_discarded(ticket))  # by the keeper, which has to find it
-        return (yield Children(path))
-
-    assert drive(bench, path, recipe) == []
-
-
-@pytest.mark.fault(278)
-@pytest.mark.parametrize("kind", ["create", "multi"])
-def test_a_write_that_is_sent_too_late(bench: Bench, path: str, kind: str) -> None:
-    """It is not sent in the next session, where it might meet the node of another owner."""
-
-    def recipe(session: Any) -> Steps:
-        yield EnsureContainer(path)
-        ticket = yield NewTicket(path)
-        yield CreatePersistent(f"{path}/x", b"")
-        send = getattr(session.link, kind)
-
-        def late(*arguments: Any) -> None:  # as of a thread that gets no turn between the check and the sending
-            bench.expire(session)
-            send(*arguments)
-
-        setattr(session.link, kind, late)
-        with pytest.raises(SessionExpired):
-            yield CreateEphemeral(ticket, ROLE, b"") if kind == "create" else Multi(ticket, (Delete(f"{path}/x"),))
-        setattr(session.link, kind, send)
-        yield Discard(ticket)
-        _, names, node = yield Sync(path), Children(path), Get(path)
-        return names, node.created
-
-    assert drive(bench, path, recipe) == (["x"], 1)
-
-
 def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
     """The wait for an answer has a bound, the session's timeout; then a read is sent again."""
 
@@ -438,33 +211,6 @@ def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
         return lost
 
     assert drive(bench, path, recipe)
-
-
-def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
-    """An interrupt during an operation is raised at the recipe's yield, and leaves the run after its cleanup."""
-
-    def recipe(session: Any) -> Steps:
-        yield EnsureContainer(path)
-        ticket = yield NewTicket(path)
-        session.link.children = interrupted
-        try:
-            yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
-        except KeyboardInterrupt:
-            del session.link.children
-            yield Discard(ticket)
-            raise
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    def empty(session: Any) -> bool:
-        names = ask(session, ("sync", path), ("children", path))[1]
-        return names == [] or isinstance(names, NoNodeError)  # it may be reaped
-
-    session, other = bench.session(), bench.session()
-    with pytest.raises(KeyboardInterrupt):
-        perform(session, path, recipe(session))
-    wait(other, lambda: empty(other))  # which is only given a moment
 
 
 @pytest.mark.fault(233)
@@ -508,31 +254,6 @@ def test_an_interrupt_on_the_way_into_a_wait(
     assert len(perform(opened, path, recipe(), None if timeout is None else opened.now() + timeout)[0]) == 2
 
 
-def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
-    """All of it is done, and the node's name and token are known; or nothing is, for the first reason there is."""
-
-    def recipe(other: Any) -> Steps:
-        yield EnsureContainer(path)
-        ahead, me = (yield NewTicket(path)), (yield NewTicket(path))
-        yield CreateEphemeral(ahead, ROLE, b"")
-        check, create = Check(ahead.node), CreateEphemeral(me, ROLE, b"me", "0000000007")
-        assert (yield Multi(me, (check, create)))[0] is True
-        assert me.name == f"{me.prefix}{ROLE}0000000007"
-        node = yield Get(me.node, me)
-        assert (node.data, node.session, node.czxid) == (b"me", me.session, me.token)
-        ask(other, ("delete", ahead.node))
-        late = yield NewTicket(path)
-        with pytest.raises(NoNode):
-            yield Multi(late, (check, CreateEphemeral(late, ROLE, b"", "0000000008")))
-        assert late.name is None
-        assert (yield Children(path)) == [me.name]
-        for ticket in (ahead, me, late):
-            yield Discard(ticket)
-        return "done"
-
-    assert perform(bench.session(), path, recipe(bench.session())) == "done"
-
-
 @pytest.mark.parametrize("whole", [False, True], ids=["create", "multi"])
 def test_a_thread_that_looks_before_its_node_is_known(
     bench: Bench, path: str, whole: bool, monkeypatch: pytest.MonkeyPatch
@@ -571,21 +292,6 @@ def test_a_thread_that_looks_before_its_node_is_known(
     drive(bench, path, recipe)
 
 
-def test_a_multi_of_a_session_that_is_over(bench: Bench, path: str) -> None:
-    """It fails with SessionExpired, and nothing of it is left."""
-
-    def recipe(session: Any) -> Steps:
-        yield EnsureContainer(path)
-        ticket = yield NewTicket(path)
-        bench.expire(session)
-        with pytest.raises(SessionExpired):
-            yield Multi(ticket, (Check(path), CreateEphemeral(ticket, ROLE, b"")))
-        yield Discard(ticket)
-        return (yield Children(path))
-
-    assert drive(bench, path, recipe) == []
-
-
 def test_a_multi_that_a_former_leader_has_refused(bench: Bench, path: str) -> None:
     """It is sent again if the session lives: that leader was about to end it, and another one has been elected."""
 
@@ -606,146 +312,6 @@ def test_a_multi_that_a_former_leader_has_refused(bench: Bench, path: str) -> No
         return (yield Children(path)) == [ticket.name]
 
     assert drive(bench, path, recipe)
-
-
-@pytest.mark.fault(25)
-def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
-    """A recipe run in a watch callback is refused with a clear error, at once."""
-
-    def recipe() -> Steps:
-        return (yield Children(path))
-
-    session = bench.session()
-    ask(session, ("make_container", path))
-    ((name, _),) = ask(session, ("create", f"{path}/x-", b""))
-    node = name.removeprefix("/root")
-    errors = []
-
-    def watcher(_: object) -> None:
-        try:
-            perform(session, path, recipe())
-        except ClientError as error:
-            errors.append(error)
-
-    ask(session, ("get", node, watcher))
-    ask(session, ("delete", node))
-    wait(session, lambda: errors)
-    assert "kazoo's own threads" in str(errors[0])
-
-
-def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
-    """A hold is lost when a recipe finds its node missing; a ticket that was given up is not."""
-
-    def recipe() -> Steps:
-        yield EnsureContainer(path)
-        held, over = (yield NewTicket(path)), (yield NewTicket(path))
-        yield CreateEphemeral(held, ROLE, b"")
-        assert (yield Grant(held))
-        yield Discard(over)
-        yield MarkMissing(over)
-        yield MarkMissing(held)
-        return over.state, held.state
-
-    assert perform(bench.session(), path, recipe()) == (State.DISCARDED, State.LOST)
-
-
-@pytest.mark.parametrize("applied", [True, False])
-def test_making_and_deleting_are_repeated(bench: Bench, path: str, applied: bool) -> None:
-    """The node is there, or gone, whichever client did it; the call tells which, or that it can't be known."""
-
-    def recipe(session: Any) -> Steps:
-        told = [(yield CreatePersistent(path, b"")), (yield CreatePersistent(path, b""))]
-        told += [(yield Delete(path)), (yield Delete(path))]
-        bench.lose(session, "create", applied=applied)
-        told.append((yield CreatePersistent(path, b"")))
-        bench.lose(session, "delete", applied=applied)
-        told.append((yield Delete(path)))
-        assert (yield Get(path)) is None
-        return told
-
-    assert drive(bench, path, recipe) == [True, False, True, False, *([None, None] if applied else [True, True])]
-
-
-@pytest.mark.parametrize("applied", [True, False])
-def test_a_lost_write_is_told(bench: Bench, path: str, applied: bool) -> None:
-    """A conditional write is not sent again; its version shows whether it was applied."""
-
-    def recipe(session: Any) -> Steps:
-        yield CreatePersistent(path, b"old")
-        bench.lose(session, "setData", applied=applied)
-        with pytest.raises(ConnectionLost):
-            yield SetNode(path, b"new", 0)
-        node = yield Get(path)
-        assert (node.data, node.version) == ((b"new", 1) if applied else (b"old", 0))
-        assert (yield SetNode(path, b"late", node.version + 1)) is False
-        yield CreatePersistent(f"{path}/child", b"")
-        with pytest.raises(NotEmpty):
-            yield Delete(path)
-        return "done"
-
-    assert drive(bench, path, recipe) == "done"
-
-
-def test_a_multi_says_which_part_failed(bench: Bench, path: str) -> None:
-    """The failure has the number of the first operation that can't be done."""
-
-    def recipe() -> Steps:
-        yield EnsureContainer(path)
-        ticket = yield NewTicket(path)
-        for part, parts in enumerate([(Check(f"{path}/x"), Check(path)), (Check(path), Check(f"{path}/x"))]):
-            with pytest.raises(NoNode) as failed:
-                yield Multi(ticket, parts)
-            assert failed.value.part == part
-        yield Discard(ticket)
-        return "done"
-
-    assert perform(bench.session(), path, recipe()) == "done"
-
-
-@pytest.mark.parametrize("refused", [NoNode, NodeExists, BadVersion, NotEmpty])
-def test_a_multi_that_is_refused(bench: Bench, path: str, refused: type[Exception]) -> None:
-    """It made nothing, so a call that ends then has no node to look for."""
-
-    def recipe() -> Steps:
-        for each in (path, f"{path}/queue"):
-            yield CreatePersistent(each, b"")
-        ticket = yield NewTicket(f"{path}/queue")
-        parts = {
-            NoNode: Check(f"{path}/x"),
-            NodeExists: Container(path),
-            BadVersion: Check(path, 1),
-            NotEmpty: Delete(path),
-        }
-        with pytest.raises(refused):
-            yield Multi(ticket, (parts[refused], CreateEphemeral(ticket, ROLE, b"")))
-        assert not ticket.sent
-        yield Discard(ticket)
-        return "done"
-
-    assert perform(bench.session(), path, recipe()) == "done"
-
-
-def test_a_ticket_that_is_kept(bench: Bench, path: str) -> None:
-    """Its node outlives the call that began it, even one that ends by its deadline; a later call discards it."""
-
-    def recipe(kept: list[Any]) -> Steps:
-        yield EnsureContainer(path)
-        kept.append((yield NewTicket(path)))
-        yield CreateEphemeral(kept[0], "member-", b"")
-        yield DetachTicket(kept[0])
-        ticket = yield NewTicket(path)
-        yield Watch(ticket, (Children(path, ticket),))
-        yield Wait(ticket)
-
-    def leave(kept: list[Any]) -> Steps:
-        before = yield Children(path)
-        yield Discard(kept[0])
-        return before, (yield Children(path))
-
-    session, kept = bench.session(), list[Any]()
-    assert perform(session, path, recipe(kept), session.now() + 0.5) is None
-    name = kept[0].name
-    assert perform(session, path, leave(kept)) == ([name], [])
 
 
 def test_a_firm_multi_gets_its_reply(bench: Bench, path: str) -> None:
@@ -836,9 +402,12 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
         other.link.handler.spawn(ask, other, ("create_persistent", f"{path}/x/y", b""))
         yield Wait(me)
         assert (yield Watch(me, reads))[1] == ["y"]
+        other.link.handler.spawn(ask, other, ("delete", f"{path}/x/y"), ("delete", f"{path}/x"))
+        while (yield Watch(me, reads))[1] != ():
+            yield Wait(me)
         in_background(bench.cut)
         yield Wait(me)  # watches are dropped with the connection
-        assert (yield Watch(me, reads))[1] == ["y"]
+        assert (yield Watch(me, reads))[0].data == b"new"
         wait(session, lambda: done == [bench.cut])
         in_background(bench.expire)
         with pytest.raises(SessionExpired):
@@ -850,6 +419,21 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
         return session.registry._awaiting
 
     assert drive(bench, path, recipe, sessions=2) == {}
+
+
+def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
+    """A read of a missing node answers None, or no names, and leaves no watch."""
+
+    def recipe(session: Any) -> Steps:
+        ticket = yield NewTicket(path)
+        assert (yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))) == [None, ()]
+        yield Discard(ticket)
+        yield EnsureContainer(path)
+        client = session.link.client
+        return [*filter(None, client._data_watchers.values()), *filter(None, client._child_watchers.values())]
+
+    session = bench.session()
+    assert perform(session, path, recipe(session)) == []
 
 
 def test_a_wait_by_a_clock_that_is_set(bench: Bench, path: str) -> None:
@@ -944,65 +528,6 @@ def test_a_call_that_is_closed_while_its_recipe_cleans_up(bench: Bench, path: st
     steps.close()
     assert closed == cleaning
     call.abandon()
-
-
-def test_a_check_of_a_version(bench: Bench, path: str) -> None:
-    """A multi that checks a version fails once the node was written, and nothing of it is done."""
-
-    def recipe() -> Steps:
-        yield CreatePersistent(path, b"one")
-        seen = (yield Get(path)).version
-        first, late = (yield NewTicket(path)), (yield NewTicket(path))
-        yield Multi(first, (Check(path, seen), CreateEphemeral(first, ROLE, b"")))
-        yield SetNode(path, b"two", seen)
-        with pytest.raises(BadVersion):
-            yield Multi(late, (Check(path, seen), CreateEphemeral(late, ROLE, b"")))
-        yield MarkDeleted(late)
-        assert (yield Children(path)) == [first.name]
-        yield Discard(first)
-        return "done"
-
-    assert perform(bench.session(), path, recipe()) == "done"
-
-
-def test_a_delete_of_a_version(bench: Bench, path: str) -> None:
-    """A delete that names a version fails once the node was written, alone or in a multi."""
-
-    def recipe() -> Steps:
-        yield CreatePersistent(path, b"one")
-        yield SetNode(path, b"two", 0)
-        with pytest.raises(BadVersion):
-            yield Delete(path, version=0)
-        ticket = yield NewTicket(path)
-        with pytest.raises(BadVersion):
-            yield Multi(ticket, (Delete(path, version=0),))
-        yield Multi(ticket, (Delete(path, version=1),))
-        yield CreatePersistent(path, b"")
-        assert (yield Delete(path, version=0)) is True
-        yield Discard(ticket)
-        return "done"
-
-    assert perform(bench.session(), path, recipe()) == "done"
-
-
-def test_how_many_children_were_made(bench: Bench, path: str) -> None:
-    """A read tells how many children a node ever had, those included that came and went unseen."""
-
-    def recipe() -> Steps:
-        yield CreatePersistent(path, b"")
-        made = []
-        for gone in (True, False, True, False):
-            ticket = yield NewTicket(path)
-            yield CreateEphemeral(ticket, ROLE, b"")
-            if gone:
-                yield Discard(ticket)
-            made.append((yield Get(path)).created)
-        return made, len((yield Children(path)))
-
-    call = Call(bench.session(), path)
-    made = call.wait(call.run(recipe()))
-    call.abandon()
-    assert made == ([1, 2, 3, 4], 2)
 
 
 def test_the_exit_and_a_thread_that_releases(bench: Bench, path: str) -> None:

@@ -10,49 +10,15 @@ import pytest
 
 from tests.helpers.bench import Bench, ask, perform, wait
 from zkconcurrent._protocol.operations import (
-    Create,
     CreatePersistent,
-    Delete,
     Discard,
     Get,
-    GetWithZxid,
-    Multi,
     NewTicket,
-    SetNode,
     WaitRecursive,
     WatchRecursive,
 )
 
 Steps = Generator[Any, Any, Any]
-
-
-def test_a_look(bench: Bench, path: str) -> None:
-    """It tells the state of a node, or that there is none, and as of which change."""
-
-    def recipe() -> Steps:
-        missing, first = yield GetWithZxid(path)
-        assert missing is None
-        yield CreatePersistent(path, b"one")
-        made, second = yield GetWithZxid(path)
-        assert (made.data, made.czxid) == (b"one", made.mzxid)
-        assert first < made.czxid <= second
-        yield SetNode(path, b"two", 0)
-        node, third = yield GetWithZxid(path)
-        assert (node.data, node.czxid) == (b"two", made.czxid)
-        assert made.mzxid < node.mzxid <= third
-        assert (yield Get(path)) == node
-        yield Delete(path)
-        gone, fourth = yield GetWithZxid(path)
-        assert gone is None
-        assert node.mzxid < fourth
-        ticket = yield NewTicket(path)
-        results = yield Multi(ticket, (Create(path, b"three"), SetNode(path, b"four", 0)))
-        yield Discard(ticket)
-        again, _ = yield GetWithZxid(path)
-        assert fourth < results[-1].mzxid == again.mzxid
-        return "done"
-
-    assert perform(bench.session(), path, recipe()) == "done"
 
 
 def test_a_tree(bench: Bench, path: str) -> None:
