@@ -464,41 +464,6 @@ def test_at_every_line(zk: KazooClient, zk_path: str) -> None:
     assert set(counts) == {0, 1}
 
 
-def test_the_work_for_a_thousand_holds() -> None:
-    """The work grows with the holds, and no faster: so many calls of functions for each."""
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    def work() -> int:
-        nonlocal calls
-        calls = 0
-        sys.setprofile(count)
-        try:
-            inspect()
-        finally:
-            sys.setprofile(None)
-        return calls
-
-    gc.collect()
-    with connect("memory:") as client:
-        permits = Semaphore(client, "/permits", 1000)
-        before = work()
-        for _ in range(10):
-            permits.acquire(permits=50)
-        half = work() - before
-        for _ in range(10):
-            permits.acquire(permits=50)
-        whole = work() - before
-        assert len(holds("/permits")) == 1000
-        permits.release(1000)
-    assert whole < 2.2 * half
-    # Calls and returns, of C functions too.
-    assert whole / 1000 < 50
-
-
 WAITS = """
 import os, signal, sys, threading, zkconcurrent
 zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")

@@ -448,19 +448,6 @@ def test_a_hold_is_not_inherited(kind: Kind, in_next_thread: Callable[..., Any],
     lock._at_fork_reinit()  # nobody else could release it
 
 
-@pytest.mark.fault(6)
-def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """When a session expires, every lock held under it is lost, and each is settled for itself."""
-    client = connect(timeout=4)
-    outer, inner = RLock(client, zk_path + "-outer"), RLock(client, zk_path + "-inner")
-    with pytest.raises(LockLostError) as caught, outer, inner:
-        expire(zookeeper, inner)
-        assert outer.lost.wait(10)
-    assert caught.value.path == inner.path  # the inner one's, which passes the outer one's exit
-    with outer, inner:
-        pass
-
-
 @pytest.mark.fault(5)
 @pytest.mark.long
 def test_a_session_that_expires_while_waiting(
@@ -579,8 +566,13 @@ def semaphore(client: KazooClient, path: str) -> Semaphore:
 
 
 @pytest.mark.fault(52)
-@pytest.mark.parametrize("leave", ["release", "with"])
-@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, unfair_lock, semaphore])
+@pytest.mark.parametrize(
+    ("kind", "leave"),
+    [
+        *((kind, "release") for kind in (Lock, read_lock, unfair_lock)),
+        *((kind, "with") for kind in (RLock, write_lock, semaphore)),
+    ],
+)
 @pytest.mark.threads_only("release() waits for the reply; that of a task returns before")
 def test_the_holders_node_was_deleted_and_another_holds(
     kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str
@@ -611,8 +603,9 @@ def test_the_holders_node_was_deleted_and_another_holds(
 
 
 @pytest.mark.fault(52)
-@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize(
+    ("kind", "effect"), [(Lock, "lose_answer"), (read_lock, "lose_request"), (semaphore, "lose_answer")]
+)
 def test_a_delete_that_was_repeated(
     kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:

@@ -32,12 +32,9 @@ from zkconcurrent import (
     aio,
     inspect,
 )
-from zkconcurrent._engine.holds import Hold
 from zkconcurrent._protocol.node_names import MARK
-from zkconcurrent._protocol.told import Told
-from zkconcurrent._runtime.identity import of_thread
 from zkconcurrent._threads import detached
-from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS, MOST_LOOKS, waiter_data
+from zkconcurrent._threads.base.node_data import MOST_BYTES, MOST_HOLDS
 from zkconcurrent.testing import Server
 
 
@@ -197,25 +194,6 @@ def test_many_holds_and_long_names(zk: KazooClient, zk_path: str) -> None:
         thread.name = before
     assert len(data) <= MOST_BYTES
     assert 0 < len(node.holds) <= MOST_HOLDS
-
-
-def test_an_owner_of_many_holds(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An acquire looks at a few of its owner's holds, however many there are."""
-    many = MultiLock([RLock(zk, f"{zk_path}/{n}") for n in range(10 * MOST_HOLDS)])
-    looks = []
-    is_alive = Hold.alive.fget
-
-    def alive(hold: Hold) -> bool:
-        looks.append(hold)
-        return bool(is_alive(hold))
-
-    with many:
-        monkeypatch.setattr(Hold, "alive", property(alive))
-        data = waiter_data(of_thread(), many.locks[0]._path_state, None)
-        monkeypatch.undo()
-    told = Told.by_data(data)
-    assert len(looks) <= MOST_LOOKS
-    assert 0 < len(told.holds) <= MOST_HOLDS
 
 
 @pytest.mark.fault(264)

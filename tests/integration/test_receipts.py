@@ -148,21 +148,6 @@ def test_removed_while_idle(
         assert AtomicLong(zk, zk_path).get() == 5
 
 
-@pytest.mark.parametrize("lost", ["request", "answer"])
-def test_a_lost_reply_of_a_later_object(
-    lost: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
-) -> None:
-    """The receipt of an earlier object tells which writes were applied, and which were not."""
-    client = connect(hosts=proxy.hosts, **FAST)
-    for _ in range(3):
-        use_and_drop(AtomicLong, client, zk_path)
-    with getattr(proxy, f"lose_{lost}")("multi") as fault:
-        use_and_drop(AtomicLong, client, zk_path)
-        fault.wait()
-    assert AtomicLong(zk, zk_path).get() == 4
-    assert len(receipts_of(zk, zk_path)) == 1
-
-
 def all_receipts(zk: KazooClient, path: str) -> int:
     """Return how many receipts there are at all paths below one."""
     return sum("/receipts/" in each for each in nodes(zk, path))

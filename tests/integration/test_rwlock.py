@@ -208,19 +208,6 @@ def test_both_holds_are_lost_and_settled(
     assert len(told) == 2
 
 
-def test_a_loss_of_reading_is_settled_before_writing(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """A thread that lost its read lock is told so by the write lock, not that it reads."""
-    pair = ReadWriteLock(connect(timeout=4), zk_path)
-    pair.read_lock.acquire()
-    run_out(zookeeper, pair.read_lock)
-    with pytest.raises(LockLostError):
-        pair.write_lock.acquire()
-    with pytest.raises(LockLostError):
-        pair.read_lock.release()
-    with pair.write_lock:
-        pass
-
-
 def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Several readers hold; the waiters are those who don't, of both roles."""
     mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
