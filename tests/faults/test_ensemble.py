@@ -16,8 +16,7 @@ from kazoo.protocol.states import KazooState
 
 from tests.conftest import InThread
 from tests.helpers.contenders import at_the_handoff, permits_awaited, queued
-from tests.helpers.eventually import eventually
-from tests.helpers.forwarder import Forwarder
+from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -32,7 +31,7 @@ from zkconcurrent import (
     Semaphore,
 )
 from zkconcurrent._engine import local_handoff
-from zkconcurrent.testing import Ensemble, Peer, Server
+from zkconcurrent.testing import Ensemble, Server
 
 pytestmark = pytest.mark.long
 
@@ -74,9 +73,7 @@ def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread
         frozen = [server for server in ensemble.servers if server is not leader]
         for server in frozen:
             server.freeze()
-        began = time.monotonic()
         assert Lock(other, "/another").acquire(timeout=0.5) is False
-        assert time.monotonic() - began < 10
         assert lost.wait(3 * SESSION)  # by our own clock: nobody could tell
         assert not waiting.done()
         for server in frozen:
@@ -142,41 +139,6 @@ def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread) -
         assert len(counted) == sum(done)
         assert min(done) >= ROUNDS
         eventually(queued(clients[0], "/rolling", 0), patience=3 * ROLLING)
-
-
-@pytest.mark.fault(38)
-def test_a_follower_cut_off_from_its_leader(in_thread: InThread) -> None:
-    """A follower that goes on answering reads keeps nobody from learning in time that its hold is lost."""
-    with contextlib.ExitStack() as stack:
-        ways: dict[tuple[int, int], Forwarder] = {}
-
-        def route(a: int, b: int, peer: Peer) -> Peer:
-            way = ways[a, b] = stack.enter_context(Forwarder(peer.quorum))
-            stack.callback(way.shutdown)
-            stack.callback(way.passes.set)
-            return Peer(way.server_address[1], peer.election)  # a proxied election would take long
-
-        # The leader gives a silent follower up after twice the time after which it gives its sessions up.
-        ensemble = stack.enter_context(Ensemble(route=route, settings={"syncLimit": 60}))
-        leader = ensemble.leader()
-        follower = next(server for server in ensemble.servers if server is not leader)
-        number = {server: n for n, server in enumerate(ensemble.servers, 1)}
-        one = stack.enter_context(connected(follower.hosts, 6))
-        other = stack.enter_context(connected(leader.hosts, 6))
-        onlooker = stack.enter_context(connected(follower.hosts, 6))
-        mine, theirs = Lock(one, "/cut-off"), Lock(other, "/cut-off")
-        mine.acquire()
-        lost = mine.lost
-        waiting = in_thread(lambda: theirs.acquire() and lost.is_set())
-        eventually(queued(one, "/cut-off", 2))
-        ways[number[follower], number[leader]].passes.clear()
-        # The follower still answers reads: not those of a session whose `sync` waits for the leader.
-        assert len(onlooker.get_children("/cut-off")) == 2
-        assert lost.wait(20)
-        assert waiting.result(20) is True
-        with pytest.raises(LockLostError):
-            mine.release()
-        theirs.release()
 
 
 class Thief:
@@ -277,24 +239,21 @@ def diverge(follower: Server, leader: Server, node: str) -> None:
 
 
 @pytest.mark.fault(79)
-@pytest.mark.parametrize(("kind", "nodes"), [(Lock, "/diverged"), (Semaphore, "/diverged/leases")])
-def test_a_server_whose_copy_has_diverged(
-    kind: type[Lock | Semaphore], nodes: str, ensemble: Ensemble, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_whose_copy_has_diverged(ensemble: Ensemble, caplog: pytest.LogCaptureFixture) -> None:
     """A server goes on showing a node that its leader has deleted: a waiter for its end leaves the server."""
     leader, follower = ensemble.leader(), ensemble.followers()[0]
     with connected(leader.hosts) as zk:
-        with kind(zk, "/diverged"):
-            (name,) = zk.get_children(nodes)
+        with Lock(zk, "/diverged"):
+            (name,) = zk.get_children("/diverged")
         follower.kill()
-        with kind(zk, "/diverged"):
+        with Lock(zk, "/diverged"):
             pass
-    diverge(follower, leader, f"{nodes}/{name}")
+    diverge(follower, leader, f"/diverged/{name}")
     # A longer timeout: on a busy machine the follower may be silent for a third of the usual one, which ends the visit.
     with connected(f"{follower.hosts},{leader.hosts}", 3 * SESSION, randomize_hosts=False) as zk:
-        zk.sync(nodes)
-        assert zk.get_children(nodes) == [name]
-        lock = kind(zk, "/diverged")
+        zk.sync("/diverged")
+        assert zk.get_children("/diverged") == [name]
+        lock = Lock(zk, "/diverged")
         assert lock.acquire(timeout=10 * SESSION)
         lock.release()
     assert "copy has diverged" in caplog.text
@@ -308,20 +267,17 @@ def data(server: Server) -> Path:
 
 
 @pytest.mark.fault(159)
-@pytest.mark.parametrize(("kind", "nodes"), [(Lock, "/back"), (Semaphore, "/back/leases")])
-def test_a_node_that_comes_back(
-    kind: type[Lock | Semaphore], nodes: str, ensemble: Ensemble, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_that_comes_back(ensemble: Ensemble, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """All servers lose the delete of a release that was acknowledged: others get in all the same."""
     with connected(ensemble.hosts) as one:
-        mine = kind(one, "/back")
+        mine = Lock(one, "/back")
         mine.acquire()
-        (name,) = one.get_children(nodes)
+        (name,) = one.get_children("/back")
         eventually(lambda: len({server.status()["Zxid"] for server in ensemble.servers}) == 1)
         for server in ensemble.servers:
             shutil.copytree(data(server), tmp_path / str(server.port))
         mine.release()
-        assert not one.get_children(nodes)
+        assert not one.get_children("/back")
         for server in ensemble.servers:
             server.kill()
         for server in ensemble.servers:
@@ -330,33 +286,33 @@ def test_a_node_that_comes_back(
             server.start(wait=False)
         ensemble.wait()
         with connected(ensemble.hosts) as other:
-            theirs = kind(other, "/back")
+            theirs = Lock(other, "/back")
             assert theirs.acquire(timeout=10 * SESSION)
             theirs.release()
-        eventually(lambda: not one.get_children(nodes))
+        eventually(lambda: not one.get_children("/back"))
         eventually(
-            lambda: f"deleted a node of this client that belonged to no holder or waiter: {nodes}/{name}" in caplog.text
+            lambda: f"deleted a node of this client that belonged to no holder or waiter: /back/{name}" in caplog.text
         )
 
 
-Block = Callable[[KazooClient], Any]
+Block = Callable[[KazooClient, str], Any]
 # What makes the block of the holder before, and that of the next.
 HOLDERS: dict[str, tuple[Block, Block]] = {
-    "Lock": (lambda client: Lock(client, "/one"),) * 2,
-    "Lock(fair=False)": (lambda client: Lock(client, "/one", fair=False),) * 2,
-    "write lock": (lambda client: ReadWriteLock(client, "/one").write_lock,) * 2,
+    "Lock": (lambda client, path: Lock(client, path),) * 2,
+    "Lock(fair=False)": (lambda client, path: Lock(client, path, fair=False),) * 2,
+    "write lock": (lambda client, path: ReadWriteLock(client, path).write_lock,) * 2,
     "read lock after a writer": (
-        lambda client: ReadWriteLock(client, "/one").write_lock,
-        lambda client: ReadWriteLock(client, "/one").read_lock,
+        lambda client, path: ReadWriteLock(client, path).write_lock,
+        lambda client, path: ReadWriteLock(client, path).read_lock,
     ),
     "write lock after a reader": (
-        lambda client: ReadWriteLock(client, "/one").read_lock,
-        lambda client: ReadWriteLock(client, "/one").write_lock,
+        lambda client, path: ReadWriteLock(client, path).read_lock,
+        lambda client, path: ReadWriteLock(client, path).write_lock,
     ),
-    "Semaphore": (lambda client: Semaphore(client, "/one"),) * 2,
-    "MultiLock": (lambda client: MultiLock([Lock(client, "/one")]),) * 2,
-    "DetachedLock": (lambda client: DetachedLock(client, "/one", str(client.client_id[0])),) * 2,
-    "Election": (lambda client: Election(client, "/one").lead(),) * 2,
+    "Semaphore": (lambda client, path: Semaphore(client, path),) * 2,
+    "MultiLock": (lambda client, path: MultiLock([Lock(client, path)]),) * 2,
+    "DetachedLock": (lambda client, path: DetachedLock(client, path, str(client.client_id[0])),) * 2,
+    "Election": (lambda client, path: Election(client, path).lead(),) * 2,
 }
 
 
@@ -371,8 +327,7 @@ def lagging() -> Iterator[tuple[Callable[[], None], Server, Server]]:
 
 
 @pytest.mark.fault(288)
-@pytest.mark.parametrize("kind", HOLDERS)
-def test_what_a_holder_sees(kind: str, in_thread: InThread) -> None:
+def test_what_a_holder_sees(in_thread: InThread) -> None:
     """An acquire at a server that lags sees what the holder before had written, by whichever client.
 
     So it does if it has waited, and if the lock was free; a read of another client at that server does not.
@@ -381,28 +336,29 @@ def test_what_a_holder_sees(kind: str, in_thread: InThread) -> None:
         near, writer, far, onlooker = (
             stack.enter_context(connected(server.hosts, 30)) for server in (leader, leader, follower, follower)
         )
-        near.create("/data", b"0")
+        near.create("/data", b"")
         far.sync("/data")
-        mine, theirs = HOLDERS[kind]
-        waits = permits_awaited(near, "/one", 1) if kind == "Semaphore" else queued(near, "/one", 2)
         lag()
         lagged = dict.fromkeys((True, False), 0)
+        for kind, (mine, theirs) in HOLDERS.items():
+            path = f"/{kind}"
+            waits = permits_awaited(near, path, 1) if kind == "Semaphore" else queued(near, path, 2)
 
-        def seen() -> bytes:
-            with theirs(far):
-                return bytes(far.get("/data")[0])
+            def seen(theirs: Block = theirs, path: str = path) -> bytes:
+                with theirs(far, path):
+                    return bytes(far.get("/data")[0])
 
-        for number in range(1, 9):
-            new, contended = str(number).encode(), number % 2 == 0
-            waiting = None
-            with mine(near):
-                if contended:
-                    waiting = in_thread(seen)
-                    eventually(waits)
-                (near if number % 4 < 2 else writer).set("/data", new)
-            waiting = waiting or in_thread(seen)
-            lagged[contended] += onlooker.get("/data")[0] != new
-            assert waiting.result(30) == new
+            for number in range(1, 5):
+                new, contended = f"{kind} {number}".encode(), number % 2 == 0
+                waiting = None
+                with mine(near, path):
+                    if contended:
+                        waiting = in_thread(seen)
+                        eventually(waits)
+                    (near if number < 3 else writer).set("/data", new)
+                waiting = waiting or in_thread(seen)
+                lagged[contended] += onlooker.get("/data")[0] != new
+                assert waiting.result(PATIENCE) == new, kind
         assert all(lagged.values())
 
 

@@ -113,7 +113,7 @@ def test_large_values_over_a_slow_link(what: str, zookeeper: Server, zk: KazooCl
     with Forwarder(zookeeper.port) as link:
         link.RequestHandlerClass = SlowConnection if what == "reply" else SlowToTheServer
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-        url = f"zk://localhost:{link.server_address[1]}?timeout={2 if what == 'reply' else 3}"
+        url = f"zk://localhost:{link.server_address[1]}?timeout={7 if what == 'reply' else 9}"
         run_python("-W", "ignore", "-c", LARGE, url, what, zk_path)
         link.shutdown()
 

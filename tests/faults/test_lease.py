@@ -108,14 +108,6 @@ class Site:
         """Have nothing of what one server says reach the other."""
         self.links.silence(self.number(source), self.number(target))
 
-    def restore(self, source: Server, target: Server) -> None:
-        """Have it reach the other again."""
-        self.links.restore(self.number(source), self.number(target))
-
-    def passed(self, source: Server, target: Server) -> int:
-        """Return how many bytes of what one server said reached the other."""
-        return self.links.passed(self.number(source), self.number(target))
-
 
 @contextlib.contextmanager
 def site(tick: float, sync_limit: int, **options: object) -> Iterator[Site]:
@@ -150,29 +142,18 @@ def steady(client: KazooClient, in_thread: InThread) -> Iterator[None]:
         cycling.result(PATIENCE)
 
 
-def queued(client: KazooClient, path: str) -> bool:
-    """Return whether anybody is in the queue, as the client's server knows it."""
-    return bool(client.exists(path) and client.get_children(path))
-
-
 @pytest.mark.fault(44)
-@pytest.mark.parametrize(
-    ("timeout", "tick", "sync_limit", "busy"), [(4.0, 0.8, 10, False), (3.0, 1.0, 5, True)], ids=["idle", "busy"]
-)
-def test_a_leader_without_a_quorum(
-    timeout: float, tick: float, sync_limit: int, busy: bool, in_thread: InThread
-) -> None:
+def test_a_leader_without_a_quorum(in_thread: InThread) -> None:
     """A leader that lost its followers goes on answering its clients, while another one is elected."""
     with contextlib.ExitStack() as stack:
-        at = stack.enter_context(site(tick, sync_limit))
+        at = stack.enter_context(site(1.0, 5))
         followers = (at.one, at.other)
-        mine = stack.enter_context(connected(at.leader.hosts, timeout))
+        mine = stack.enter_context(connected(at.leader.hosts, 3.0))
         theirs = stack.enter_context(connected(",".join(server.hosts for server in followers)))
         lock, other = Lock(mine, PATH), Lock(theirs, PATH)
         lock.acquire()
         hold = Hold(lock)
-        if busy:
-            stack.enter_context(steady(mine, in_thread))
+        stack.enter_context(steady(mine, in_thread))
         waiting = in_thread(hold.wait_for, other)
         eventually(lambda: len(theirs.get_children(PATH)) == 2)
         assert hold.believed
@@ -187,11 +168,11 @@ def test_a_leader_without_a_quorum(
 
 
 @pytest.mark.fault(45)
-@pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(15.0, 0.2, 100)])
-def test_a_follower_cut_off_after_a_write(timeout: float, tick: float, sync_limit: int, in_thread: InThread) -> None:
+def test_a_follower_cut_off_after_a_write(in_thread: InThread) -> None:
     """That a write was answered does not mean that the leader knows of the touch that came with it."""
+    timeout = 15.0
     with contextlib.ExitStack() as stack:
-        at = stack.enter_context(site(tick, sync_limit))
+        at = stack.enter_context(site(0.2, 100))
         proxy = stack.enter_context(Proxy(at.one.hosts))
         mine = stack.enter_context(connected(proxy.hosts, timeout))
         theirs = stack.enter_context(connected(at.leader.hosts))
@@ -241,91 +222,15 @@ def test_a_reconnect_with_a_shorter_timeout(in_thread: InThread) -> None:
         hold.check(waiting, cut)
 
 
-@pytest.mark.fault(46)
-def test_a_new_leader_with_a_shorter_timeout(in_thread: InThread) -> None:
-    """A new leader gives a session the time with which it was created, whatever was negotiated later."""
-    long, short = 16.0, 4.0
-    with contextlib.ExitStack() as stack:
-        at = stack.enter_context(
-            site(0.2, 30, each=lambda number: {"max_session_timeout": short if number == 2 else 60.0})
-        )
-        first, second, third = at.ensemble.servers
-        far, near = (third, first) if at.leader is first else (first, third)
-        generous, mean = (stack.enter_context(Proxy(server.hosts)) for server in (far, second))
-        generous.refuse()
-        mine = stack.enter_context(connected(f"{generous.hosts},{mean.hosts}", long))
-        stays = near if at.leader is second else second
-        theirs = stack.enter_context(connected(stays.hosts, short if stays is second else LONG))
-        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
-        session = mine.client_id
-        generous.resume()
-        mean.refuse()
-        mean.cut()
-        eventually(lambda: generous.connections and mine.connected)
-        lock.acquire()
-        hold = Hold(lock)
-        waiting = in_thread(hold.wait_for, other)
-        eventually(lambda: len(theirs.get_children(PATH)) == 2)
-        assert mine.client_id == session
-        cut = clock()
-        generous.stall()
-        at.leader.kill()
-        hold.check(waiting, cut)
-
-
-@pytest.mark.fault(45)
-@pytest.mark.parametrize("how", ["silent", "still"])
-def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread) -> None:
-    """An acquire is answered late, after the leader stood still or was not heard; then nothing more is.
-
-    The leader has heard of no touch since before that, and the write was sent long after it.
-    """
-    timeout, tick = 6.0, 0.4
-    with contextlib.ExitStack() as stack:
-        at = stack.enter_context(site(tick, 30))
-        proxy = stack.enter_context(Proxy(at.one.hosts))
-        mine = stack.enter_context(connected(proxy.hosts, timeout))
-        theirs = stack.enter_context(connected(at.other.hosts))
-        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
-        other.acquire()  # so that the path is there
-        other.release()
-        with proxy.counting() as count:  # the next heartbeat is a third of the timeout away, its patience another
-            eventually(lambda: any((each.kind, each.name) == ("answer", "sync") for each in list(count.trace)))
-        began = clock()
-        at.silence(at.leader, at.one)
-        if how == "still":
-            eventually(lambda: clock() > began + tick)  # else it would find the answer to its last ping, and a touch
-            at.leader.freeze()
-        eventually(lambda: clock() > began + 0.4 * timeout)
-        before = at.passed(at.one, at.leader)
-        created = stack.enter_context(proxy.expect("create2"))
-        acquiring = in_thread(lock.acquire, timeout=timeout)
-        eventually(lambda: at.passed(at.one, at.leader) > before)
-        if how == "silent":
-            eventually(lambda: queued(theirs, PATH))
-        at.silence(at.one, at.leader)
-        at.restore(at.leader, at.one)
-        if how == "still":
-            at.leader.thaw()
-        created.wait()
-        # It may be that nobody believes in such a hold, which is right too.
-        if acquiring.result(PATIENCE):
-            hold = Hold(lock)
-            hold.check(in_thread(hold.wait_for, other), began)
-        else:
-            assert other.acquire(timeout=PATIENCE)
-
-
 @pytest.mark.fault(38)
-@pytest.mark.parametrize("delay", [0.0, 0.15])
-def test_a_follower_cut_off_under_steady_writes(delay: float, in_thread: InThread) -> None:
+def test_a_follower_cut_off_under_steady_writes(in_thread: InThread) -> None:
     """A client that writes all the time learns in time that its server has lost the leader, by slow links."""
     timeout = 4.0
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(site(2.0, 4))
         mine = stack.enter_context(connected(at.one.hosts, timeout))
         theirs = stack.enter_context(connected(at.leader.hosts))
-        at.links.delay(at.number(at.leader), at.number(at.one), delay)
+        at.links.delay(at.number(at.leader), at.number(at.one), 0.15)
         lock, other = Lock(mine, PATH), Lock(theirs, PATH)
         lock.acquire()
         hold = Hold(lock)

@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -15,7 +14,6 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 import zkconcurrent
 from tests.helpers.eventually import eventually
@@ -198,28 +196,3 @@ def test_a_local_namespace_needs_no_network() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
-@pytest.mark.fault(109)
-@pytest.mark.parametrize("error", [ConnectionLoss, SessionExpiredError])
-def test_deletes_that_fail_at_once(zookeeper: Server, error: type[Exception]) -> None:
-    """Kazoo refuses each delete before its thread tells that the connection is over: the keeper waits."""
-    with zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=4) as client, zookeeper.client() as other:
-        lock, session, worked = zkconcurrent.Lock(client, f"/at-once/{error.__name__}"), Session.of(client), []
-        work = session.keeper.turn
-
-        def counted() -> float:
-            worked.append(time.monotonic())
-            return work()
-
-        with (
-            patch.object(session.keeper, "turn", counted),
-            patch.object(session.link, "delete", lambda _, reply: reply.set_exception(error())),
-        ):
-            lock.acquire()
-            lock.release()
-            began = time.monotonic()
-            eventually(lambda: time.monotonic() > began + 0.5)
-            assert len(worked) < 50
-        client._connection._socket.shutdown(socket.SHUT_RDWR)  # a new connection begins all deletes anew
-        eventually(lambda: not other.get_children(lock.path))

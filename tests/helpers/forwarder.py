@@ -67,7 +67,7 @@ def copy(source: socket.socket, sink: socket.socket, passes: threading.Event) ->
 class SlowConnection(Connection):
     """One over a link that is slow towards the client."""
 
-    RATE = 600_000.0  # bytes a second
+    RATE = 250_000.0  # bytes a second
 
     def handle(self) -> None:
         """Copy both ways until either side ends, one of them in small parts."""
@@ -75,10 +75,12 @@ class SlowConnection(Connection):
             slow, other = self.directions(far)
             there = threading.Thread(target=copy, args=(*other, self.server.passes), daemon=True)
             there.start()
+            free = 0.0  # when the link has passed what it was given: a sleep that is too long slows it no further
             with contextlib.suppress(OSError):
                 while data := slow[0].recv(4096):
                     slow[1].sendall(data)
-                    time.sleep(len(data) / self.RATE)
+                    free = max(free, time.monotonic() - 0.2) + len(data) / self.RATE
+                    time.sleep(max(0.0, free - time.monotonic()))
             for end in (self.request, far):
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
@@ -91,8 +93,6 @@ class SlowConnection(Connection):
 
 class SlowToTheServer(SlowConnection):
     """One over a link that is slow towards the server."""
-
-    RATE = 450_000.0
 
     def directions(self, far: socket.socket) -> tuple[tuple[socket.socket, socket.socket], ...]:
         """Return the slow direction, from and to which socket, and the other."""

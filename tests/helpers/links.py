@@ -31,14 +31,12 @@ class Way:
     Attributes:
         flows: cleared, nothing passes, the ends of connections included; held-back bytes pass later.
         delay: seconds that everything takes.
-        passed: how many bytes were passed on.
     """
 
     def __init__(self) -> None:
         self.flows = asyncio.Event()
         self.flows.set()
         self.delay = 0.0
-        self.passed = 0
 
 
 class Links:
@@ -97,14 +95,6 @@ class Links:
     def isolate(self, server: int) -> None:
         """Let nothing pass between a server and all others, either way; nothing is closed."""
         self._call(lambda: [self._ways[pair].flows.clear() for pair in self._pairs(server)])
-
-    def join(self, server: int) -> None:
-        """Undo `isolate`."""
-        self._call(lambda: [self._ways[pair].flows.set() for pair in self._pairs(server)])
-
-    def passed(self, source: int, target: int) -> int:
-        """Return how many bytes of what one server said were passed on to the other."""
-        return self._ways[source, target].passed
 
     def delay(self, source: int, target: int, seconds: float) -> None:
         """Deliver what one server says to the other so much later."""
@@ -191,7 +181,6 @@ class Links:
                 if not data or sink.is_closing():
                     break
                 sink.write(data)
-                way.passed += len(data)
         finally:
             reading.cancel()
             sink.close()

@@ -23,6 +23,12 @@ for port in map(int, sys.argv[1:]):
 """
 
 
+@pytest.fixture(autouse=True)
+def _ports_of_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process choose among ports that no server of another suite gets, while these are free."""
+    monkeypatch.setattr(ports_module, "_PORTS", range(11_000, 20_000))
+
+
 def taken(ports: Iterable[int]) -> set[int]:
     """Return those of these ports that another process can get."""
     done = run_python("-c", TAKE, *map(str, ports))
