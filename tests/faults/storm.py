@@ -68,13 +68,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
-SESSION = 30.0  # so long that a call that waits for a part of it is noticed
+SESSION = 60.0  # so long that a call that waits for a part of it is noticed
 STALL = 40.0  # without progress for so long, it hangs; a release waits for T / 6, several in a row for longer
-PROMPT = 4.5  # for a call that is done, or refused, at once; a hang that some time-out ends takes longer: T / 6 or more
+PROMPT = 9.0  # for a call that is done, or refused, at once; a hang that some time-out ends takes longer: T / 6 or more
 SIGNALS = 150
 CYCLES = 50
 SAMPLE = 12  # lines of an operation
-ALTERNATE = ("release", "acquire", "try", "make", "queue", "same")
+ALTERNATE = ("release", "acquire", "try", "make", "queues", "same")
 SIBLING = """
 import os, random, signal, sys, time
 process = int(sys.argv[1])
@@ -210,19 +210,6 @@ def cycle(lock: AnyLock) -> None:
     lock.release()
 
 
-def stormed(
-    source: str, action: Callable[[FrameType | None], None], zk: KazooClient, signals: int = SIGNALS
-) -> tuple[int, list[str]]:
-    """Cycle all kinds of lock in a storm; return the number of signals, and all that was wrong."""
-    locks = cycled(zk)
-    with Storm(source, action) as storm:
-        while storm.count < signals and not storm.wrong:
-            alive()
-            for lock in locks:
-                cycle(lock)
-    return storm.count, storm.wrong
-
-
 def free(other: KazooClient, locks: list[AnyLock]) -> list[str]:
     """Return which of the locks another client does not get soon."""
     wrong = []
@@ -273,106 +260,115 @@ def stop(source: str) -> None:
     end(wrong, signals=signals, rounds=rounds)
 
 
-def release(source: str) -> None:
-    """Release what the program holds elsewhere in a handler, and acquire it again."""
-    zk, other = client(), client()
-    aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
-    for lock in aside:
-        lock.acquire()
+class Deeds:
+    """What a handler or a finalizer does, on top of the frame that it has interrupted.
 
-    def action(_frame: FrameType | None) -> None:
-        lock = random.choice(aside)
+    Attributes:
+        aside: what the program holds elsewhere, if it is released in a handler, or what is free there.
+        own: what the main thread acquires and releases.
+        current: what it acquires or releases just now; None if that is always within the library.
+        outcomes: how often each came of it.
+    """
+
+    def __init__(self, zk: KazooClient, what: str) -> None:
+        self.aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
+        self.own = cycled(zk)
+        self.current: AnyLock | None = None
+        self.outcomes: Counter[str] = Counter()
+        self.do: Callable[[FrameType | None], None] = getattr(self, f"_{what}")
+        self._zk, self._holds = zk, what == "release"
+        self._queue = Queue[bytes](zk, f"{PATH}/aside-queue", 5)
+        for lock in self.aside if self._holds else ():
+            lock.acquire()
+
+    def over(self, other: KazooClient) -> list[str]:
+        """Release what is held; return which of the locks another client does not get."""
+        for lock in self.aside if self._holds else ():
+            lock.release()
+        return free(other, [*self.aside, *self.own])
+
+    def _release(self, _frame: FrameType | None) -> None:
+        """Release what the program holds elsewhere, and acquire it again."""
+        lock = random.choice(self.aside)
         lock.release()
         assert lock.acquire(timeout=SESSION), f"{lock!r} is not had again"
 
-    signals, wrong = stormed(source, action, zk)
-    if wrong:
-        end(wrong, signals=signals)
-        return
-    for lock in aside:
+    def _acquire(self, _frame: FrameType | None) -> None:
+        cycle(random.choice(self.aside))
+
+    def _try(self, _frame: FrameType | None) -> None:
+        lock = random.choice(self.aside)
+        assert lock.acquire(blocking=False)
         lock.release()
-    zk.stop()
-    wrong += free(other, [*aside, *cycled(other)])
-    other.stop()
-    end(wrong, signals=signals)
+
+    def _make(self, _frame: FrameType | None) -> None:
+        """Make objects, of new paths and of new clients."""
+        self.outcomes["made"] += 1
+        name = time.monotonic_ns()
+        Lock(self._zk, f"{PATH}/made/{name}")
+        ReadWriteLock(self._zk, f"{PATH}/made-rw/{name}")
+        Event(self._zk, f"{PATH}/made-event/{name}")
+        Lock(KazooClient(HOSTS), f"{PATH}/made")  # the first of its client
+
+    def _queues(self, _frame: FrameType | None) -> None:
+        pass_on(self._queue)
+
+    def _same(self, frame: FrameType | None) -> None:
+        """Acquire what the main thread is acquiring or releasing: got, or refused, at once.
+
+        Where the handler strikes the program's own frame, which may hold the lock, it only tries: to wait would be the
+        program's own deadlock, as with `threading`.
+        """
+        inside = is_the_library_s(frame)
+        how: dict[str, Any] = (
+            random.choice([{}, {"timeout": 0.5}, {"blocking": False}]) if inside else {"blocking": False}
+        )
+        for lock in self.own if self.current is None else [self.current]:
+            try:
+                got = lock.acquire(**how)
+                self.outcomes["got" if got else "not in time"] += 1
+                if got:
+                    lock.release()
+                assert got or how, "an acquire that may wait for ever returned False"
+            except RuntimeError as error:
+                if not is_clear(error):
+                    raise
+                self.outcomes["refused"] += 1
 
 
-def acquire(source: str) -> None:
-    """Acquire other paths in a handler, and release them."""
+@contextmanager
+def prompt(wrong: list[str], what: str) -> Iterator[None]:
+    """Note what a block raises, and whether it takes so long that a time-out may have ended a hang."""
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        wrong.append(traceback.format_exc())
+    if time.monotonic() - began > PROMPT:
+        wrong.append(f"{what} took {time.monotonic() - began:.1f} s")
+
+
+def storm(what: str, source: str) -> None:
+    """Do something in a handler, again and again, while the main thread cycles all kinds of lock, and makes some."""
     zk, other = client(), client()
-    aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
-    signals, wrong = stormed(source, lambda _: cycle(random.choice(aside)), zk)
-    if wrong:
-        end(wrong, signals=signals)
-        return
-    wrong += free(other, [*aside, *cycled(other)])
-    zk.stop()
-    other.stop()
-    end(wrong, signals=signals)
-
-
-def make(source: str) -> None:
-    """Make objects in a handler, of new paths and of new clients, while the main thread makes some too."""
-    zk, made = client(), 0
-    locks = cycled(zk)
-
-    def several(who: str) -> None:
-        nonlocal made
-        made += 1
-        Lock(zk, f"{PATH}/{who}/{made}")
-        ReadWriteLock(zk, f"{PATH}/{who}-rw/{made}")
-        Event(zk, f"{PATH}/{who}-event/{made}")
-        Lock(KazooClient(HOSTS), f"{PATH}/{who}")  # the first of its client
-
-    with Storm(source, lambda _: several("handler")) as storm:
-        while storm.count < SIGNALS and not storm.wrong:
-            alive()
-            several("main")
-            for lock in locks:
-                cycle(lock)
-    zk.stop()
-    end(storm.wrong, signals=storm.count, made=made)
-
-
-def same(source: str) -> None:
-    """Acquire in a handler what the main thread is acquiring or releasing: got, or refused, at once.
-
-    Where the handler strikes the program's own frame, which may hold the lock, it only tries: to wait would be the
-    program's own deadlock, as with `threading`.
-    """
-    zk, other, outcomes = client(), client(), Counter[str]()
-    locks = cycled(zk)
-    current = locks[0]
-    timeouts: list[dict[str, Any]] = [{}, {"timeout": 0.5}, {"blocking": False}]
+    deeds, wrong = Deeds(zk, what), list[str]()
 
     def action(frame: FrameType | None) -> None:
-        lock, inside = current, is_the_library_s(frame)
-        how = random.choice(timeouts) if inside else {"blocking": False}
-        began = time.monotonic()
-        try:
-            got = lock.acquire(**how)
-            outcomes["got" if got else "not in time"] += 1
-            if got:
-                lock.release()
-        except RuntimeError as error:
-            if not is_clear(error):
-                raise
-            outcomes["refused"] += 1
-            got = False
-            how = {"refused": True}
-        took = time.monotonic() - began
-        assert took < PROMPT, f"{lock!r}.acquire({how}) and release took {took:.1f} s"
-        assert how or got, "an acquire that may wait for ever returned False"
+        with prompt(wrong, what):
+            deeds.do(frame)
 
-    with Storm(source, action) as storm:
-        while storm.count < SIGNALS and not storm.wrong:
+    with Storm(source, action) as struck:
+        while struck.count < SIGNALS and not wrong:
             alive()
-            for current in locks:
-                cycle(current)
-    wrong = storm.wrong + free(other, locks)
+            deeds._make(None)
+            for lock in deeds.own:
+                deeds.current = lock
+                cycle(lock)
+    wrong += struck.wrong
+    wrong = wrong or deeds.over(other)
     zk.stop()
     other.stop()
-    end(wrong, signals=storm.count, outcomes=outcomes)
+    end(wrong, signals=struck.count, outcomes=deeds.outcomes)
 
 
 # -- queues ----------------------------------------------------------------------------------------------------------
@@ -396,18 +392,14 @@ class Customer:
         """Put, get and claim, no more out than in; each is done, or refused, at once."""
         for _ in range(2):
             do = self._put if self._owes < 0 else random.choice([self._put, self._get, self._claim][self._owes :])
-            began = time.monotonic()
-            try:
-                do()
-                self.outcomes[do.__name__] += 1
-            except RuntimeError as error:
-                self.outcomes["refused"] += 1
-                if not is_clear(error):
-                    self.wrong.append(traceback.format_exc())
-            except BaseException:
-                self.wrong.append(traceback.format_exc())
-            if time.monotonic() - began > PROMPT:
-                self.wrong.append(f"{do.__name__} took {time.monotonic() - began:.1f} s")
+            with prompt(self.wrong, do.__name__):
+                try:
+                    do()
+                    self.outcomes[do.__name__] += 1
+                except RuntimeError as error:
+                    self.outcomes["refused"] += 1
+                    if not is_clear(error):
+                        raise
 
     def _put(self) -> None:
         with suppress(Full):  # which only the interrupted program may change
@@ -620,61 +612,12 @@ def sweep(what: str) -> None:
     """
     # Where a caller is interrupted as it sends, the connection is dropped: hundreds of times.
     zk, other = client(connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.05}), client()
-    outcomes, wrong, injected = Counter[str](), list[str](), 0
-    aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
-    own: list[AnyLock] = cycled(zk)
-
-    def release_one() -> None:
-        lock = random.choice(aside)
-        lock.release()
-        assert lock.acquire(timeout=SESSION)
-
-    def acquire_one() -> None:
-        cycle(random.choice(aside))
-
-    def try_one() -> None:
-        lock = random.choice(aside)
-        assert lock.acquire(blocking=False)
-        lock.release()
-
-    def make_one() -> None:
-        Lock(zk, f"{PATH}/made/{time.monotonic_ns()}")
-        Lock(KazooClient(HOSTS), f"{PATH}/made")
-
-    def same_one() -> None:
-        for lock in own:
-            try:
-                got = lock.acquire()
-                assert got
-                lock.release()
-                outcomes["got"] += 1
-            except RuntimeError as error:
-                if not is_clear(error):
-                    raise
-                outcomes["refused"] += 1
-
-    queue = Queue[bytes](zk, f"{PATH}/aside-queue", 5)
-    does = {
-        "release": release_one,
-        "acquire": acquire_one,
-        "try": try_one,
-        "make": make_one,
-        "same": same_one,
-        "queue": lambda: pass_on(queue),
-    }[what]
+    deeds, wrong, injected = Deeds(zk, what), list[str](), 0
 
     def do() -> None:
-        began = time.monotonic()
-        try:
-            does()
-        except BaseException:
-            wrong.append(traceback.format_exc())
-        if time.monotonic() - began > PROMPT:
-            wrong.append(f"it took {time.monotonic() - began:.1f} s")
+        with prompt(wrong, what):
+            deeds.do(sys._getframe())
 
-    if what == "release":
-        for lock in aside:
-            lock.acquire()
     for each in operations(zk):
         each()
         with At(-1, do) as counter:
@@ -694,12 +637,8 @@ def sweep(what: str) -> None:
                 break
         if wrong:
             break
-    if not wrong:
-        if what == "release":
-            for lock in aside:
-                lock.release()
-        wrong += free(other, [*aside, *cycled(other)])
-    end(wrong, injected=injected, outcomes=outcomes)
+    wrong = wrong or deeds.over(other)
+    end(wrong, injected=injected, outcomes=deeds.outcomes)
     os._exit(0)
 
 
@@ -769,17 +708,13 @@ def collect(what: str) -> None:
 
     def finalize(do: Callable[[], str]) -> None:
         outcomes["in the library"] += is_the_library_s(sys._getframe())
-        began = time.monotonic()
-        try:
-            outcomes[do()] += 1
-        except RuntimeError as error:
-            outcomes["refused"] += 1
-            if not is_clear(error):
-                wrong.append(traceback.format_exc())
-        except BaseException:
-            wrong.append(traceback.format_exc())
-        if time.monotonic() - began > PROMPT:
-            wrong.append(f"a finalizer took {time.monotonic() - began:.1f} s")
+        with prompt(wrong, "a finalizer"):
+            try:
+                outcomes[do()] += 1
+            except RuntimeError as error:
+                outcomes["refused"] += 1
+                if not is_clear(error):
+                    raise
 
     def try_one() -> str:
         lock = random.choice(tried)

@@ -97,33 +97,22 @@ def test_a_handler_stops_the_client(source: str, zookeeper: Server, zk_path: str
 
 
 @pytest.mark.fault(47)
-@pytest.mark.parametrize(("job", "source"), [("release", "timer"), ("acquire", "sibling")])
-def test_a_handler_uses_other_locks(job: str, source: str, zookeeper: Server, zk_path: str) -> None:
-    """A handler releases what the program holds elsewhere, and acquires it, or another path."""
-    assert outcome(zookeeper, zk_path, job, source)["signals"] >= 150
+@pytest.mark.parametrize(
+    ("what", "source"),
+    [("release", "timer"), ("acquire", "sibling"), ("make", "timer"), ("same", "timer"), ("same", "sibling")],
+)
+def test_a_handler_uses_locks(what: str, source: str, zookeeper: Server, zk_path: str) -> None:
+    """A handler releases what the program holds elsewhere, acquires another path, makes objects, or acquires the same.
 
-
-@pytest.mark.fault(47)
-@sources
-def test_a_handler_makes_objects(source: str, zookeeper: Server, zk_path: str) -> None:
-    """Of new paths and of new clients, while the main thread makes some too."""
-    result = outcome(zookeeper, zk_path, "make", source)
+    It acquires what it has interrupted, or is told at once that it would wait for its own frame.
+    """
+    result = outcome(zookeeper, zk_path, "storm", what, source)
     assert result["signals"] >= 150
-    assert result["made"] > 50  # a signal that comes while the last one is handled makes none
+    assert what != "same" or {"got", "refused"} <= result["outcomes"].keys()
 
 
 @pytest.mark.fault(47)
-@sources
-def test_a_handler_acquires_the_lock_that_it_interrupted(source: str, zookeeper: Server, zk_path: str) -> None:
-    """It is acquired, or the handler is told at once that it would wait for its own frame."""
-    result = outcome(zookeeper, zk_path, "same", source)
-    assert result["signals"] >= 150
-    assert result["outcomes"].get("got")
-    assert result["outcomes"].get("refused")
-
-
-@pytest.mark.fault(47)
-@pytest.mark.parametrize("what", ["release", "acquire", "try", "make", "same", "queue"])
+@pytest.mark.parametrize("what", ["release", "acquire", "try", "make", "same", "queues"])
 def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
     """A handler, or a finalizer, that runs at any line of any operation uses or makes locks and queues."""
     result = outcome(zookeeper, zk_path, "sweep", what)

@@ -19,24 +19,18 @@ import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import held_elsewhere
 from tests.helpers.eventually import eventually
-from tests.helpers.kinds import KINDS
+from tests.helpers.kinds import KINDS, make
 from tests.helpers.lock_types import write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
-    AtomicLong,
-    DetachedLock,
-    Dict,
-    DoubleBarrier,
     Election,
     Empty,
     Full,
-    Group,
     Lock,
     MultiLock,
     Queue,
     ReadWriteLock,
     RLock,
-    Set,
     SharedValue,
     aio,
 )
@@ -95,68 +89,47 @@ def test_cycles(kind: type[Lock], zk: KazooClient, zookeeper: Server, zk_path: s
     eventually(lambda: not any((session.registry.tickets, session.registry.deletes, session.deletes.in_flight)))
 
 
-def put_and_claim(queue: Queue[bytes]) -> None:
+def claim(_of: Any, client: KazooClient, path: str) -> Callable[[], object]:
     """Put an item, and claim it."""
+    queue = Queue[bytes](client, path)
     queue.put(b"1")
-    with queue.claim(timeout=20):
-        pass
+    (block := queue.claim(timeout=20)).__enter__()
+    return lambda: block.__exit__(None, None, None)
 
 
-def stand(election: Election) -> None:
-    """Stand, lead, and withdraw."""
+def stand(_of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+    """Stand and lead; then withdraw."""
+    election = Election(client, path)
     election.stand()
     assert election.wait(20)
-    election.withdraw()
+    return election.withdraw
 
 
-def set_and_pop(entries: Dict[bytes]) -> None:
-    """Make an entry, and remove it."""
-    entries["key"] = b"1"
-    assert entries.pop("key") == b"1"
+def change(_of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+    """Set a value; then set it back."""
+    value = SharedValue(client, path, b"")
+    value.set(b"1")
+    return lambda: value.set(b"")
 
 
-def add_and_remove(elements: Set) -> None:
-    """Add an element, and remove it."""
-    elements.add("one")
-    elements.remove("one")
-
-
-def join(group: Group) -> None:
-    """Join, look, and leave."""
-    with group.join():
-        assert len(group.members()) == 1
-
-
-def enter(block: Any) -> None:
-    """Enter a block, and leave it."""
-    with block:
-        pass
-
-
-# How an object is made, and how it is used.
-USES: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[Any], object]]] = {
-    "queue": (Queue, put_and_claim),
-    "election": (Election, lambda election: election.run(bool)),
-    "candidacy": (Election, stand),
-    "number": (AtomicLong, lambda number: number.add()),
-    "value": (lambda client, path: SharedValue(client, path, b""), lambda value: value.set(b"1")),
-    "dict": (Dict, set_and_pop),
-    "set": (Set, add_and_remove),
-    "double barrier": (lambda client, path: DoubleBarrier(client, path, 1), enter),
-    "group": (Group, join),
-    "detached lock": (lambda client, path: DetachedLock(client, path, "owner"), enter),
-}
+# One kind of each family, and other ways of use. Locks have their own test, and the counts of a latch stay.
+FAMILIES = {kind.family: (name, kind.use) for name, kind in reversed(KINDS.items())}
+OTHERS = {"lock", "latch", "latch that counts", "condition with a lock", "value"}
+USES = {name: use for family, (name, use) in FAMILIES.items() if family not in OTHERS}
+USES |= {name: KINDS[name].use for name in ("DetachedLock", "Set")}
+USES |= {"Queue, claimed": claim, "Election": stand, "SharedValue": change}
 
 
 @pytest.mark.parametrize("kind", USES)
 def test_uses(kind: str, zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
     """Uses of a path, each with an object of its own while another one of the path is there: nothing is added."""
-    make, use = USES[kind]
-    kept = make(zk, zk_path)
+    kept = make(zkconcurrent, kind.partition(",")[0], zk, zk_path)
 
     def uses(n: int) -> None:
         for _ in range(n):
-            use(make(zk, zk_path))
+            end = USES[kind](zkconcurrent, zk, zk_path)
+            assert end is not None
+            end()
 
     def added() -> dict[str, int]:
         grown = more(left(zk, zookeeper), before)
