@@ -1,4 +1,4 @@
-"""The memory server: its life, its faults, its sessions, and who may reach it; its replies are compared elsewhere."""
+"""The memory server: what it can beside a real one, as `test_server` shows that; its replies are compared elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,11 +17,10 @@ from kazoo.client import KazooClient, KazooState
 
 from tests.conftest import FAST
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import line_from, processes_of, python
+from tests.helpers.processes import line_from, python
 from zkconcurrent import Lock, LockLostError
 from zkconcurrent.testing import Ensemble, MemoryServer, Server
 from zkconcurrent.testing.__main__ import MEMORY_ONLY
-from zkconcurrent.testing._ports import PortTakenError
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +40,6 @@ def client(shared: MemoryServer) -> Iterator[KazooClient]:
 def hello(timeout: int) -> bytes:
     """Return the bytes that open a session, with its timeout in milliseconds."""
     return struct.pack("!iiqiqi", 44, 0, 0, timeout, 0, 16) + bytes(16)
-
-
-def test_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped server has left no process, no folder and no listening port."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with MemoryServer() as server:
-        assert len(processes_of(tmp_path)) == 2  # with its watch
-        assert server.log == ""
-    assert not any(tmp_path.iterdir())
-    assert not processes_of(tmp_path)
-    with pytest.raises(ConnectionRefusedError):
-        server.command("ruok")
-
-
-def test_a_start_after_a_stop_is_afresh() -> None:
-    """A server that was stopped starts with no data, and can be used again and again."""
-    server = MemoryServer()
-    for _ in range(2):
-        with server, server.client() as client:
-            client.create("/once")
 
 
 def test_killed() -> None:
@@ -115,64 +93,16 @@ def test_dropped_connections(shared: MemoryServer, client: KazooClient) -> None:
     assert client.client_id == session
 
 
-def test_expired(shared: MemoryServer, client: KazooClient) -> None:
-    """An expired session is over when the call returns."""
-    client.create("/expired", ephemeral=True)
-    shared.expire(client)
-    with shared.client() as other:
-        assert not other.exists("/expired")
-
-
 def test_a_silent_client_expires(shared: MemoryServer, client: KazooClient) -> None:
     """A session whose connection is gone ends after its timeout, and not before."""
     with socket.create_connection(("127.0.0.1", shared.port)) as silent:
-        silent.sendall(hello(600))
         began = time.monotonic()
+        silent.sendall(hello(600))
         assert silent.recv(4096)
         while silent.recv(4096):
             pass
-        assert 0.6 <= time.monotonic() - began < 5
+        assert time.monotonic() - began >= 0.6
     eventually(lambda: client.connected)
-
-
-def test_frozen(shared: MemoryServer) -> None:
-    """A frozen server accepts connections and answers nobody, until it thaws."""
-    shared.freeze()
-    with pytest.raises(TimeoutError):
-        shared.command("ruok", timeout=0.2)
-    shared.thaw()
-    assert shared.command("ruok") == "imok"
-
-
-def test_a_frozen_server_can_be_stopped() -> None:
-    """It is killed like any other."""
-    with MemoryServer() as server:
-        server.freeze()
-    assert not server.is_running
-
-
-def test_a_taken_port(shared: MemoryServer) -> None:
-    """A port that is in use is an error that says so."""
-    with pytest.raises(PortTakenError, match=rf"^port {shared.port} of 127\.0\.0\.1 is in use: .*$"):
-        MemoryServer(port=shared.port).start()
-    with pytest.raises(ValueError, match="from 1 to 65535, not 0"):
-        MemoryServer(port=0)
-
-
-def test_loopback_only(shared: MemoryServer) -> None:
-    """Nobody outside this machine can connect."""
-    tables = "".join(table.read_text() for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")))
-    rows = [row.split()[1] for row in tables.splitlines() if row.split()[1].endswith(f":{shared.port:04X}")]
-    assert rows
-    assert all(row[-13:] == f"0100007F:{shared.port:04X}" for row in rows)
-
-
-def test_session_limits() -> None:
-    """The limits for session timeouts are those that were given."""
-    with MemoryServer(min_session_timeout=3, max_session_timeout=5) as server:
-        for asked, given in ((1, 3), (60, 5)):
-            with server.client(timeout=asked):
-                eventually(lambda given=given: f",to={given}000," in server.command("cons"))
 
 
 def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) -> None:
