@@ -115,7 +115,7 @@ def test_talk(name: str, servers: tuple[Server, Server]) -> None:
 @talk
 def expired(talk: Talk) -> None:
     """A silent session ends in one change, and its connection is closed; a client that comes back learns of it."""
-    a, b = talk.open("a", timeout=3000), talk.open("b")
+    a, b, other = talk.open("a", timeout=3000), talk.open("b"), talk.open("other")
     c = talk.open("c", timeout=600)
     c.close()
     b.ask(CREATE, *create(talk.root))
@@ -124,8 +124,9 @@ def expired(talk: Talk) -> None:
     b.ask(EXISTS, f"{talk.root}/0", True)
     b.ask(CHILDREN, talk.root, True)
     a.is_closed()
+    while other.names(talk.root):
+        time.sleep(0.02)
     talk.unordered = True
-    time.sleep(0.5)
     b.events()
     b.ask(CHILDREN2, talk.root, False)
     talk.open("d", session=a.session, password=a.password).is_closed()
@@ -135,14 +136,14 @@ def expired(talk: Talk) -> None:
 @talk
 def kept_alive(talk: Talk) -> None:
     """Pings, reads and writes keep a session alive, and a resume prolongs it."""
-    a = talk.open("a", timeout=3000)
+    a = talk.open("a", timeout=5000)
     for opcode, *fields in [(PING,), (EXISTS, "/none", False), (SYNC, "/"), (DELETE, "/none", -1)]:
-        time.sleep(0.9)
+        time.sleep(1.3)
         a.ask(opcode, *fields)
     a.close()
-    time.sleep(1.2)
-    b = talk.open("b", timeout=3000, session=a.session, password=a.password)
-    time.sleep(2)
+    time.sleep(2.6)
+    b = talk.open("b", timeout=5000, session=a.session, password=a.password)
+    time.sleep(2.6)
     b.ask(PING)
 
 

@@ -8,7 +8,6 @@ import select
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -282,11 +281,9 @@ def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
         queued = Queued(client, monkeypatch)
         server.freeze()
         sent: list[Asked] = []
-        begun = time.monotonic()
         while not client._queue:
             sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
         sent += [Asked(client, GetData("/node", None)) for _ in range(3)]
-        assert time.monotonic() - begun < 15  # a caller that waited for room would wait for 20 s
         assert queued.count <= 1  # it waits for room, for the rest of one
         server.thaw()
         versions = [each.get().version for each in sent[:-3]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -118,17 +117,16 @@ def test_a_choice_that_is_none() -> None:
 
 
 def test_an_interrupt_while_a_call_hangs() -> None:
-    """Ctrl-C ends it within seconds, whatever the calls still wait for."""
-    go = threading.Event()
+    """Ctrl-C ends it, whatever the calls still wait for."""
+    go, went = threading.Event(), list[bool]()
 
     def interrupted(_: Sequence[int]) -> int:
         raise KeyboardInterrupt
 
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        interleave(interrupted, [lambda: go.wait(60)])
+        interleave(interrupted, [lambda: went.append(go.wait(60))])
+    assert went == []
     go.set()
-    assert time.monotonic() - began < 10
 
 
 def test_what_is_no_lock(clients: tuple[KazooClient, KazooClient], zk_path: str) -> None:
