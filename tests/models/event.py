@@ -26,6 +26,7 @@ class Event(Model):
     """A wait goes on if the flag is set, or was since it looked first."""
 
     initial = Flag()
+    reads = ("is_set",)
 
     def apply(self, flag: Flag, call: Call) -> Iterator[tuple[Outcome, Flag]]:
         """Set, clear, pulse (set and clear), destroy, ask or wait."""

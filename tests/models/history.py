@@ -34,9 +34,9 @@ class Violation(AssertionError):
     """Something happened that must not."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Call:
-    """One call.
+    """One call; or an event.
 
     Attributes:
         actor: the thread or task that makes it; or the one that an event befalls.
@@ -46,6 +46,7 @@ class Call:
         party: the process or session of the actor.
         begun, ended: when; in any unit of time.
         outcome: its value, or the class of its error.
+        given_up: the error with which somebody else makes it end.
     """
 
     actor: str
@@ -56,8 +57,9 @@ class Call:
     begun: float = 0.0
     ended: float | None = None
     outcome: Outcome = OPEN
+    given_up: Outcome = OPEN
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         args = [*map(repr, self.args), *([] if self.timeout is None else [f"timeout={self.timeout:g}"])]
         return f"{self.actor}: {self.what}({', '.join(args)})"
 
@@ -68,10 +70,14 @@ class Model(ABC):
     Attributes:
         initial: its first state.
         refusals: the outcomes of a call whose time is up.
+        reads: the calls that change nothing, in any state.
+        events: what may befall a party, so that the primitive changes.
     """
 
     initial: State
     refusals: tuple[Outcome, ...] = (False,)
+    reads: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
 
     @abstractmethod
     def apply(self, state: Any, call: Call) -> Iterable[tuple[Outcome, State]]:
@@ -137,11 +143,11 @@ class Judge:
         self.ends(call, outcome)
 
     def forgets(self, call: Call) -> None:
-        """A call that never ended can't take effect any more."""
-        self.open.pop(call, None)
+        """A call that goes on, or never ended, takes no effect from now on."""
         self._configurations = {
-            (state, frozenset(each for each in done if each[0] is not call)) for state, done in self._configurations
+            (state, frozenset(each for each in done if each[0] is not call)) for state, done in self._reachable()
         }
+        del self.open[call]
 
     def rests(self, waiting: Iterable[Call]) -> None:
         """Nothing can happen before time passes or somebody does something, and these calls wait.
@@ -192,7 +198,7 @@ class Judge:
         return seen
 
     def _next(self, state: State, done: Done, calls: Iterable[Call]) -> list[Configuration]:
-        """Return what each of the calls leads to; one that changes nothing loses nothing if it takes effect at once."""
+        """Return what each call leads to; nothing is lost if a read whose outcome is right takes effect at once."""
         found: list[Configuration] = []
         for call in calls:
             for outcome, after in self.model.apply(state, call):
@@ -200,7 +206,7 @@ class Judge:
                     found.append((after, done))
                 elif call.outcome is OPEN or call.outcome == outcome:
                     found.append((after, done | {(call, outcome)}))
-                    if after == state and call.outcome is not OPEN:
+                    if call.what in self.model.reads and call.outcome is not OPEN:
                         return found[-1:]
         return found
 

@@ -10,6 +10,8 @@ from tests.models.history import Call, Model, Outcome
 class Latch(Model):
     """Opens after `count` counts. Its state is what is left to count."""
 
+    reads = ("count", "wait")
+
     def __init__(self, count: int) -> None:
         self.initial = count
 

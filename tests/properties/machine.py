@@ -1,7 +1,8 @@
-"""What all machines share: actors that make calls, a model of what comes of them, and the comparison after each step.
+"""What all machines share: actors that make calls, faults, and the model that judges what comes of them.
 
-A rule begins a call, or a fault, and changes the model. After each rule, when no thread can go on, each call must have
-the outcome that the model says, or wait if that says so; and the server must have what the model has.
+Hypothesis chooses the schedule: a rule begins a call or several, or a fault. When no thread can go on, the calls that
+have ended must be explained by the model of `tests/models`, the others must wait rightly by it, and what can be seen
+must be the model's state.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, ClassVar
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.properties.stage import PENDING, Actor, Stage
+from tests.models.history import Call, Judge, Model, Violation
+from tests.properties.stage import PENDING, STEP, Actor, Stage
 from tests.simulation.world.client import Process
 from zkconcurrent import ClientError
 
@@ -26,11 +28,8 @@ FEW, STEPS = 10, 25
 # In seconds: a timeout, and what a proof of a lease may take, by its heartbeats.
 SHORT, PROOF = 0.01, 8.0
 PATH = "/app/p"
-# Calls that may end because a connection is lost.
-HASTY = {"try", "timed"}
-# Any outcome is expected: the machine looks at it itself.
-ANY = "any"
 ACTORS = ("a1", "a2", "b1", "b2")
+TIMEOUTS: dict[str, float | None] = {"wait": None, "try": 0.0, "timed": SHORT}
 processes = st.sampled_from("ab")
 
 
@@ -38,18 +37,20 @@ class Machine(RuleBasedStateMachine):
     """The base of all machines.
 
     Attributes:
-        OPS: the calls that a rule draws from; `do` begins one.
+        MODEL: judges the calls.
+        OPS: the calls that a rule draws from; `ask` begins one.
         WHILE_CUT: whether a process that is cut off makes calls.
+        CUT_MEANWHILE: whether it may be cut off while it makes some.
         OF: the class of the primitive, and its arguments behind the path.
         KIND: threads, or tasks.
-        expected: the outcome of each actor's last call.
-        pending: the actors that are expected to wait, in the order of their calls.
-        due: the outcomes that actors learn once they are connected again.
+        calls: the call of each actor that goes on.
     """
 
+    MODEL: ClassVar[Model]
     OF: ClassVar[Any] = ()
     OPS: ClassVar[list[Any]] = []
     WHILE_CUT: ClassVar[bool] = False
+    CUT_MEANWHILE: ClassVar[bool] = False
     KIND: ClassVar[type[Actor]] = Actor
 
     # -- of each primitive ---------------------------------------------------------------------------------------
@@ -58,24 +59,18 @@ class Machine(RuleBasedStateMachine):
         """Make the primitive."""
         return self.OF[0](client, PATH, *self.OF[1:])
 
-    def do(self, actor: Actor, op: Any) -> None:
-        """Begin one of `OPS`, and change the model."""
+    def ask(self, actor: Actor, op: Any) -> None:
+        """Begin one of `OPS`."""
         raise NotImplementedError
 
-    def modelled(self) -> object:
-        """Return what can be seen, by the model."""
+    def modelled(self, state: Any) -> object:
+        """Return what can be seen of a state of the model."""
 
     def seen(self) -> object:
         """Return the same as it is."""
 
-    def restored(self, process: str) -> None:
-        """Change the model: a process is connected again, in its session."""
-
-    def expired(self, process: str) -> None:
-        """Change the model: the session of a process is over, and it has another."""
-
-    def gone(self, process: str) -> None:
-        """Change the model: another process is in the place of this one."""
+    def replaced(self, process: str) -> None:
+        """Another process is in the place of this one."""
 
     def finish(self) -> None:
         """End all calls."""
@@ -86,12 +81,11 @@ class Machine(RuleBasedStateMachine):
     def start(self, seed: int) -> None:
         """Begin with two processes of two actors each."""
         self.stage = Stage(seed)
+        self.judge = Judge(self.MODEL)
         self.processes: dict[str, Process] = {}
         self.actors: dict[str, Actor] = {}
         self.objects: dict[str, Any] = {}
-        self.expected: dict[Actor, object] = {}
-        self.pending: list[Actor] = []
-        self.due: dict[Actor, object] = {}
+        self.calls: dict[Actor, Call] = {}
         self.cut: set[str] = set()
         self.outside = self.make(self.stage.observer.client)
         for name in "ab":
@@ -109,21 +103,38 @@ class Machine(RuleBasedStateMachine):
         Before that, there may be so many moves; and so many requests that are under way arrive, without a reply.
         """
         known = self.actors[actor]
-        if self.is_waiting(known) or (self.is_cut(known) and not self.WHILE_CUT):
+        if not self.may_ask(known):
             return
-        self.do(known, op)
-        if blink is not None and blink[0] not in self.cut and not {op, op[0] if isinstance(op, tuple) else op} & HASTY:
+        self.ask(known, op)
+        hasty = known in self.calls and self.calls[known].timeout is not None  # it may end as a connection is lost
+        if blink is not None and blink[0] not in self.cut and not hasty:
             process, moves, served = blink
             self.stage.rest(moves_left=moves)
             self.stage.cut(self.processes[process], served)
             self.stage.restore(self.processes[process])
-            self.stage.rest()
             try:
-                self.the_world_is_as_modelled()
-            except AssertionError:
+                self.settle()
+            except Violation:
                 # The grant may need another proof that the session lives, for the first one was lost.
-                self.stage.rest(PROOF)
-        self.stage.rest()
+                self.settle(PROOF)
+        self.settle()
+
+    @rule(
+        ops=st.runner().flatmap(lambda machine: st.lists(st.sampled_from(machine.OPS), min_size=4, max_size=4)),
+        moves=st.integers(0, 60),
+        cuts=st.sets(processes),
+        served=st.integers(0, 3),
+    )
+    def calls_at_once(self, ops: list[Any], moves: int, cuts: set[str], served: int) -> None:
+        """Have all that are idle make a call at once; meanwhile processes may be cut off, with requests and replies."""
+        for actor, op in zip(self.actors.values(), ops, strict=True):
+            if self.may_ask(actor):
+                self.ask(actor, op)
+        if self.CUT_MEANWHILE:
+            self.stage.rest(moves_left=moves)
+            for process in sorted(cuts - self.cut):
+                self.cut_off(process, served)
+        self.settle()
 
     @rule(process=processes, fault=st.sampled_from(["cut", "expire", "stop", "kill"]))
     def fault(self, process: str, fault: str) -> None:
@@ -135,37 +146,45 @@ class Machine(RuleBasedStateMachine):
         if process in self.cut:
             self.restore(process)
         elif fault == "cut":
-            self.cut.add(process)
-            self.stage.cut(known)
-            self.stage.rest()
+            self.cut_off(process)
         elif fault == "expire":
             self.stage.expire(known)
-            self.stage.rest()
-            self.expired(process)
+            self.befalls("expired", process)
         else:
             self.stage.end(known, kill=fault == "kill")
             self.stage.rest()
-            self._see_off(process, PENDING if fault == "kill" else ClientError)
-            self.gone(process)
-            self.pending = [each for each in self.pending if each.process is not known]
+            for actor in self.of(process):
+                if (call := self.calls.pop(actor, None)) is not None:
+                    right = actor.outcome is PENDING if fault == "kill" else actor.outcome is ClientError
+                    assert right, f"{call}: {actor.outcome}, and its client has ended"
+                    self.judge.forgets(call)
+            self.befalls("gone", process)
+            self.replaced(process)
             self._begin_process(process)
-            self.stage.rest()
-
-    def _see_off(self, process: str, end_of_a_wait: object) -> None:
-        for actor in self.of(process):
-            outcome, expected = actor.outcome, self.expected.pop(actor)
-            right = expected in (outcome, ANY) or (expected is PENDING and outcome == end_of_a_wait)
-            assert right, f"{actor}: {outcome}, expected: {expected}"
-
-    @invariant()
-    def the_world_is_as_modelled(self) -> None:
-        """Each outcome is right, and so is the server."""
-        for actor, expected in self.expected.items():
-            assert expected in (actor.outcome, ANY), f"{actor}: {actor.outcome}, expected: {expected}"
-        seen, modelled = self.seen(), self.modelled()
-        assert seen == modelled, f"{seen}, expected: {modelled}"
+        self.settle()
 
     # -- what they use -------------------------------------------------------------------------------------------
+
+    def settle(self, seconds: float = STEP) -> None:
+        """Let all go on that can; then each outcome is right, and so is each wait, and what is seen."""
+        self.stage.rest(seconds)
+        for actor in list(self.calls):
+            if not self.is_waiting(actor):
+                self.judge.ends(self.calls.pop(actor), actor.outcome)
+        self.judge.rests(call for actor, call in self.calls.items() if not self.is_cut(actor))
+        seen = self.seen()
+        self.judge.sees(lambda state: self.modelled(state) == seen, seen)
+
+    def befalls(self, what: str, process: str) -> None:
+        """Something befalls a process, as the model sees it."""
+        if what in self.MODEL.events:
+            self.judge.happens(Call(process, what, party=process))
+
+    def begin(self, actor: Actor, what: str, call: Callable[..., Any], *args: Any, **more: Any) -> None:
+        """Begin a call: its name and arguments in the model, and the call itself."""
+        self.calls[actor] = Call(actor.name, what, args, party=actor.process.name, **more)
+        self.judge.begins(self.calls[actor])
+        actor.begin(call)
 
     def _begin_process(self, name: str) -> None:
         process = self.processes[name] = self.stage.process(name)
@@ -173,20 +192,10 @@ class Machine(RuleBasedStateMachine):
         for each in ACTORS:
             if each[0] == name:
                 self.actors[each] = self.KIND(each, process)
-                self.expected[self.actors[each]] = None
 
-    def begin(self, actor: Actor, outcome: object, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Begin a call whose outcome is known; PENDING, if it is not to end for now."""
-        self.expected[actor] = outcome
-        if outcome is PENDING:
-            self.pending.append(actor)
-        actor.begin(call, *args, **kwargs)
-
-    def learns(self, actor: Actor, outcome: object) -> None:
-        """Expect a wait to end so, once the actor is connected."""
-        if actor in self.pending:
-            self.pending.remove(actor)
-        (self.due if self.is_cut(actor) else self.expected)[actor] = outcome
+    def may_ask(self, actor: Actor) -> bool:
+        """Return whether an actor may make a call."""
+        return not self.is_waiting(actor) and (self.WHILE_CUT or not self.is_cut(actor))
 
     def is_waiting(self, actor: Actor) -> bool:
         """Return whether an actor's call goes on."""
@@ -204,14 +213,21 @@ class Machine(RuleBasedStateMachine):
         """Return the object of an actor's process."""
         return self.objects[actor.process.name]
 
+    def state(self) -> Any:
+        """Return a state that the primitive may be in."""
+        return next(iter(self.judge.states))
+
+    def cut_off(self, process: str, served: int = 0) -> None:
+        """Cut a process off."""
+        self.cut.add(process)
+        self.stage.cut(self.processes[process], served)
+        self.befalls("cut", process)
+
     def restore(self, process: str) -> None:
         """Connect a process that is cut off."""
         self.cut.remove(process)
         self.stage.restore(self.processes[process])
-        self.stage.rest()
-        for actor in [each for each in self.due if each.process.name == process]:
-            self.expected[actor] = self.due.pop(actor)
-        self.restored(process)
+        self.befalls("restored", process)
 
     def left(self) -> list[str]:
         """Return the ephemeral nodes that must not be there in the end."""
@@ -226,10 +242,9 @@ class Machine(RuleBasedStateMachine):
             if sys.exc_info()[1] is None:
                 for process in sorted(self.cut):
                     self.restore(process)
-                    self.the_world_is_as_modelled()
+                    self.settle()
                 self.finish()
-                self.stage.rest()
-                self.the_world_is_as_modelled()
+                self.settle()
                 assert not (left := self.left()), f"left: {left}"
         finally:
             self.stage.close()

@@ -16,7 +16,7 @@ from zkconcurrent._protocol import operations
 from zkconcurrent._protocol.operations import Recipe, SetNode
 from zkconcurrent._protocol.rules import Rule, blocker
 from zkconcurrent._protocol.ticket import State, Ticket
-from zkconcurrent._recipes import event, lock, semaphore
+from zkconcurrent._recipes import event, latch, lock, semaphore
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes
 from zkconcurrent._recipes.map import mirror
 from zkconcurrent._recipes.map import write as map_write
@@ -62,6 +62,11 @@ def keeps(kept: State) -> Any:
     return discard_others
 
 
+def one_each(_path: str, count: int, _node: Any, names: Sequence[str]) -> int:
+    """Each child counts one."""
+    return max(0, count - len(names))
+
+
 def behind_writers(me: str, queue: Sequence[str], rule: Rule) -> str | None:
     """Readers wait for no writer."""
     return blocker(me, queue, rule) if rule.exclusive else None
@@ -93,6 +98,7 @@ DEFECTS = [
         [locks.SemaphoreMachine, locks.TaskSemaphoreMachine],
     ),
     Defect("tries overtake", semaphore, "is_room", is_room, [locks.BoundedSemaphoreMachine]),
+    Defect("each count is one", latch, "remaining", one_each, [others.LatchMachine]),
     Defect("a set is missed", event.Flag, "turned", lambda flag, on: event.Flag(flag.epoch, on), [others.EventMachine]),
     Defect("a wait only looks", event_class, "wait", event.look, [others.EventMachine]),
     Defect(

@@ -1,0 +1,49 @@
+"""The dictionary: the writes of all clients, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.models.history import Call, Model, Outcome
+
+
+class Entry(NamedTuple):
+    """An entry, and the party that wrote it."""
+
+    key: str
+    value: str
+    party: str
+
+
+Entries = frozenset[Entry]
+
+
+class Dict(Model):
+    """Keys and values; entries that are ephemeral go with the session of their writer."""
+
+    initial: Entries = frozenset()
+    events = ("expired", "gone")
+
+    def __init__(self, ephemeral: bool) -> None:
+        self.ephemeral = ephemeral
+
+    def apply(self, entries: Entries, call: Call) -> Iterator[tuple[Outcome, Entries]]:
+        """Set, setdefault, pop (a key, and a value), replace, remove (a key, its old value, a new one), or an event."""
+        if call.what in self.events:
+            yield None, frozenset(each for each in entries if not (self.ephemeral and each.party == call.party))
+            return
+        key, *values = call.args
+        old = next((each.value for each in entries if each.key == key), None)
+        others = frozenset(each for each in entries if each.key != key)
+        written = others | {Entry(key, values[-1], call.party)} if values else others
+        if call.what == "set":
+            yield None, written
+        elif call.what == "setdefault":
+            yield (old, entries) if old is not None else (values[0], written)
+        elif call.what == "pop":
+            yield old, others
+        elif old is None or old != values[0]:
+            yield False, entries
+        else:
+            yield True, written if call.what == "replace" else others

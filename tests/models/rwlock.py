@@ -1,0 +1,22 @@
+"""The read-write lock: many that read, or one that writes, and may become a reader without a gap."""
+
+from __future__ import annotations
+
+from tests.models.history import Outcome
+from tests.models.lock import Line, Place, RLock
+from zkconcurrent import DeadlockError
+
+
+class ReadWriteLock(RLock):
+    """Wants are "read" and "write". A reader waits for each writer that came before it."""
+
+    def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
+        before = (*line.inside, *ahead)
+        return not before or (place.wants == "read" and all(each.wants == "read" for each in before))
+
+    def reenter(self, line: Line, place: Place) -> tuple[Outcome, Line] | None:
+        """Add a level, refuse a reader that wants to write, or let a writer read, too."""
+        held = {each.wants for each in line.inside if each.actor == place.actor and not each.gone}
+        if place.wants in held or not held:
+            return super().reenter(line, place)
+        return (DeadlockError, line) if place.wants == "write" else (True, self.enter(line, place))
