@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tests.models.history import OPEN, QUEUES, Call, Model, Outcome
@@ -59,9 +59,13 @@ class Lock(Model):
     events = ("cut", "restored", "expired", "gone")
     nothing_held: ClassVar[type[Exception]] = RuntimeError
 
+    def together(self, places: Sequence[Place], size: int) -> bool:
+        """Return whether these may be inside at once, with so many permits."""
+        return len(places) <= 1
+
     def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
-        """Return whether a place may be inside beside those that are, with these ahead of it in the queue."""
-        return not line.inside and not ahead
+        """Return whether a place may come in beside those inside, with these ahead of it in the queue."""
+        return self.together((*line.inside, *ahead, place), line.size)
 
     def enter(self, line: Line, place: Place) -> Line:
         """Return the line with a place inside."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.models.history import Outcome
 from tests.models.lock import Line, Place, RLock
 from zkconcurrent import DeadlockError
@@ -10,9 +12,12 @@ from zkconcurrent import DeadlockError
 class ReadWriteLock(RLock):
     """Wants are "read" and "write". A reader waits for each writer that came before it."""
 
+    def together(self, places: Sequence[Place], size: int) -> bool:
+        return all(each.wants == "read" for each in places) or len({each.actor for each in places}) == 1
+
     def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
         before = (*line.inside, *ahead)
-        return not before or (place.wants == "read" and all(each.wants == "read" for each in before))
+        return not before or (place.wants == "read" and super().admits(line, place, ahead))
 
     def reenter(self, line: Line, place: Place) -> tuple[Outcome, Line] | None:
         """Add a level, refuse a reader that wants to write, or let a writer read, too."""

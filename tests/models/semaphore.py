@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.models.history import Call, Outcome
 from tests.models.lock import Line, Lock, Place
@@ -14,8 +14,11 @@ class Semaphore(Lock):
     def __init__(self, size: int) -> None:
         self.initial = Line(size=size)
 
+    def together(self, places: Sequence[Place], size: int) -> bool:
+        return sum(each.wants for each in places) <= size
+
     def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
-        return not ahead and len(line.inside) + int(place.wants) <= line.size
+        return not ahead and super().admits(line, place, ahead)
 
     def enter(self, line: Line, place: Place) -> Line:
         permit = place._replace(wants=1, call=None)
