@@ -133,28 +133,6 @@ def test_a_drop_within_the_session(zk: KazooClient, connect: Connect, proxy: Pro
     eventually(queued(zk, zk_path, 0))
 
 
-@pytest.mark.fault(9, 10)
-def test_a_timed_acquire_keeps_its_deadline(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Where no server answers, or is reached, a timed acquire returns False, and a try at once.
-
-    A node that it may have left on the server goes when the connection is back.
-    """
-    client = connect(hosts=proxy.hosts, timeout=9, **FAST)
-    lock = Lock(client, zk_path)
-    with lock:
-        pass
-    for trouble in (lambda: proxy.stall(), lambda: (proxy.refuse(), proxy.cut())):
-        trouble()
-        assert lock.acquire(timeout=0.3) is False
-    eventually(lambda: client.state == KazooState.SUSPENDED)
-    assert lock.acquire(blocking=False) is False
-    proxy.resume()
-    eventually(lambda: client.connected)
-    eventually(queued(zk, zk_path, 0))
-    with lock:
-        pass
-
-
 @pytest.mark.fault(9)
 def test_a_black_hole(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, caplog: pytest.LogCaptureFixture

@@ -265,21 +265,6 @@ CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("what", CALLS)
-def test_out_of_reach(what: str, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """While the service is out of reach, and at a dead link, each call ends by its timeout."""
-    client = connect(hosts=proxy.hosts, timeout=6)
-    call = CALLS[what](client, zk_path)
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not client.connected)
-    assert not call(0.05)
-    proxy.resume()
-    eventually(lambda: client.connected)
-    proxy.stall()
-    assert not call(0.05)
-
-
 def told(barrier: Barrier, timeout: float | None, after: float = 0.0) -> bool:
     """Come after so many seconds; return whether we pass."""
     time.sleep(after)

@@ -20,7 +20,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
-from zkconcurrent import LockLostError
 
 Use: TypeAlias = Callable[[Any, KazooClient, str], Callable[[], object] | None]
 Wait: TypeAlias = Callable[[Any, KazooClient, str, float], object]
@@ -39,7 +38,7 @@ class Kind(NamedTuple):
         excludes: whether a second use, without waiting, must return None while the first lasts.
         made_as: of a family, the kinds that were made alike; otherwise the second gets a ValueError that names both.
         occupies: while what lasts, "use" or "wait", `destroy()` by another client is an error.
-        expired: what comes of a wait whose session ends: True, as if it had not; False; or an error.
+        expired: what a wait returns at once if its session ends, or its nodes are deleted; None if it waits on.
     """
 
     family: str
@@ -50,7 +49,7 @@ class Kind(NamedTuple):
     excludes: bool = False
     made_as: str = ""
     occupies: str = ""
-    expired: object = True
+    expired: bool | None = None
 
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
@@ -215,13 +214,11 @@ def _acquire(name: str) -> Wait:
     return wait
 
 
-def _stand(layout: str) -> Wait:
+def _lead(layout: str) -> Wait:
     def wait(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
-        election = of.Election(client, path, layout=layout)
-        election.stand()
-        leads = election.wait(timeout) is not None
-        election.withdraw()
-        return leads
+        with suppress(TimeoutError), of.Election(client, path, layout=layout).lead(timeout):
+            return True
+        return False
 
     return wait
 
@@ -266,12 +263,22 @@ def _wait_at_a_barrier(of: Any, client: KazooClient, path: str, timeout: float) 
 
 def _enter(of: Any, client: KazooClient, path: str, timeout: float) -> bool:
     barrier = of.DoubleBarrier(client, path, 2)
-    return barrier.enter(timeout) and barrier.leave(timeout)  # type: ignore[no-any-return]
+    if entered := bool(barrier.enter(timeout)):
+        barrier.leave(0)
+    return entered
 
 
-def _enter_too(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
-    barrier = of.DoubleBarrier(client, path, 2)
-    return lambda: barrier.enter(30) and barrier.leave(30)
+def _party(wait: Wait) -> Use:
+    """Return what comes to meet the waiter, which may be late: on a thread of its own."""
+
+    def ends(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+        def come() -> None:
+            with suppress(zkconcurrent.ZkConcurrentError):  # the client was stopped
+                wait(of, client, path, 30.0)
+
+        return lambda: threading.Thread(target=come).start()
+
+    return ends
 
 
 def _call(name: str, method: str) -> Wait:
@@ -301,6 +308,11 @@ def _get(name: str) -> Wait:
         return False
 
     return wait
+
+
+def _pulse(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
+    event = of.Event(client, path)
+    return lambda: (event.set(), event.clear())
 
 
 def _then(name: str, method: str, *arguments: object, times: int = 1, **options: Any) -> Use:
@@ -334,7 +346,7 @@ def _value_row(name: str) -> Kind:
 
 def _election_row(layout: str, family: str) -> Kind:
     use = _election(layout)
-    return Kind(family, use, _stand(layout), use, ("leader", "candidates"), excludes=True)
+    return Kind(family, use, _lead(layout), use, ("leader", "candidates"), excludes=True)
 
 
 SEMAPHORE = ("locked", "available", "waiters")
@@ -351,11 +363,15 @@ KINDS = {
     ),
     "Semaphore": _lock_row("Semaphore", "semaphore", looks=SEMAPHORE, occupies="use"),
     "BoundedSemaphore": _lock_row("BoundedSemaphore", "semaphore", looks=SEMAPHORE, occupies="use"),
-    "Condition": Kind("condition", _condition, _wait_notified, _notify, excludes=True, expired=LockLostError),
+    "Condition": Kind("condition", _condition, _wait_notified, _notify, excludes=True, expired=True),
     "Condition, with a lock": Kind(
-        "condition with a lock", _condition_with_a_lock, _wait_notified_with_a_lock, _notify_with_a_lock
+        "condition with a lock",
+        _condition_with_a_lock,
+        _wait_notified_with_a_lock,
+        _notify_with_a_lock,
+        expired=True,
     ),
-    "Event": Kind("event", _event, _call("Event", "wait"), _then("Event", "set"), ("is_set",)),
+    "Event": Kind("event", _event, _call("Event", "wait"), _pulse, ("is_set",)),
     "CountDownLatch": Kind(
         "latch that counts",
         _latch,
@@ -367,7 +383,7 @@ KINDS = {
         "barrier",
         _barrier,
         _wait_at_a_barrier,
-        _then("Barrier", "wait", 30),
+        _party(_wait_at_a_barrier),
         ("n_waiting", "broken"),
         occupies="wait",
         expired=False,
@@ -376,7 +392,7 @@ KINDS = {
         "double barrier",
         _double_barrier,
         _enter,
-        _enter_too,
+        _party(_enter),
         occupies="use",
     ),
     "Group": Kind("group", _group, _observe("Group", "observe"), _then("Group", "join"), ("members",)),

@@ -17,7 +17,6 @@ from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ClientError, ForeignNodeError, Lock, ZkConcurrentError
 from zkconcurrent._recipes.barrier_state import BarrierContent, most_parties
-from zkconcurrent.testing import Server
 
 
 def test_it_trips_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -270,19 +269,6 @@ def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path:
             future.result(10)
 
 
-def test_an_operator_deletes_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """The parties that wait at a barrier that is taken away get BrokenBarrierError; those that come find a new one."""
-    barrier = Barrier(connect(), zk_path, 3)
-    waiting = [in_thread(barrier.wait, 30) for _ in range(2)]
-    eventually(lambda: barrier.n_waiting == 2)
-    zk.delete(zk_path, recursive=True)
-    for future in waiting:
-        with pytest.raises(BrokenBarrierError):
-            future.result(10)
-    barrier.reset()
-    assert sorted(each.result(20) for each in [in_thread(barrier.wait, 10) for _ in range(3)]) == [0, 1, 2]
-
-
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """It removes all nodes of an idle barrier, and refuses while somebody waits."""
     mine, theirs = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
@@ -390,21 +376,6 @@ def test_destroyed_and_made_anew_as_a_party_comes(
     eventually(lambda: first.n_waiting == 2)
     waiting.append(in_thread(first.wait, 30))
     assert sorted(each.result(20) for each in waiting) == [0, 1, 2]
-
-
-def test_a_session_that_expires_while_waiting(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """It breaks the barrier for all of its generation, and its own wait says so."""
-    client = connect()
-    mine, theirs = Barrier(zk, zk_path, 3), Barrier(client, zk_path, 3)
-    waiting = [in_thread(mine.wait, 30), in_thread(theirs.wait, 30)]
-    eventually(lambda: mine.n_waiting == 2)
-    zookeeper.expire(client)
-    for future in waiting:
-        with pytest.raises(BrokenBarrierError):
-            future.result(20)
-    assert mine.broken
 
 
 @pytest.mark.fault(17)

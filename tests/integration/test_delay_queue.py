@@ -21,7 +21,6 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
 from zkconcurrent._engine.session import Session
 from zkconcurrent._recipes.queue.order import due
-from zkconcurrent.testing import Server
 
 LATE = 5.0  # seconds that a busy machine may take
 
@@ -329,22 +328,6 @@ def test_lost_multis(effect: str, zk: KazooClient, connect: Connect, zk_path: st
         fault.wait()
         assert claim.item == b"2"
     assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == names(zk, zk_path, "consumers") == []
-
-
-@pytest.mark.fault(87)
-def test_a_session_that_ends_while_a_consumer_sleeps(
-    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """It queues again, and takes the item when it is due."""
-    client = connect(**FAST)
-    mine, producer = DelayQueue[bytes](client, zk_path), DelayQueue[bytes](zk, zk_path)
-    began = time.time()
-    producer.put(b"x", delay=4.0)
-    waiting = in_thread(mine.get)
-    eventually(lambda: names(zk, zk_path, "consumers"))
-    zookeeper.expire(client)
-    assert waiting.result(20) == b"x"
-    assert time.time() - began >= 4.0
 
 
 def test_tasks(zk: KazooClient, zk_path: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 
 import pytest
 from kazoo.client import KazooClient
@@ -118,30 +117,6 @@ def test_a_write_that_comes_late_fails(zk: KazooClient, zk_path: str) -> None:
     assert data(zk, event) == f"{rounds // 2} clear"
 
 
-@pytest.mark.fault(8)
-@pytest.mark.parametrize("trouble", ["cut", "stall"])
-def test_a_set_during_a_reconnect(
-    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A set and a clear while the waiter has no connection, or a dead one, are not missed."""
-    mine, theirs = Event(connect(hosts=proxy.hosts, timeout=6, **FAST), zk_path), Event(zk, zk_path)
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    proxy.refuse()
-    if trouble == "cut":
-        proxy.cut()
-        eventually(lambda: not mine.client.connected)
-    else:
-        proxy.stall()
-    theirs.set()
-    theirs.clear()
-    assert not waiting.done()
-    proxy.resume()
-    if trouble == "stall":
-        proxy.cut()
-    assert waiting.result(20) is True
-
-
 def test_the_watch_is_armed_anew(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -155,73 +130,6 @@ def test_the_watch_is_armed_anew(
     eventually(lambda: waits(mine))
     Event(zk, zk_path).set()
     assert waiting.result(10)
-
-
-@pytest.mark.parametrize("missed", [True, False])
-def test_an_expiry_while_waiting(
-    missed: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, proxy: Proxy
-) -> None:
-    """The epoch is remembered over the session's end: neither a set in the gap nor one after it is missed."""
-    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
-    mine, theirs = Event(client, zk_path), Event(zk, zk_path)
-    theirs.set()
-    theirs.clear()
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    old = client.client_id
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not client.connected)
-    connect(client_id=old).stop()  # closes the session
-    if missed:
-        theirs.set()
-        theirs.clear()
-    proxy.resume()
-    eventually(lambda: client.connected and client.client_id[0] != old[0])
-    if not missed:
-        eventually(lambda: waits(mine))
-        assert not waiting.done()
-        theirs.set()
-    assert waiting.result(20) is True
-
-
-def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A timed wait returns False in time where no server is reached; where none answers, a third of T later at most."""
-    event = Event(connect(hosts=proxy.hosts, timeout=9, **FAST), zk_path)
-    event.set()
-    for trouble in (lambda: proxy.stall(), lambda: (proxy.refuse(), proxy.cut())):
-        trouble()
-        began = time.monotonic()
-        assert event.wait(0.3) is False
-        assert 0.25 < time.monotonic() - began < 5
-    eventually(lambda: not event.client.connected)
-    began = time.monotonic()
-    assert event.wait(0) is False
-    assert time.monotonic() - began < 2  # where a server is reached, a question may take a third of the session timeout
-    proxy.resume()
-    assert event.wait(20)
-
-
-def test_an_operator_deletes_it(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A waiter makes the event anew and waits on, with its epoch from 0; an event that was set is clear."""
-    mine, theirs = Event(connect(), zk_path), Event(zk, zk_path)
-    for _ in range(3):
-        theirs.set()
-        theirs.clear()
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    zk.delete(zk_path)
-    eventually(lambda: zk.exists(zk_path) and waits(mine))
-    assert data(zk, mine) == "0 clear"
-    assert not waiting.done()
-    theirs.set()
-    theirs.clear()
-    assert waiting.result(10) is True
-    theirs.set()
-    zk.delete(zk_path)
-    assert not mine.is_set()
-    mine.clear()
-    assert zk.exists(zk_path) is None
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])

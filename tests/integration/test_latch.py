@@ -146,24 +146,6 @@ def test_it_opens_in_the_gap(
     assert waiting.result(20) is True
 
 
-def test_destroyed_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A waiter makes the latch anew, with nothing counted, and waits on; a count deleted is one that never was."""
-    mine, theirs = CountDownLatch(connect(), zk_path, 2), CountDownLatch(zk, zk_path, 2)
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    theirs.count_down()
-    zk.delete(zk_path, recursive=True)
-    eventually(lambda: zk.exists(zk_path) and waits(mine))
-    assert theirs.count == 2
-    theirs.count_down()
-    zk.delete(f"{zk_path}/{zk.get_children(zk_path)[0]}")
-    theirs.count_down()
-    eventually(lambda: waits(mine))
-    assert not waiting.done()
-    theirs.count_down()
-    assert waiting.result(10)
-
-
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """The node and all counts go in one step, whatever is lost on the way; the next use begins anew."""

@@ -448,45 +448,6 @@ def test_a_hold_is_not_inherited(kind: Kind, in_next_thread: Callable[..., Any],
     lock._at_fork_reinit()  # nobody else could release it
 
 
-@pytest.mark.fault(5)
-@pytest.mark.long
-def test_a_session_that_expires_while_waiting(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """The waiter queues again in its new session, behind those that came meanwhile, and keeps its deadline."""
-    client = connect(timeout=4)
-    theirs = Lock(client, zk_path)
-    with Lock(zk, zk_path):
-        patient = in_thread(theirs.acquire)
-        hasty = in_thread(theirs.acquire, timeout=12)
-        eventually(queued(zk, zk_path, 3))
-        old = client.client_id[0]
-        zookeeper.expire(client)
-        eventually(lambda: client.client_id and client.client_id[0] != old)
-        eventually(lambda: len(theirs.waiters()) == 2)
-        assert hasty.result(30) is False
-        assert not patient.done()
-    assert patient.result(20)
-    theirs.release()
-
-
-@pytest.mark.fault(20)
-@pytest.mark.parametrize("kind", [Lock, Semaphore])
-def test_an_operator_deletes_a_waiters_node(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """A waiter whose node is deleted queues again."""
-    theirs = kind(connect(timeout=4), zk_path)
-    with kind(zk, zk_path):
-        waiting = in_thread(theirs.acquire)
-        (waiter,) = eventually(theirs.waiters)
-        zk.delete(waiter.node)
-        (again,) = eventually(theirs.waiters)
-        assert again.node != waiter.node
-    assert waiting.result(20)
-    theirs.release()
-
-
 @pytest.mark.threads_only("on_lost of objects that never acquired is called, too; of tasks it is not")
 def test_a_callback_that_fails_or_blocks_harms_nobody(
     zookeeper: Server, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture

@@ -305,28 +305,6 @@ def test_a_loss_is_told_and_settled(
     assert len(told) == 1
 
 
-@pytest.mark.fault(5)
-@pytest.mark.long
-def test_a_session_that_expires_while_waiting(
-    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """The first in the queue, and the waiters behind it, queue again in the new session."""
-    client = connect(timeout=4)
-    theirs = Semaphore(client, zk_path, 2)
-    with Semaphore(zk, zk_path, 2):
-        taking = [in_thread(theirs.acquire, permits=2)]
-        eventually(permits_awaited(zk, zk_path, 1))
-        taking.append(in_thread(theirs.acquire, permits=2, timeout=12))
-        eventually(permits_awaited(zk, zk_path, 2))
-        before = set(children(zk, f"{zk_path}/locks"))
-        zookeeper.expire(client)
-        eventually(lambda: len(set(children(zk, f"{zk_path}/locks")) - before) == 2)
-        assert taking[1].result(30) is False
-        assert not taking[0].done()
-    assert taking[0].result(20)
-    theirs.release(2)
-
-
 def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The owner is the contender that has had a permit longest; the waiters are told in their order."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
