@@ -25,16 +25,13 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     ClientError,
-    CountDownLatch,
     Election,
     Empty,
-    Event,
     Full,
     Group,
     Lock,
     OutcomeUnknownError,
     Queue,
-    Semaphore,
     SharedValue,
 )
 from zkconcurrent._engine.session import Session
@@ -252,17 +249,6 @@ def test_a_look_at_a_value_makes_no_node(of: Any, zk: KazooClient, zk_path: str)
     assert first_value(shared, 0) == [b"x"]
     assert done(shared.compare_and_set((b"x", 0), b"y"))
     assert done(shared.get()) == (b"y", 1)
-
-
-CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
-    "event": lambda client, path: Event(client, path).wait,
-    "latch": lambda client, path: CountDownLatch(client, path, 1).wait,
-    "election": lambda client, path: lambda timeout: elected(Election(client, path), timeout),
-    "value": lambda client, path: lambda timeout: SharedValue(client, path, b"").wait_for(bool, timeout),
-    "queue": lambda client, path: lambda timeout: taken(Queue[bytes](client, path), timeout),
-    "lock": lambda client, path: lambda timeout: Lock(client, path).acquire(timeout=timeout),
-    "semaphore": lambda client, path: lambda timeout: Semaphore(client, path).acquire(timeout=timeout),
-}
 
 
 def told(barrier: Barrier, timeout: float | None, after: float = 0.0) -> bool:
