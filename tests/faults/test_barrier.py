@@ -11,7 +11,6 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.eventually import PATIENCE, eventually
-from tests.helpers.interrupts import at_every_line
 from tests.helpers.processes import Spawn, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier
@@ -153,58 +152,3 @@ def test_a_party_that_is_cut_off_as_it_comes(
     with pytest.raises(BrokenBarrierError):
         waiting.result(PATIENCE)
     assert mine.broken
-
-
-@pytest.mark.fault(16)
-@pytest.mark.long
-def test_a_wait_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Alone at a barrier for one, the wait is interrupted and leaves nothing, or has passed."""
-    ran: list[int] = []
-    barrier = Barrier(connect(timeout=4), zk_path, 1, lambda: ran.append(1))
-    barrier.wait()
-    for hook in at_every_line():
-        before = len(ran)
-        try:
-            with hook:
-                assert barrier.wait() == 0
-        except KeyboardInterrupt:
-            pass
-        except BrokenBarrierError:
-            assert hook.where.endswith(" send"), hook.where  # kazoo takes what is raised there for a closed connection
-        assert len(ran) <= before + 1
-        generation = int(str(barrier_state(zk, zk_path)["generation"]))
-        where = f"{zk_path}/{generation:010d}"
-        eventually(
-            lambda where=where: not zk.exists(where) or not zk.get_children(where),
-            hook.where,
-        )
-        eventually(lambda: not barrier._session.registry.tickets, f"left at {hook.where}")
-        barrier.reset()
-    assert hook.line > 100
-
-
-@pytest.mark.fault(16)
-@pytest.mark.long
-def test_a_waiter_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Wherever a waiting party is interrupted, no node of it is left, and a reset makes all good."""
-    barrier, other = Barrier(connect(timeout=4), zk_path, 2), Barrier(zk, zk_path, 2)
-
-    def wait() -> None:
-        with pytest.raises(BrokenBarrierError):
-            barrier.wait(0.02)
-
-    wait()
-    other.reset()
-    for hook in at_every_line(step=2):
-        other.reset()
-        try:
-            with hook:
-                barrier.wait(0.02)
-        except (KeyboardInterrupt, BrokenBarrierError):
-            pass
-        where = f"{zk_path}/{int(str(barrier_state(zk, zk_path)['generation'])):010d}"
-        eventually(
-            lambda where=where: not zk.exists(where) or not zk.get_children(where),
-            hook.where,
-        )
-    assert not barrier._session.registry.tickets

@@ -18,11 +18,11 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.aio.loops import Counts, counting, nodes, remains
 from tests.conftest import FAST, Connect, InThread
+from tests.faults.scenes import GRANTS, SCENES, SESSION, Scene, Used, files_of
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
@@ -31,13 +31,11 @@ from tests.helpers.places import PLACES
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
-    DetachedLock,
     Election,
     Lock,
     LockLostError,
     MultiLock,
     ReadWriteLock,
-    RLock,
     Semaphore,
 )
 from zkconcurrent._engine.session import Session
@@ -48,25 +46,7 @@ from zkconcurrent._runtime.waiting import wait
 pytestmark = [pytest.mark.fault(16), pytest.mark.long]
 
 T = TypeVar("T")
-# Short, as heartbeats find the leftovers of an interrupt; but no lease ends although the machine is busy.
-SESSION = 4.0
 SOON = 0.1  # the leftovers of an interrupt are gone after so long, as a rule
-# Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
-OWN = (
-    "_threads/base/lock_base.py",
-    "_threads/base/lock_core.py",
-    "_threads/rlock.py",
-    "_threads/rwlock.py",
-    "_recipes/lock.py",
-    "rules.py",
-    "holds.py",
-    "local_handoff.py",
-)
-
-
-def files_of(kind: Kind) -> tuple[str, ...]:
-    """Return the files whose lines are interrupted; none means all."""
-    return () if kind is Lock or PLACES > 2 else OWN
 
 
 class InterruptAgainAt(InterruptAt):
@@ -138,64 +118,34 @@ class Places(Generic[T]):
         return [*(each for each, _ in self._left), self.here]
 
 
-def unlocked(kind: Kind, zk: KazooClient, client: KazooClient, path: str) -> Places[AnyLock]:
-    """Return places of one lock each, which nobody holds."""
-
-    def make(path: str) -> AnyLock:
-        lock = kind(client, path)
-        with lock:
-            return lock
-
-    return Places(path, make, lambda lock: queued(zk, lock.path, 0)())
-
-
-@every
-def test_acquire_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    places, files = unlocked(kind, zk, connect(timeout=SESSION), zk_path), files_of(kind)
-    for hook in at_every_line(*files):
-        lock = places.here
-        try:
-            with hook:
-                assert lock.acquire()
-        except KeyboardInterrupt:
-            assert "<unlocked" in repr(lock), hook.where
-        else:
-            lock.release()
-        places.interrupted(hook.where)
-    assert hook.line > (30 if files else 100)
-    for lock in places.check():
-        with lock:
-            pass
-        with against(kind)(zk, lock.path):
-            pass
-
-
-def interrupt_waiters(places: Places[tuple[Any, Any]], *files: str) -> None:
-    """Interrupt a timed acquire of what the second of a pair holds, at every line; it holds nobody up."""
-    for hook in at_every_line(*files):
-        (lock, _) = places.here
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            assert lock.acquire(timeout=0.02) is False
-        places.interrupted(hook.where)
-    for lock, held in places.check():
-        held.release()
-        with lock:
-            pass
-
-
-@every
-def test_a_waiter_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize(
+    "scene", [pytest.param(scene, id=name, marks=pytest.mark.fault(scene.fault)) for name, scene in SCENES.items()]
+)
+def test_at_every_line(scene: Scene, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Either the call is interrupted and leaves nothing, or it has done its work; others can go on."""
     client = connect(timeout=SESSION)
 
-    def make(path: str) -> tuple[AnyLock, AnyLock]:
-        held = against(kind)(zk, path)
-        held.acquire()
-        return kind(client, path), held
+    def make(path: str) -> Used:
+        used = Used(client, zk, path)
+        scene.make(used)
+        return used
 
-    places, files = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)()), files_of(kind)
-    interrupt_waiters(places, *files)
+    places = Places(zk_path, make, scene.free)
+    for hook in at_every_line(*scene.files):
+        used, struck = places.here, True
+        scene.begin(used)
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            scene.call(used)
+            struck = False
+        try:
+            scene.end(used, struck)
+        except Exception as error:
+            raise AssertionError(f"interrupted at {hook.where}") from error
+        places.interrupted(hook.where)
+    assert hook.line > scene.least
+    for used in places.check():
+        scene.over(used)
 
 
 @every
@@ -204,7 +154,13 @@ def test_a_waiter_interrupted_twice(
 ) -> None:
     """Ctrl-C, and again at every line of what the first one has to do: nothing of the waiter is left for anybody."""
     client = connect(timeout=SESSION)
-    places = unlocked(kind, zk, client, zk_path)
+
+    def make(path: str) -> AnyLock:
+        lock = kind(client, path)
+        with lock:
+            return lock
+
+    places = Places(zk_path, make, lambda lock: queued(zk, lock.path, 0)())
 
     def hold(path: str, until: threading.Event) -> None:
         with against(kind)(client, path):
@@ -271,31 +227,6 @@ def test_a_party_interrupted_twice(zk: KazooClient, connect: Connect, zk_path: s
             if not hook.where:
                 break
     assert leaves
-
-
-def interrupt_releases(places: Places[Any], *files: str) -> int:
-    """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
-    for hook in at_every_line(*files):
-        lock = places.here
-        lock.acquire()
-        try:
-            with hook:
-                lock.release()
-        except KeyboardInterrupt:
-            if "<locked" in repr(lock):
-                lock.release()
-        places.interrupted(hook.where)
-    for lock in places.check():
-        with lock:
-            pass
-    return hook.line
-
-
-@every
-def test_release_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Either the lock is held still, and can be released again, or it is free."""
-    places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
-    assert interrupt_releases(places, *files_of(kind)) > 20
 
 
 def one_lock(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
@@ -426,263 +357,6 @@ def test_an_interrupted_waiter_holds_nobody_up(
     behind.release()
 
 
-def test_a_downgrade_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A read lock taken while writing: an interrupt leaves no read node, and the write lock as it was."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> tuple[ReadWriteLock, int]:
-        pair = ReadWriteLock(client, path)
-        pair.write_lock.acquire()
-        return pair, pair.write_lock.fencing_token
-
-    places = Places(zk_path, make, lambda held: queued(zk, held[0].path, 1)())
-    for hook in at_every_line():
-        (pair, _) = places.here
-        try:
-            with hook:
-                assert pair.read_lock.acquire()
-        except KeyboardInterrupt:
-            assert not pair.read_lock._is_owned(), hook.where
-        else:
-            pair.read_lock.release()
-        places.interrupted(hook.where)
-    assert hook.line > 80
-    for pair, token in places.check():
-        assert pair.write_lock.fencing_token == token
-        pair.write_lock.release()
-        with ReadWriteLock(zk, pair.path).write_lock:
-            pass
-
-
-def test_a_waiter_for_an_event_interrupted_at_every_line(connect: Connect, zk_path: str) -> None:
-    """Nothing of a wait is left, set flag or not, and the event goes on as it was."""
-    event = zkconcurrent.Event(connect(timeout=SESSION), zk_path)
-    session = event._session
-    event.set()
-    for timeout, expected in ((5, True), (0.02, False)):
-        for hook in at_every_line():
-            with contextlib.suppress(KeyboardInterrupt), hook:
-                assert event.wait(timeout) is expected
-            eventually(lambda: not session.registry.tickets and not session.registry._awaiting, hook.where)
-            assert not session.calls, hook.where
-        assert hook.line > 40
-        assert event.is_set() is expected
-        event.clear()
-    event.set()
-    assert event.wait(5)
-
-
-@pytest.mark.parametrize("what", ["set", "clear"])
-def test_a_change_of_an_event_interrupted_at_every_line(
-    what: str, zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """The flag is as it was or as it shall be, the epoch fits, and the change can be made again."""
-    event = zkconcurrent.Event(connect(timeout=SESSION), zk_path)
-    back = "clear" if what == "set" else "set"
-    event.set()
-    if what == "set":
-        event.clear()
-    for hook in at_every_line():
-        before = int(zk.get(zk_path)[0].split()[0])
-        try:
-            with hook:
-                getattr(event, what)()
-        except KeyboardInterrupt:
-            getattr(event, what)()
-        epoch, flag = zk.get(zk_path)[0].decode().split()
-        assert (int(epoch), flag) == (before + (what == "set"), what), hook.where
-        getattr(event, back)()
-    assert hook.line > 40
-    assert not event._session.registry.tickets
-
-
-def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str) -> None:
-    """An interrupted count has counted once or not at all, and does not disturb the waiters of the latch."""
-    latch = zkconcurrent.CountDownLatch(connect(timeout=SESSION), zk_path, 1_000_000)
-    latch.count_down()
-    for hook in at_every_line():
-        left = latch.count
-        try:
-            with hook:
-                latch.count_down(3)
-        except KeyboardInterrupt:
-            assert latch.count in (left, left - 3), hook.where
-        else:
-            assert latch.count == left - 3
-        with contextlib.suppress(KeyboardInterrupt), InterruptAt(hook.line):
-            assert latch.wait(0.02) is False
-        eventually(lambda: not latch._session.registry.tickets and not latch._session.registry._awaiting, hook.where)
-    assert hook.line > 40
-
-
-def test_a_join_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An interrupted join leaves no node, and an interrupted leave none; the id can be used again."""
-    group = zkconcurrent.Group(connect(timeout=SESSION), zk_path)
-    group.join(b"", "id").leave()
-    state = group._path_state
-    for hook in at_every_line():
-        member = None
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            member = group.join(b"", "id")
-        if member is not None:
-            member.leave()
-        eventually(lambda: not state.members and zk.get_children(zk_path) == [], hook.where)
-    assert hook.line > 40
-    for hook in at_every_line():
-        member = group.join(b"", "id")
-        try:
-            with hook:
-                member.leave()
-        except KeyboardInterrupt:
-            member.leave()
-        eventually(lambda: not state.members and zk.get_children(zk_path) == [], hook.where)
-    assert hook.line > 10
-    assert not group._session.registry.tickets
-
-
-def test_a_double_barrier_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An interrupted enter leaves no node, nor does a leave; the leftovers of the round let nobody in."""
-    barrier = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 1)
-    other = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 2)
-    inside = barrier._path_state.inside
-    assert barrier.enter()
-    assert barrier.leave()
-
-    def nothing_left() -> bool:
-        return all(name == "ready" for name in zk.get_children(zk_path)) and not barrier._session.registry.tickets
-
-    for method in ("enter", "leave"):
-        for hook in at_every_line():
-            if method == "leave":
-                barrier.enter()
-            with contextlib.suppress(KeyboardInterrupt), hook:
-                getattr(barrier, method)()
-            if inside:
-                with contextlib.suppress(RuntimeError):  # it has left: its node is gone
-                    barrier.leave()
-            eventually(nothing_left, hook.where)
-        assert hook.line > 40
-    assert not other.enter(0)
-    assert zk.get_children(zk_path) == []
-
-
-def left(zk: KazooClient, lock: MultiLock) -> int:
-    """Return how many nodes there are in all its queues; those idle for long may have been reaped."""
-    nodes = 0
-    for each in lock.locks:
-        with contextlib.suppress(NoNodeError):
-            nodes += len(zk.get_children(each.path))
-    return nodes
-
-
-def idle(client: KazooClient, path: str, leases: int = 0) -> bool:
-    """Return whether so many permits are out, and nobody is in the queue."""
-    return queued(client, f"{path}/leases", leases)() and queued(client, f"{path}/locks", 0)()
-
-
-def permits(zk: KazooClient, client: KazooClient, path: str) -> Places[Semaphore]:
-    """Return places of a semaphore each, of two permits, which are free."""
-
-    def make(path: str) -> Semaphore:
-        semaphore = Semaphore(client, path, 2)
-        semaphore.acquire(permits=2)
-        semaphore.release(2)
-        return semaphore
-
-    return Places(path, make, lambda semaphore: idle(zk, semaphore.path))
-
-
-def test_permits_interrupted_at_every_line_of_acquire(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Free permits: the acquire either is interrupted and leaves nothing, or has all of them."""
-    places = permits(zk, connect(timeout=SESSION), zk_path)
-    for hook in at_every_line():
-        semaphore = places.here
-        try:
-            with hook:
-                assert semaphore.acquire(permits=2)
-        except KeyboardInterrupt:
-            assert "value=2" in repr(semaphore), hook.where
-        else:
-            semaphore.release(2)
-        places.interrupted(hook.where)
-    assert hook.line > 200
-    for semaphore in places.check():
-        other = Semaphore(zk, semaphore.path, 2)
-        assert other.acquire(permits=2)
-        assert queued(zk, f"{semaphore.path}/permits", 0)()
-        other.release(2)
-
-
-def test_a_waiter_for_permits_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """No permit is free, with a deadline: wherever the first in the queue is interrupted, it holds nobody up."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> tuple[Semaphore, Semaphore]:
-        held = Semaphore(zk, path)
-        held.acquire()
-        return Semaphore(client, path), held
-
-    places = Places(zk_path, make, lambda both: idle(zk, both[0].path, leases=1))
-    interrupt_waiters(places)
-
-
-def test_release_of_permits_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Either all permits are held still, and can be released again, or all are free; none is added."""
-    places = permits(zk, connect(timeout=SESSION), zk_path)
-    for hook in at_every_line():
-        semaphore = places.here
-        semaphore.acquire(permits=2)
-        try:
-            with hook:
-                semaphore.release(2)
-        except KeyboardInterrupt:
-            assert "value=1" not in repr(semaphore), hook.where
-            if "value=0" in repr(semaphore):
-                semaphore.release(2)
-        places.interrupted(hook.where)
-    for semaphore in places.check():
-        assert queued(zk, f"{semaphore.path}/permits", 0)()
-        assert semaphore.acquire(permits=2)
-        semaphore.release(2)
-
-
-@pytest.mark.parametrize("kind", [Lock, RLock])
-def test_a_wait_interrupted_at_every_line(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Wherever a wait is interrupted, the lock is held with all its levels when that is raised, and no waiter is left.
-
-    The time is up at once, so that all of a wait is run: giving the lock up, waiting, withdrawing, taking it again.
-    """
-    client = connect(timeout=SESSION)
-    levels = 2 if kind is RLock else 1
-    files = () if not files_of(kind) else (*files_of(kind), "condition.py")
-
-    def make(path: str) -> Condition:
-        lock = kind(client, f"{path}/lock")
-        for _ in range(levels):
-            lock.acquire()
-        condition = Condition(client, f"{path}/condition", lock)
-        condition.wait(0.002)
-        return condition
-
-    places = Places(zk_path, make, lambda condition: queued(zk, condition._lock.path, 1)())
-    for hook in at_every_line(*files):
-        condition = places.here
-        lock = condition._lock
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            condition.wait(0.002)
-        hold = lock._lock_core.mine()
-        assert hold is not None, hook.where
-        assert hold.alive, hook.where
-        assert hold.depth == levels, hook.where
-        assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
-        places.interrupted(hook.where)
-    assert hook.line > (50 if files else 200)
-    for condition in places.check():
-        for _ in range(levels):
-            condition.release()
-        eventually(queued(zk, condition._lock.path, 0))
-
-
 @pytest.mark.fault(92)
 @pytest.mark.parametrize("what", ["add", "update", "get", "wait_for"])
 def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -774,132 +448,7 @@ def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_pat
             assert taken + there == [b"0", b"1"], hook.where
 
 
-ELECTION = (
-    "_threads/election.py",
-    "_threads/base/candidacy.py",
-    "election.py",
-    "_threads/base/lock_base.py",
-    "_threads/base/lock_core.py",
-    "holds.py",
-)
-
-
-@pytest.mark.usefixtures("uncollected")
-def test_a_leader_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Wherever a block's start or its publication is interrupted, no node is left and another candidate can lead."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> Election:
-        election = Election(client, path)
-        with election.lead() as term:
-            term.publish(b"")
-        return election
-
-    places = Places(zk_path, make, lambda election: queued(zk, election.path, 0)())
-    for hook in at_every_line(*ELECTION):
-        election = places.here
-        block = election.lead()
-        try:
-            with hook:
-                block.__enter__().publish(b"published")
-        except KeyboardInterrupt:
-            if election.is_leader():  # in `publish`, so in the block
-                block.__exit__(KeyboardInterrupt, None, None)
-        else:
-            block.__exit__(None, None, None)
-        assert not election.is_leader(), hook.where
-        places.interrupted(hook.where)
-    assert hook.line > 50
-    for election in places.check():
-        with Election(zk, election.path).lead(timeout=20):
-            pass
-
-
-@pytest.mark.fault(155)
-@pytest.mark.usefixtures("uncollected")
-def test_a_block_that_leads_is_left_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Wherever the end of a block is interrupted, the term ends."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> Election:
-        election = Election(client, path)
-        with election.lead():
-            return election
-
-    places = Places(zk_path, make, lambda election: queued(zk, election.path, 0)())
-    for hook in at_every_line(*ELECTION):
-        election = places.here
-        block = election.lead()
-        block.__enter__()
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            block.__exit__(None, None, None)
-        assert not election.is_leader(), hook.where
-        places.interrupted(hook.where)
-    assert hook.line > 15
-    for election in places.check():
-        with Election(zk, election.path).lead(timeout=20):
-            pass
-
-
-@pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize("what", ["stand", "wait", "withdraw"])
-def test_a_candidacy_interrupted_at_every_line(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Wherever its calls are interrupted, it can be withdrawn after that, and another candidate can lead."""
-    election = Election(connect(timeout=SESSION), zk_path)
-    for hook in at_every_line(*ELECTION):
-        if what != "stand":
-            election.stand()
-            assert election.wait(20) is not None
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            if what == "wait":
-                assert election.wait(20) is not None
-            else:
-                getattr(election, what)()
-        election.withdraw()
-        assert not election.is_leader(), hook.where
-        eventually(queued(zk, zk_path, 0), hook.where)
-    assert hook.line > 5
-    with Election(zk, zk_path).lead(timeout=20):
-        pass
-
-
-@pytest.mark.parametrize("kind", [Lock, lambda client, path: Semaphore(client, path, 1)], ids=["Lock", "Semaphore"])
-def test_a_block_with_a_deadline_interrupted_at_every_line(
-    kind: Any, zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """The start of a `hold()` block either is interrupted and leaves nothing, or holds, or has met its deadline."""
-    client, other = connect(timeout=SESSION), kind(zk, f"{zk_path}/held")
-    free, taken = kind(client, f"{zk_path}/free"), kind(client, f"{zk_path}/held")
-    other.acquire()
-    for lock, timeout in ((free, 20), (taken, 0.02)):
-        with contextlib.suppress(TimeoutError), lock.hold(timeout):
-            pass
-        for hook in at_every_line(
-            "_threads/base/lock_base.py",
-            "_threads/base/lock_core.py",
-            "_threads/lock.py",
-            "_threads/semaphore.py",
-            "_threads/base/primitive.py",
-        ):
-            block = lock.hold(timeout)
-            try:
-                with hook:
-                    block.__enter__()
-            except KeyboardInterrupt:
-                assert lock.hold_count() == 0, hook.where
-            except TimeoutError:
-                assert lock is taken
-            else:
-                assert lock is free
-                block.__exit__(None, None, None)
-        assert hook.line > 10
-    other.release()
-    for lock in (free, taken):
-        assert lock.acquire(timeout=20)
-        lock.release()
-
-
-@pytest.mark.fault(91, 248)
+@pytest.mark.fault(248)
 @pytest.mark.usefixtures("uncollected")
 def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
@@ -946,126 +495,6 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert len(d._mirror.idle) == 1
 
 
-def test_a_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An interrupted acquire leaves no waiter; it may leave the owner's hold, which a release ends."""
-    client, n = connect(timeout=SESSION), 0
-    for hook in at_every_line("detached.py"):
-        path = f"{zk_path}/{(n := n + 1)}"
-        lock = DetachedLock(client, path, "job")
-        try:
-            with hook:
-                assert lock.acquire(timeout=5)
-        except KeyboardInterrupt:
-            assert lock.acquire(timeout=20), hook.where
-        lock.release()
-        assert not zk.get_children(path), hook.where
-    assert hook.line > 30
-
-
-@pytest.mark.fault(131)
-@pytest.mark.parametrize("what", ["release", "release by another", "force_release", "with"])
-def test_a_detached_locks_end_interrupted_at_every_line(
-    what: str, zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """The hold has ended or goes on; called again, the release ends it, and blames no other for having ended it."""
-    client, n = connect(timeout=SESSION), 0
-    for hook in at_every_line("detached.py"):
-        path = f"{zk_path}/{(n := n + 1)}"
-        lock, other = DetachedLock(client, path, "job"), DetachedLock(client, path, "job")
-        assert lock.acquire(timeout=5)
-        token = lock.fencing_token
-        try:
-            with hook:
-                if what == "release":
-                    lock.release()
-                elif what == "release by another":
-                    other.release()
-                elif what == "with":
-                    lock.__exit__(None, None, None)
-                else:
-                    assert other.force_release(token)
-        except KeyboardInterrupt:
-            if what == "release by another":
-                with contextlib.suppress(RuntimeError):
-                    other.release()
-            elif what == "force_release":
-                other.force_release(token)
-            elif lock.hold_count():
-                lock.release()
-        assert not zk.get_children(path), hook.where
-    assert hook.line > 10
-
-
-def test_a_waiting_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An acquire that would wait is interrupted, or out of time: it leaves no node, and the hold as it was."""
-    client, n = connect(timeout=SESSION), 0
-    for hook in at_every_line("detached.py"):
-        path = f"{zk_path}/{(n := n + 1)}"
-        holder, lock = DetachedLock(zk, path, "holder"), DetachedLock(client, path, "job")
-        assert holder.acquire(timeout=5)
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            assert not lock.acquire(timeout=0.02)
-        holder.release()
-        with lock:  # behind what the interrupted call may have left
-            assert len(zk.get_children(path)) == 1, hook.where
-    assert hook.line > 20
-
-
-def multilock(client: KazooClient, path: str) -> MultiLock:
-    """Make a MultiLock, and use it once."""
-    lock = MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
-    with lock:
-        return lock
-
-
-@pytest.mark.parametrize(
-    ("taken", "files", "least"),
-    [
-        pytest.param("", (), 200, id="all are free"),
-        # At its own lines only: to wait for a lock is told above.
-        pytest.param("b", ("_threads/multilock.py",), 15, id="its last is held"),
-    ],
-)
-def test_several_locks_interrupted_at_every_line(
-    taken: str, files: tuple[str, ...], least: int, zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """All of them, or none: an interrupted acquire leaves no lock held, also where others hold some."""
-    client, others = connect(timeout=SESSION), dict[Any, list[Lock]]()
-
-    def make(path: str) -> Any:
-        lock = multilock(client, path)
-        others[lock] = [Lock(zk, f"{path}/{name}") for name in taken]
-        for each in others[lock]:
-            each.acquire()
-        return lock
-
-    places = Places(zk_path, make, lambda lock: left(zk, lock) == len(taken))
-    for hook in at_every_line(*files):
-        lock = places.here
-        try:
-            with hook:
-                assert lock.acquire(timeout=0.03 if taken else 5.0) is not bool(taken)
-        except KeyboardInterrupt:
-            assert not any("<locked" in repr(each) for each in (lock, *lock.locks)), hook.where
-        else:
-            if not taken:
-                lock.release()
-        places.interrupted(hook.where)
-    assert hook.line > least
-    for lock in places.check():
-        for each in others[lock]:
-            each.release()
-        with lock:
-            pass
-
-
-def test_a_release_of_several_locks_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Either it is held still, as a whole, and can be released again, or all is free."""
-    client = connect(timeout=SESSION)
-    places = Places(zk_path, lambda path: multilock(client, path), lambda lock: left(zk, lock) == 0)
-    assert interrupt_releases(places) > 40
-
-
 def _signalled_as_granted(primitive: Any, number: int) -> None:
     """Have the next call of the primitive return with a signal that Python has not handled yet.
 
@@ -1083,21 +512,6 @@ def _signalled_as_granted(primitive: Any, number: int) -> None:
         raise AssertionError("no signal was sent")
 
     primitive._await = run
-
-
-GRANTS: dict[str, Callable[[KazooClient, str], tuple[Any, Any]]] = {  # a block, and the primitive whose call it makes
-    "Lock": lambda client, path: (lock := Lock(client, path), lock),
-    "RLock": lambda client, path: (lock := RLock(client, path), lock),
-    "read lock": lambda client, path: (lock := ReadWriteLock(client, path).read_lock, lock),
-    "Semaphore": lambda client, path: (semaphore := Semaphore(client, path, 1), semaphore),
-    "Condition": lambda client, path: (Condition(client, f"{path}-condition", lock := Lock(client, path)), lock),
-    "MultiLock": lambda client, path: (lock := MultiLock([Lock(client, path)]), lock),
-    "DetachedLock": lambda client, path: (lock := DetachedLock(client, path, str(client.client_id)), lock),
-    "hold": lambda client, path: ((lock := Lock(client, path)).hold(), lock),
-    "hold in time": lambda client, path: ((lock := Lock(client, path)).hold(SESSION), lock),
-    "lead": lambda client, path: (block := Election(client, path).lead(), block._leader_lock),
-    "claim": lambda client, path: ((queue := zkconcurrent.Queue[bytes](client, path)).claim(timeout=SESSION), queue),
-}
 
 
 @pytest.mark.fault(149)
@@ -1129,42 +543,6 @@ def test_a_signal_just_after_the_grant(what: str, connect: Connect, zk: KazooCli
     else:
         assert primitive.acquire(timeout=SESSION)
         primitive.release()
-
-
-@pytest.mark.fault(155)
-@pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize(
-    ("what", "levels"),
-    [*((what, 0) for what in GRANTS if what not in ("lead", "claim")), ("RLock", 1), ("read lock", 1)],
-)
-def test_a_block_left_at_every_line(what: str, levels: int, connect: Connect, zk_path: str) -> None:
-    """Wherever the end of a block is interrupted, it releases its one level."""
-    client = connect(timeout=SESSION)
-
-    def make(path: str) -> tuple[Any, Any]:
-        block, primitive = GRANTS[what](client, path)
-        with block:
-            return block, primitive
-
-    places = Places(zk_path, make, lambda used: not used[1]._session.registry.tickets)
-    for hook in at_every_line(
-        *OWN,
-        "_threads/multilock.py",
-        "_threads/semaphore.py",
-        "_threads/detached.py",
-    ):
-        block, primitive = places.here
-        for _ in range(levels):
-            assert primitive.acquire()
-        block.__enter__()
-        with contextlib.suppress(KeyboardInterrupt), hook:
-            block.__exit__(None, None, None)
-        assert primitive.hold_count() == levels, hook.where
-        for _ in range(levels):
-            primitive.release()
-        places.interrupted(hook.where)
-    assert hook.line > (4 if levels else 5)
-    places.check()
 
 
 @pytest.mark.fault(156)

