@@ -87,7 +87,6 @@ class Scene:
         over: what comes at the end: others can go on.
         files: whose lines are interrupted; none means all.
         least: the call has more lines than that.
-        fault: the row of the fault list that it shows, beside 16.
     """
 
     make: Callable[[Used], object]
@@ -98,7 +97,6 @@ class Scene:
     over: Callable[[Used], object] = lambda _: None
     files: tuple[str, ...] = ()
     least: int = 5
-    fault: int = 16
 
 
 def exclusive(name: str, kind: Any, rival: Any, files: tuple[str, ...] = (), **permits: int) -> dict[str, Scene]:
@@ -437,7 +435,7 @@ def detached_end(what: str) -> Scene:
         assert not used.zk.get_children(used.path)
 
     files = ("detached.py",)
-    return Scene(lambda _: None, call, lambda _: True, begin=begin, end=end, files=files, least=10, fault=131)
+    return Scene(lambda _: None, call, lambda _: True, begin=begin, end=end, files=files, least=10)
 
 
 def two_permits(client: KazooClient, path: str) -> Semaphore:
@@ -488,9 +486,7 @@ def election_scene(what: str) -> Scene:
             pass
 
     least = {"lead": 50, "end of a block": 15}.get(what, 5)
-    scene = Scene(make, call, lambda used: queued(used.zk, used.path, 0)(), begin, end, over, ELECTION, least)
-    scene.fault = 155 if what == "end of a block" else 16
-    return scene
+    return Scene(make, call, lambda used: queued(used.zk, used.path, 0)(), begin, end, over, ELECTION, least)
 
 
 def block_in_time(kind: Any, is_free: bool) -> Scene:
@@ -565,7 +561,7 @@ def block_end(what: str, levels: int = 0) -> Scene:
     def call(used: Used) -> Any:
         return used.other.__exit__(None, None, None)
 
-    return Scene(make, call, free, begin=begin, end=end, files=BLOCKS, least=least, fault=155)
+    return Scene(make, call, free, begin=begin, end=end, files=BLOCKS, least=least)
 
 
 SCENES: dict[str, Scene] = {

@@ -118,10 +118,9 @@ class Places(Generic[T]):
         return [*(each for each, _ in self._left), self.here]
 
 
+@pytest.mark.fault(131, 155)
 @pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize(
-    "scene", [pytest.param(scene, id=name, marks=pytest.mark.fault(scene.fault)) for name, scene in SCENES.items()]
-)
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 def test_at_every_line(scene: Scene, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Either the call is interrupted and leaves nothing, or it has done its work; others can go on."""
     client = connect(timeout=SESSION)
