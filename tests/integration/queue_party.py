@@ -1,6 +1,6 @@
 """A process that uses a queue, to be killed by a test.
 
-    python -m tests.integration.queue_party HOSTS SESSION_TIMEOUT PATH JOB [ARGUMENTS]
+    python -m tests.integration.queue_party HOSTS SESSION_TIMEOUT PATH JOB
 
 It prints a word at each step and reads a line where it waits to be told to go on.
 """
@@ -8,13 +8,12 @@ It prints a word at each step and reads a line where it waits to be told to go o
 from __future__ import annotations
 
 import sys
-import time
 
 from tests.helpers.party import say, started
 from zkconcurrent import DelayQueue, Queue
 
 
-def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
+def main(hosts: str, session: str, path: str, job: str) -> None:
     """Do a job."""
     zk = started(hosts, session)
     if job == "claim":
@@ -25,13 +24,6 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
         with DelayQueue[bytes](zk, path, max_attempts=5).claim() as claim:
             say(claim.item.decode())
             sys.stdin.readline()
-    elif job == "delays":
-        delayed = DelayQueue[bytes](zk, path)
-        for n in range(int(arguments[0])):
-            delay = n % 5 * 0.2
-            delayed.put(b"%d %d" % (n, (time.time() + delay) * 1000), delay=delay)
-        say("done")
-        sys.stdin.readline()
     zk.stop()
 
 
