@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
 import pickle
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import weakref
 from collections.abc import Callable
@@ -539,38 +536,6 @@ def test_read_your_own_writes(zk: KazooClient, connect: Connect, zk_path: str, i
     finally:
         over.set()
     disturbing.result(20)
-
-
-PROCESS = """
-    import sys, time
-    from kazoo.client import KazooClient
-    from zkconcurrent import Dict, TEXT
-    zk = KazooClient(sys.argv[1], timeout=4.0)
-    zk.start()
-    d = Dict(zk, sys.argv[2], codec=TEXT, ephemeral=True)
-    d["there"] = "yes"
-    print(d["there"], flush=True)
-    while True:
-        d["beat"] = str(time.time())
-"""
-
-
-@pytest.mark.fault(103)
-def test_a_process_that_is_killed(zk: KazooClient, zk_path: str, zookeeper: Server) -> None:
-    """Its ephemeral entries go with its session."""
-    d = text(zk, zk_path, ephemeral=True)
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PROCESS), zookeeper.hosts, zk_path], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "yes\n"
-        eventually(lambda: d.get("there") == "yes" and "beat" in d)
-        os.kill(process.pid, signal.SIGKILL)
-        eventually(lambda: not d)
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_no_thread_is_left(connect: Connect, zk_path: str) -> None:

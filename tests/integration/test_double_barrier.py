@@ -8,7 +8,6 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from queue import Queue as Inbox
 from typing import Any
 
@@ -18,7 +17,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.manual_clock import jump
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError
 from zkconcurrent._protocol.operations import Recipe
@@ -27,13 +26,6 @@ from zkconcurrent._threads import double_barrier
 from zkconcurrent.testing import Server
 
 JAVA = "77777777-0000-4000-8000-000000000000"  # a party of Curator's; ours sort before and behind it
-
-
-@pytest.fixture
-def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start processes that use the path."""
-    with parties("tests.integration.group_party", zookeeper.hosts, zk_path, 4) as start:
-        yield start
 
 
 @pytest.mark.threads_only("calls leave() on other threads, and so in other tasks")
@@ -74,15 +66,6 @@ def test_in_and_out_together(zk: KazooClient, connect: Connect, zk_path: str, in
     assert zk.get_children(zk_path) == []
 
 
-@pytest.mark.threads_only("is of other processes, which have threads")
-def test_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """No process is in the next round while another is in the last one."""
-    processes = [spawn("rounds", 3, 10) for _ in range(3)]
-    said = [[line_from(process) for _ in range(20)] for process in processes]
-    assert said == [[f"{word} {n}" for n in range(10) for word in ("in", "out")]] * 3
-    assert zk.get_children(zk_path) == []
-
-
 def test_as_a_block(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """The block begins when all are there and ends when all have left; one that fails does not wait for the others."""
     barrier = DoubleBarrier(zk, zk_path, 2)
@@ -99,15 +82,6 @@ def test_as_a_block(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
         assert failed.wait(10)
         failing.result(10)
         eventually(lambda: len(zk.get_children(zk_path)) == 2)
-    assert zk.get_children(zk_path) == []
-
-
-def test_one_party(zk: KazooClient, zk_path: str) -> None:
-    """A barrier for one party lets it in at once, and out."""
-    barrier = DoubleBarrier(zk, zk_path, 1)
-    for _ in range(3):
-        assert barrier.enter(0)
-        assert barrier.leave(0)
     assert zk.get_children(zk_path) == []
 
 
@@ -270,55 +244,33 @@ def test_a_lost_request_or_answer_of_leave(
 
 
 @pytest.mark.fault(483)
-@pytest.mark.parametrize(("timeout", "most"), [(0, 2.0), (1, 3.0)])
+@pytest.mark.parametrize("timeout", [0, 1])
 def test_a_leave_on_a_stalled_link(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, timeout: float, most: float
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, timeout: float
 ) -> None:
     """Behind its timeout, a leave waits for its replies for a third of the session timeout, not for two."""
-    mine = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6.0), zk_path, 2)
+    third = 40 / 3
+    mine = DoubleBarrier(connect(hosts=proxy.hosts, timeout=3 * third), zk_path, 2)
     theirs = DoubleBarrier(zk, zk_path, 2)
     go = threading.Event()
 
     def party() -> bool:
         return theirs.enter(20) and go.wait(30) and theirs.leave(20)
 
+    def wait_a_third() -> None:
+        eventually(lambda: mine._session.calls)
+        jump(mine._session, timeout + third)
+
     other = in_thread(party)
     assert mine.enter(20)
     proxy.stall()
-    began = time.monotonic()
+    waiting, began = in_thread(wait_a_third), time.monotonic()
     assert not mine.leave(timeout)
-    assert time.monotonic() - began < most + 0.7
+    assert time.monotonic() - began < third
+    waiting.result(20)
     proxy.resume()
     go.set()
     assert other.result(30)
-
-
-@pytest.mark.fault(127)
-def test_two_that_leave_at_the_same_moment(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """The first party does not wait, and decides by what it saw before the other left: `ready` goes with it still."""
-    mine = DoubleBarrier(connect(hosts=proxy.hosts), zk_path, 2)
-    theirs = DoubleBarrier(zk, zk_path, 2)
-    mine._session.registry.seed = "00000000-0000-4000-8000"
-    inside, first, second = Inbox[str](), threading.Event(), threading.Event()
-
-    def take_part(barrier: DoubleBarrier, go: threading.Event, timeout: float) -> None:
-        assert barrier.enter(20)
-        inside.put("inside")
-        assert go.wait(20)
-        barrier.leave(timeout)
-
-    parties = [in_thread(take_part, mine, first, 0), in_thread(take_part, theirs, second, 20)]
-    assert [inside.get(timeout=20) for _ in parties] == ["inside"] * 2
-    with proxy.hold("getChildren") as held:
-        first.set()
-        held.wait()
-        second.set()
-        eventually(lambda: len(zk.get_children(zk_path)) == 2)  # its own node, and `ready`
-    for party in parties:
-        party.result(20)
-    assert zk.get_children(zk_path) == []
 
 
 @pytest.mark.fault(147)
@@ -354,29 +306,14 @@ def test_ready_is_made_again_as_the_last_party_leaves(
 
 
 @pytest.mark.fault(105)
-@pytest.mark.threads_only("is of other processes, which have threads")
-def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """A party that dies inside holds up nobody: its node goes with its session."""
-    barrier = DoubleBarrier(zk, zk_path, 3)
-    processes = [spawn("party", 3) for _ in range(2)]
-    assert barrier.enter(30)
-    assert [line_from(process) for process in processes] == ["inside"] * 2
-    leaving = in_thread(line_from, processes[1])
-    tell(processes[1])
-    os.kill(processes[0].pid, signal.SIGKILL)
-    assert barrier.leave(30)
-    assert leaving.result(30) == "True"
-    assert [name for name in zk.get_children(zk_path) if name != "ready"] == []
-
-
-@pytest.mark.fault(105)
-@pytest.mark.threads_only("is of other processes, which have threads")
-def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_all_have_died(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
-    process = spawn("party", 1)
-    assert line_from(process) == "inside"
-    os.kill(process.pid, signal.SIGKILL)
+    dead = DoubleBarrier(connect(), zk_path, 1)
+    assert dead.enter()
+    zookeeper.expire(dead.client)
     eventually(lambda: zk.get_children(zk_path) == ["ready"])
+    with pytest.raises(LockLostError):
+        dead.leave()
     assert not DoubleBarrier(zk, zk_path, 2).enter(0.05)
     assert zk.get_children(zk_path) == []
     zk.create(f"{zk_path}/ready")
@@ -384,6 +321,7 @@ def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path:
     assert zk.get_children(zk_path) == []
 
 
+@pytest.mark.fault(105)
 def test_a_party_that_expires_inside(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
@@ -403,53 +341,6 @@ def test_a_party_that_expires_inside(
         zk.delete(next(f"{zk_path}/{name}" for name in zk.get_children(zk_path) if name != "ready"))
 
 
-def test_a_party_that_expires_as_it_leaves(
-    zookeeper: Server, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A leave whose time is up waits a little for its reply; if its session ends then, it says so."""
-    mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
-    go = threading.Event()
-    mine._session.registry.seed = "00000000-0000-4000-8000"  # the first by name leaves last
-    other = in_thread(lambda: theirs.enter() and go.wait(30) and theirs.leave(30))
-    assert mine.enter(20)
-    with proxy.hold("sync", nth=2, where=lambda message: not message.heartbeat), proxy.counting() as count:
-
-        def expire() -> None:
-            eventually(lambda: count.requests["sync"] == 2)  # that of its time, and the one after it
-            zookeeper.expire(mine.client)
-            proxy.cut()
-
-        expiring = in_thread(expire)
-        with pytest.raises(LockLostError, match=zk_path):
-            mine.leave(0.1)
-        expiring.result(30)
-    go.set()
-    assert other.result(30) is True
-
-
-@pytest.mark.parametrize("trouble", ["cut", "expire"])
-def test_it_opens_in_the_gap(
-    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A party without a connection, or a session, when enough have come is in when it is back."""
-    mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
-    waiting = in_thread(lambda: mine.enter(30) and mine.leave(30))
-    eventually(lambda: waits(mine))
-    old = mine.client.client_id
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not mine.client.connected)
-    if trouble == "expire":
-        connect(client_id=old).stop()  # closes the session
-    inside = threading.Event()
-    other = in_thread(lambda: theirs.enter(30) and (inside.set() or theirs.leave(30)))  # type: ignore[func-returns-value]
-    if trouble == "cut":
-        assert inside.wait(20)  # the party counts: its node is there
-    proxy.resume()
-    assert waiting.result(30) is True
-    assert other.result(30) is True
-
-
 @pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A thread that waits to enter is one party: a handler that interrupts it can't enter as another."""
@@ -459,11 +350,12 @@ def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThr
         with pytest.raises(RuntimeError, match=zk_path) as error:
             barrier.enter(0)
         caught.append(error)
+        jump(barrier._session, 60)
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         alarm = in_thread(lambda: eventually(lambda: waits(barrier)) and os.kill(os.getpid(), signal.SIGALRM))
-        assert not barrier.enter(3)
+        assert not barrier.enter(60)
         alarm.result(20)
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -510,34 +402,6 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
         del barrier
         gc.collect()
     eventually(lambda: zk.get_children(zk_path) == ["ready"])
-
-
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_an_interrupted_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Ctrl-C ends a wait for the others, and leaves no node."""
-    barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
-    main, go = threading.main_thread().ident, threading.Event()
-    assert main is not None
-
-    def interrupt() -> None:
-        # Within a call, as the watches of an enter() that has ended are still there.
-        eventually(lambda: barrier._session.calls and waits(barrier))
-        signal.pthread_kill(main, signal.SIGINT)
-
-    for wait in (barrier.enter, barrier.leave):
-        if wait == barrier.leave:
-            others = in_thread(lambda: other.enter(20) and go.wait(20) and other.leave(20))
-            assert barrier.enter(20)
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            wait()
-        thread.join()
-        assert time.monotonic() - began < 20
-    eventually(lambda: len(zk.get_children(zk_path)) == 2)  # the other's, and `ready`
-    go.set()
-    assert others.result(20)
 
 
 @pytest.mark.fault(145)

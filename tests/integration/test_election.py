@@ -11,10 +11,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from kazoo.client import KazooClient
@@ -27,7 +25,7 @@ from tests.helpers.processes import Spawn, line_from, spawning, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
 from zkconcurrent._engine.session import Session
-from zkconcurrent._runtime.waiting import LONGEST_SLEEP, wait
+from zkconcurrent._runtime.waiting import wait
 from zkconcurrent._threads import election as elections
 from zkconcurrent._threads.base import candidacy as _candidacy
 from zkconcurrent._threads.base import lock_base
@@ -336,31 +334,6 @@ def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: 
     assert not state_of(watched).session.registry.tickets
 
 
-@pytest.mark.parametrize("trouble", ["cut", "expire"])
-def test_a_change_in_the_gap(
-    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """An observer without a connection or a session does not miss a change; nor does it miss a later one."""
-    far, near = Election(connect(hosts=proxy.hosts, **FAST), zk_path), Election(zk, zk_path, id="near")
-    leaders = far.observe()
-    with near.lead() as term:
-        assert next(leaders).id == "near"  # type: ignore[union-attr]
-        coming = in_thread(next, leaders)
-        eventually(lambda: any(far.client._data_watchers.values()))
-        old = far.client.client_id
-        proxy.refuse()
-        proxy.cut()
-        eventually(lambda: not far.client.connected)
-        if trouble == "expire":
-            connect(client_id=old).stop()
-        term.publish(b"meanwhile")
-        proxy.resume()
-        assert coming.result(SOON).data == b"meanwhile"
-        coming = in_thread(next, leaders)
-        eventually(lambda: any(far.client._data_watchers.values()))
-    assert coming.result(SOON) is None
-
-
 def test_a_term_that_is_lost(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A block whose session ends is told, and ends with LockLostError; an error of its own comes out first."""
     election = Election(connect(**FAST), zk_path)
@@ -412,20 +385,6 @@ def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, c
     assert after.token > token
     with pytest.raises(LockLostError):
         _ = before.token
-    mine.withdraw()
-
-
-@pytest.mark.fault(89)
-def test_a_candidate_that_waits_goes_on(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A candidate whose session ends while it waits queues again."""
-    mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(zk, zk_path, id="theirs")
-    with theirs.lead():
-        mine.stand()
-        eventually(queued(zk, zk_path, 2))
-        old = children(zk, zk_path)
-        zookeeper.expire(mine.client)
-        eventually(lambda: ids(theirs) == ["theirs", "mine"] and children(zk, zk_path) != old)
-    assert mine.wait(SOON) is not None
     mine.withdraw()
 
 
@@ -695,26 +654,6 @@ def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, s
     assert term is not None
     assert term.token > heir_token
     mine.withdraw()
-
-
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str) -> None:
-    """A `stand` that is interrupted begins no candidacy, also if its thread runs and leads by then."""
-    election = Election(zk, zk_path)
-    link = Session.of(zk).link
-    spawn = link.spawn
-
-    def interrupted(run: Callable[[], object], name: str) -> None:
-        spawn(run, name)
-        eventually(election.is_leader)
-        raise KeyboardInterrupt
-
-    with patch.object(link, "spawn", interrupted), pytest.raises(KeyboardInterrupt):
-        election.stand()
-    began = time.monotonic()
-    eventually(queued(zk, zk_path, 0))
-    assert time.monotonic() - began < LONGEST_SLEEP / 2
-    assert not election.is_leader()
 
 
 @pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")

@@ -80,56 +80,54 @@ def test_a_lost_request_or_answer(
     assert data(zk, event) == (f"{before + 1} set" if what == "set" else f"{before} clear")
 
 
-@pytest.mark.parametrize("what", ["set", "clear"])
-def test_a_change_undone_before_its_answer_is_missed(
-    what: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+@pytest.mark.parametrize("missed", [True, False])
+def test_an_expiry_while_waiting(
+    missed: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, proxy: Proxy
 ) -> None:
-    """A set that is applied, unanswered and cleared by another is not repeated; nor a clear that is set again."""
-    mine, theirs = Event(connect(hosts=proxy.hosts, **FAST), zk_path), Event(zk, zk_path)
+    """The epoch is remembered over the session's end: neither a set in the gap nor one after it is missed."""
+    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    mine, theirs = Event(client, zk_path), Event(zk, zk_path)
     theirs.set()
-    if what == "set":
-        theirs.clear()
-    with proxy.lose_answer("setData") as fault:
-        changing = in_thread(getattr(mine, what))
-        fault.wait()
-        proxy.refuse()
-        (theirs.clear if what == "set" else theirs.set)()
-        proxy.resume()
-        changing.result(15)
-    assert data(zk, mine) == ("2 clear" if what == "set" else "2 set")
-
-
-def test_a_write_that_comes_late_fails(zk: KazooClient, zk_path: str) -> None:
-    """Every write names the version it was decided on, so that two who set at once make one change."""
-    event, rounds = Event(zk, zk_path), 20
-    together = threading.Barrier(4)
-
-    def change() -> None:
-        for n in range(rounds):
-            together.wait(20)
-            event.set() if n % 2 == 0 else event.clear()
-
-    threads = [threading.Thread(target=change) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert data(zk, event) == f"{rounds // 2} clear"
-
-
-def test_the_watch_is_armed_anew(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """After a reconnect with nothing missed, the next set wakes the waiter still."""
-    mine = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
+    theirs.clear()
     waiting = in_thread(mine.wait)
     eventually(lambda: waits(mine))
-    with proxy.expect("getData") as looked:
-        proxy.cut()
-        looked.wait()
+    old = client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not client.connected)
+    connect(client_id=old).stop()  # closes the session
+    if missed:
+        theirs.set()
+        theirs.clear()
+    proxy.resume()
+    eventually(lambda: client.connected and client.client_id[0] != old[0])
+    if not missed:
+        eventually(lambda: waits(mine))
+        assert not waiting.done()
+        theirs.set()
+    assert waiting.result(20) is True
+
+
+def test_an_operator_deletes_it(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A waiter makes the event anew and waits on, with its epoch from 0; an event that was set is clear."""
+    mine, theirs = Event(connect(), zk_path), Event(zk, zk_path)
+    for _ in range(3):
+        theirs.set()
+        theirs.clear()
+    waiting = in_thread(mine.wait)
     eventually(lambda: waits(mine))
-    Event(zk, zk_path).set()
-    assert waiting.result(10)
+    zk.delete(zk_path)
+    eventually(lambda: zk.exists(zk_path) and waits(mine))
+    assert data(zk, mine) == "0 clear"
+    assert not waiting.done()
+    theirs.set()
+    theirs.clear()
+    assert waiting.result(10) is True
+    theirs.set()
+    zk.delete(zk_path)
+    assert not mine.is_set()
+    mine.clear()
+    assert zk.exists(zk_path) is None
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
