@@ -1,8 +1,8 @@
-"""A process that takes part in an election, to be killed by a test.
+"""A process that leads, to be killed by a test.
 
-    python -m tests.integration.election_party HOSTS SESSION_TIMEOUT PATH JOB ID
+    python -m tests.integration.election_party HOSTS SESSION_TIMEOUT PATH ID [LAYOUT]
 
-It prints its token when it leads, and a word at each further step; it reads a line where it waits to be told to go on.
+It prints its token when it leads.
 """
 
 from __future__ import annotations
@@ -13,23 +13,11 @@ from tests.helpers.party import say, started
 from zkconcurrent import Election
 
 
-def main(hosts: str, session: str, path: str, job: str, name: str, layout: str = "selector") -> None:
-    """Do a job."""
+def main(hosts: str, session: str, path: str, name: str, layout: str = "selector") -> None:
+    """Lead until the end."""
     zk = started(hosts, session)
-    election = Election(zk, path, id=name, layout=layout)
-    if job == "lead":
-        with election.lead() as term:
-            say(term.token)
-            sys.stdin.readline()
-        say("over")
-    elif job == "stand":
-        election.stand()
-        won = election.wait()
-        assert won is not None
-        say(won.token)
-        sys.stdin.readline()
-        election.withdraw()
-        say("withdrawn")
+    with Election(zk, path, id=name, layout=layout).lead() as term:
+        say(term.token)
         sys.stdin.readline()
     zk.stop()
 

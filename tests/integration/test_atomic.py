@@ -8,7 +8,6 @@ import signal
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -19,6 +18,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
+from tests.helpers.interrupts import finalizing
 from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -393,38 +393,25 @@ def test_a_signal_handler_does_not_queue(zk: KazooClient, connect: Connect, zk_p
 
 
 @pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_a_finalizer_on_the_settling_thread(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finalizer_on_the_settling_thread(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """One that changes the number does not wait for the change that this thread settles."""
-    number, told = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), []
+    number, told = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), list[int]()
     number.add()
-    state: Any = number._path_state
-    settling_of = state._settling_of
-
-    def finalized(pending_write: Any) -> Any:
-        if not told:
-            told.append(0)
-            told.append(number.add(100))
-        return settling_of(pending_write)
-
-    monkeypatch.setattr(state, "_settling_of", finalized)
     main = threading.main_thread().ident
     assert main is not None
-    proxy.stall()
 
     def interrupt() -> None:
-        eventually(lambda: number._session.calls)
-        time.sleep(0.3)  # its request is sent
+        held.wait()
         signal.pthread_kill(main, signal.SIGINT)
 
-    interrupting = in_thread(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        number.add()
-    interrupting.result(20)
-    proxy.resume()
-    eventually(lambda: not state._left)
-    assert told[1:] in ([101], [102])
+    with finalizing("_recipes/receipts.py", lambda: told.append(number.add(100))):
+        with proxy.hold("multi") as held:
+            interrupting = in_thread(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                number.add()
+            interrupting.result(20)
+        eventually(lambda: not number._path_state._left)
+    assert told in ([101], [102])
     assert number.add() == number.get() >= 102
 
 

@@ -22,6 +22,7 @@ from kazoo.security import make_digest_acl
 from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.backups import back_up, restore
 from tests.helpers.eventually import eventually
+from tests.helpers.interrupts import finalizing
 from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -39,7 +40,6 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine.operations import POLICIES
 from zkconcurrent._protocol.operations import WaitRecursive
-from zkconcurrent._recipes.map import mirror as mirror_recipes
 from zkconcurrent.testing import Server
 
 
@@ -594,8 +594,8 @@ def test_dropped_as_its_copy_is_listed(
 @pytest.mark.fault(248)
 @pytest.mark.parametrize("kind", [Dict, Set])
 def test_one_thread_for_all_copies(kind: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """300 objects that are read have one thread, also while others write; it ends with the last of them."""
-    client, number = connect(), 300
+    """60 objects that are read have one thread, also while others write; it ends with the last of them."""
+    client, number = connect(), 60
     before = set(threading.enumerate())
 
     def threads() -> int:
@@ -920,22 +920,20 @@ def test_a_write_before_a_restore(tmp_path: Path, in_thread: InThread) -> None:
 
 
 def test_a_finalizer_on_the_thread_of_the_copy(
-    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, in_thread: InThread
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """It can't wait for that very thread: its read is an error at once, and the listing goes on."""
     text(zk, zk_path)["a"] = "1"
-    d = text(connect(), zk_path)
-    read, got = mirror_recipes.read, list[Any]()
+    d, got = text(connect(), zk_path), list[Any]()
 
-    def collecting(*args: Any) -> Any:
+    def read() -> None:
         try:
             got.append(len(d))
         except ClientError as error:
             got.append(error)
-        return read(*args)
 
-    monkeypatch.setattr(mirror_recipes, "read", collecting)
-    assert in_thread(len, d).result(10) == 1
+    with finalizing("map/mirror.py", read):
+        assert in_thread(len, d).result(10) == 1
     assert zk_path in str(got[0])
 
 

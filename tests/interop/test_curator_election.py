@@ -126,7 +126,7 @@ def test_a_line_of_both(
 @LAYOUTS
 def test_our_leader_is_killed(layout: str, java: CuratorClient, zk_path: str, spawn: Spawn) -> None:
     """Java leads once the session of our killed process is over."""
-    leader = spawn("lead", "doomed", layout)
+    leader = spawn("doomed", layout)
     line_from(leader)
     theirs = Candidate(java, layout, zk_path)
     theirs.ask("stand", "java")
