@@ -466,31 +466,6 @@ def test_a_lost_answer_and_a_lost_session(
     assert d["a"] == "3"
 
 
-def test_many_writers(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Threads and clients that replace old values by new ones lose none; each pop is one's alone."""
-    maps = [Dict[int](zk, zk_path, codec=JSON), Dict[int](connect(), zk_path, codec=JSON)]
-    maps[0]["n"] = 0
-    for n in range(20):
-        maps[0][str(n)] = n
-
-    def count(d: Dict[int]) -> None:
-        for _ in range(15):
-            while not d.replace("n", old := d["n"], old + 1):
-                pass
-
-    def pop(d: Dict[int]) -> list[int]:
-        return [value for n in range(20) if (value := d.pop(str(n), -1)) >= 0]
-
-    counting = [in_thread(count, d) for d in maps * 2]
-    popping = [in_thread(pop, d) for d in maps * 2]
-    for each in counting:
-        each.result(60)
-    assert sorted(value for each in popping for value in each.result(60)) == list(range(20))
-    for d in maps:
-        eventually(lambda d=d: d == {"n": 60})
-        eventually(lambda d=d: not d._mirror.tombstones)
-
-
 @pytest.mark.fault(232)
 def test_a_copy_that_can_not_be_read_keeps_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Once a read of the copy was refused, an entry that the client deletes is forgotten."""
