@@ -9,7 +9,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Event, ForeignNodeError, Lock, RefusedError
@@ -78,56 +77,6 @@ def test_a_lost_request_or_answer(
         getattr(event, what)()
         assert fault.injected.is_set() or (what, name) == ("clear", "create")
     assert data(zk, event) == (f"{before + 1} set" if what == "set" else f"{before} clear")
-
-
-@pytest.mark.parametrize("missed", [True, False])
-def test_an_expiry_while_waiting(
-    missed: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, proxy: Proxy
-) -> None:
-    """The epoch is remembered over the session's end: neither a set in the gap nor one after it is missed."""
-    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
-    mine, theirs = Event(client, zk_path), Event(zk, zk_path)
-    theirs.set()
-    theirs.clear()
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    old = client.client_id
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not client.connected)
-    connect(client_id=old).stop()  # closes the session
-    if missed:
-        theirs.set()
-        theirs.clear()
-    proxy.resume()
-    eventually(lambda: client.connected and client.client_id[0] != old[0])
-    if not missed:
-        eventually(lambda: waits(mine))
-        assert not waiting.done()
-        theirs.set()
-    assert waiting.result(20) is True
-
-
-def test_an_operator_deletes_it(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A waiter makes the event anew and waits on, with its epoch from 0; an event that was set is clear."""
-    mine, theirs = Event(connect(), zk_path), Event(zk, zk_path)
-    for _ in range(3):
-        theirs.set()
-        theirs.clear()
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    zk.delete(zk_path)
-    eventually(lambda: zk.exists(zk_path) and waits(mine))
-    assert data(zk, mine) == "0 clear"
-    assert not waiting.done()
-    theirs.set()
-    theirs.clear()
-    assert waiting.result(10) is True
-    theirs.set()
-    zk.delete(zk_path)
-    assert not mine.is_set()
-    mine.clear()
-    assert zk.exists(zk_path) is None
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
