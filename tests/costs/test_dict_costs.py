@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import timeit
 
 import pytest
 from kazoo.client import KazooClient
@@ -119,12 +118,3 @@ def test_a_set(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
         s.discard("a")
     assert count.requests["multi"] == 3
     assert "sync" not in count.requests
-
-
-def test_a_cached_read_is_fast(zk: KazooClient, zk_path: str) -> None:
-    """A read takes a few microseconds at most, far less than a request."""
-    d = Dict[bytes](zk, zk_path)
-    d["a"] = b"x"
-    assert d.get("a") == b"x"
-    best = min(timeit.repeat(lambda: d.get("a"), number=1000, repeat=20)) / 1000
-    assert best < 20e-6  # the target is 5; the machine may be busy

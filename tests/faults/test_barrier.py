@@ -88,26 +88,6 @@ def test_a_lost_write(
     eventually(parties_in(zk, zk_path, 0))
 
 
-@pytest.mark.fault(9)
-@pytest.mark.long
-def test_a_service_out_of_reach(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A party whose time is up is told so in time; the others learn of it when its node goes."""
-    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=18, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
-    waiting = in_thread(mine.wait)
-    eventually(lambda: mine.n_waiting == 1)
-    late = in_thread(theirs.wait, 5.0)
-    eventually(lambda: mine.n_waiting == 2)
-    proxy.stall()
-    with pytest.raises(BrokenBarrierError):
-        late.result(5 + 18 / 3 + 4)
-    assert not waiting.done()
-    proxy.resume()
-    with pytest.raises(BrokenBarrierError):
-        waiting.result(20)
-
-
 @pytest.mark.fault(262)
 @pytest.mark.parametrize("effect", ["lose_request", "lose_answer"])
 def test_a_session_that_ends_as_a_party_comes(

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,24 +23,20 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import FAST, Connect, InThread
+from tests.every_primitive.test_waits import Scene
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import PATIENCE, eventually
+from tests.helpers.kinds import KINDS
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
-    Barrier,
-    Condition,
-    CountDownLatch,
     Dict,
-    DoubleBarrier,
     Election,
-    Event,
     Group,
     Lock,
     MultiLock,
     RLock,
-    Semaphore,
-    SharedValue,
     aio,
 )
 from zkconcurrent._engine.session import Session
@@ -197,156 +193,23 @@ def let_go() -> Iterator[None]:
     unblock.set()
 
 
-def once(lock: Any) -> Callable[[], bool]:
-    """Return how to acquire a lock and release it."""
-
-    def acquire_and_release() -> bool:
-        got: bool = lock.acquire()
-        lock.release()
-        return got
-
-    return acquire_and_release
-
-
-def wait_for_a_lock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    held = Lock(theirs, path)
-    held.acquire()
-    return once(Lock(mine, path)), held.release, queued(theirs, path, 2)
-
-
-def wait_for_an_rlock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    held = Lock(theirs, path)  # the thread does not matter
-    held.acquire()
-    return once(RLock(mine, path)), held.release, queued(theirs, path, 2)
-
-
-def wait_for_a_permit(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    held = Semaphore(theirs, path, 1)
-    held.acquire()
-    return once(Semaphore(mine, path, 1)), held.release, queued(theirs, f"{path}/locks", 1)
-
-
-def wait_for_an_event(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    return Event(mine, path).wait, Event(theirs, path).set, lambda: watched(mine, path)
-
-
-def wait_for_a_latch(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    return CountDownLatch(mine, path, 1).wait, CountDownLatch(theirs, path, 1).count_down, lambda: watched(mine, path)
-
-
-def wait_for_a_term(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    one, other = Election(mine, path), Election(theirs, path)
-    other.stand()
-    assert other.wait(20) is not None
-    one.stand()
-    return one.wait, other.withdraw, lambda: watched(mine, path)
-
-
-def wait_for_a_leader(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    leaders = Election(mine, path).observe()
-    assert next(leaders) is None
-    return lambda: next(leaders) is not None, Election(theirs, path).stand, lambda: watched(mine, path)
-
-
-def wait_for_a_value(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    one, other = SharedValue(mine, path, b""), SharedValue(theirs, path, b"")
-    return lambda: one.wait_for(bool), lambda: other.set(b"x"), lambda: watched(mine, path)
-
-
-def wait_for_a_notification(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    one, other = Condition(mine, path), Condition(theirs, path)
-
-    def wait() -> bool:
-        with one:
-            return one.wait()
-
-    def notify() -> None:
-        with other:
-            other.notify()
-
-    return wait, notify, lambda: queued(theirs, f"{path}/waiters", 1)() and queued(theirs, f"{path}/lock", 0)()
-
-
-def wait_at_a_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    one, other = Barrier(mine, path, 2), Barrier(theirs, path, 2)
-    return lambda: one.wait() >= 0, other.wait, lambda: other.n_waiting == 1
-
-
-def wait_in_front_of_a_double_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    one, other = DoubleBarrier(mine, path, 2), DoubleBarrier(theirs, path, 2)
-    return (
-        lambda: one.enter() and one.leave(),
-        lambda: other.enter() and other.leave(0) is not None,
-        lambda: watched(mine, path),
-    )
-
-
-def wait_for_a_member(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return a wait, the action that ends it, and a check that it has begun."""
-    seen = Group(mine, path).observe()
-    return lambda: next(seen) == {} and next(seen), Group(theirs, path).join, lambda: watched(mine, path)
-
-
-def watched(client: KazooClient, path: str) -> bool:
-    """Return whether the client watches a node at or below the path."""
-    watches = [*client._data_watchers.items(), *client._child_watchers.items()]
-    return any(who and (node == path or node.startswith(f"{path}/")) for node, who in watches)
-
-
 @pytest.mark.fault(7, 8, 48)
-@pytest.mark.parametrize(
-    "waits",
-    [
-        wait_for_a_lock,
-        wait_for_an_rlock,
-        wait_for_a_permit,
-        wait_for_an_event,
-        wait_for_a_latch,
-        wait_for_a_term,
-        wait_for_a_leader,
-        wait_for_a_value,
-        wait_for_a_notification,
-        wait_at_a_barrier,
-        wait_in_front_of_a_double_barrier,
-        wait_for_a_member,
-    ],
-)
+@pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.ends])
 def test_a_watch_callback_that_blocks(
-    waits: Callable[..., tuple[Any, Any, Any]], connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+    kind: str, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """The release of a client that was cut off reaches the waiters, even if kazoo's callbacks are blocked."""
-    mine, theirs = connect(proxy.hosts, timeout=60), connect(timeout=60)
-    wait, end_it, is_waiting = waits(mine, theirs, f"{zk_path}/it")
-    waiter = in_thread(wait)
-    eventually(is_waiting)
+    """What ends the wait of a client that was cut off reaches it, even if kazoo's callbacks are blocked."""
+    mine = connect(proxy.hosts, timeout=60)
+    scene = Scene(zkconcurrent, kind, mine, connect(timeout=60), zk_path, in_thread)
     try:
-        with deaf(proxy, mine, f"{zk_path}/watched"):
-            ended = in_thread(end_it)
-            if waits is not wait_at_a_barrier:
-                ended.result(20)
-        eventually(lambda: mine.connected)
-        assert waiter.result(20)
-        ended.result(20)
+        with deaf(proxy, mine, f"{zk_path}-watched"):
+            # This thread has acquired what is released. A barrier trips only once all are back.
+            in_thread(scene.end) if kind == "Barrier" else scene.end()
+        assert scene.result.result(PATIENCE) is True
     finally:
         unblock.set()
-        end_it_quietly(waiter, proxy)
-
-
-def end_it_quietly(waiter: Any, proxy: Proxy) -> None:
-    """Have a waiter that was missed look again, so that its thread ends."""
-    if not waiter.done():
-        proxy.cut()
+        if not scene.result.done():
+            proxy.cut()  # it looks again, so that its thread ends
 
 
 # -- log handlers ----------------------------------------------------------------------------------------------------

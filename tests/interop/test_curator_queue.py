@@ -113,7 +113,7 @@ def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str) ->
     assert time.time() - began >= 2.0
     with queue.claim(timeout=20) as claim:
         assert claim.item == "second"
-    assert 3.0 <= time.time() - began < 20
+    assert time.time() - began >= 3.0
     consumer.call("delayQueue.consume", zk_path, 0).result(20)
     began = time.time()
     for seconds, item in ((8.0, "d"), (3.0, "c"), (0.0, "a")):
