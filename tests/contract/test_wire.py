@@ -320,31 +320,6 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
         assert read(client, "/node")
 
 
-def test_the_requests_of_a_step_go_out_together(
-    zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request with another behind it waits for that one, and both are one system call."""
-    with zookeeper.client() as client:
-        client.create(zk_path, b"data")
-        read(client, zk_path)
-        wire, sock, sent = Transport.of(client), client._connection._socket, []
-        turn = wire._turn
-        assert turn is not None
-
-        class Counting:
-            def send(self, message: bytes) -> int:
-                sent.append(message)
-                return int(sock.send(message))
-
-        monkeypatch.setattr(turn, "socket", Counting())
-        first = Reply(None)
-        wire.send(GetData(zk_path, None), first)
-        assert not sent
-        assert read(client, zk_path) == b"data"
-        assert first.value[0] == b"data"
-        assert len(sent) == 1
-
-
 def test_the_reads_of_a_wait_go_out_together(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter reads its own node and the one ahead by one system call."""
     with zookeeper.client() as holder, zookeeper.client() as client:
@@ -594,23 +569,6 @@ def test_a_connection_over_tls_that_is_cut_amid_a_reply(in_thread: InThread) -> 
         assert client._connection._read(5, 10.0) == b"reply"
         with pytest.raises(ConnectionDropped):
             client._connection._read(1, 10.0)
-
-
-def test_where_it_is_quick(zookeeper: Server) -> None:
-    """On kazoo's own threads, once for each client; a handler of one's own is left alone."""
-    with zookeeper.client() as client:
-        Session.of(client)
-        wire = Transport.of(client)
-        assert client._connection.handler.select == wire._select
-        assert Transport.of(client) is wire
-        assert client.exists("/zookeeper")
-
-    client = KazooClient(handler=Own())
-    Transport.of(client)
-    # Not how it waits and calls; only what keeps requests, replies and numbers in step, and what sees large ones pass.
-    assert vars(client.handler).keys().isdisjoint({"select", "dispatch_callback"})
-    assert vars(client._connection).keys().isdisjoint({"_submit"})
-    assert Transport.of(client)._turn is None
 
 
 def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:

@@ -141,29 +141,27 @@ def serve(
     return gunicorn, port
 
 
-@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["loaded by each", "preloaded"])
-def test_gunicorn(run: Run, apples: Lock, in_thread: InThread, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("program", "options", "waiting"),
+    [
+        pytest.param("gunicorn --config gunicorn_conf.py", (), 2, id="loaded by each"),
+        pytest.param("gunicorn --config gunicorn_conf.py", ("--preload",), 2, id="preloaded"),
+        # More than workers, each in a greenlet.
+        pytest.param("gunicorn --worker-class gevent", (), 10, id="gevent"),
+    ],
+)
+def test_gunicorn(
+    run: Run, apples: Lock, in_thread: InThread, program: str, options: tuple[str, ...], waiting: int
+) -> None:
     """Two workers wait for one lock, each with a client of its own; both answer once it is free, and stop well."""
-    gunicorn, port = serve(run, *options)
+    gunicorn, port = serve(run, *options, program=program)
     with apples:
-        requests = [in_thread(ask, port) for _ in range(2)]
-        waiters = eventually(lambda: len(them := apples.waiters()) == 2 and them, patience=PATIENCE)
+        requests = [in_thread(ask, port) for _ in range(waiting)]
+        waiters = eventually(lambda: len(them := apples.waiters()) == waiting and them, patience=PATIENCE)
         assert not any(request.done() for request in requests)
     answers = {request.result(PATIENCE) for request in requests}
     assert answers == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
-    assert len(answers) == 2
-    stop(gunicorn)
-
-
-def test_gunicorn_with_gevent(run: Run, apples: Lock, in_thread: InThread) -> None:
-    """Workers of gevent take the same files: more requests than workers wait at once, each in a greenlet."""
-    gunicorn, port = serve(run, program="gunicorn --worker-class gevent")
-    with apples:
-        requests = [in_thread(ask, port) for _ in range(10)]
-        waiters = eventually(lambda: len(them := apples.waiters()) == 10 and them, patience=PATIENCE)
-        assert not any(request.done() for request in requests)
-    answers = {request.result(PATIENCE) for request in requests}
-    assert answers == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
+    assert len(answers) == 2 or waiting > 2
     stop(gunicorn)
 
 
@@ -296,34 +294,6 @@ def without_redis(folder: Path) -> str:
         f"\n\napp.conf.update(broker_url='filesystem://', broker_transport_options={options},"
         f" result_backend='file://{folder / 'results'}')\n"
     )
-
-
-@pytest.mark.long
-def test_celery_with_a_client_of_the_module(folder: Path, run: Run, zookeeper: Server) -> None:
-    """A task whose client the module has opened, before the fork, is told so, and where to open one."""
-    text = f"""
-from celery import Celery
-import zkconcurrent
-
-app = Celery("tasks")
-zk = zkconcurrent.connect("zk://{zookeeper.hosts}")
-
-
-@app.task
-def buy():
-    try:
-        zkconcurrent.Lock(zk, "/shop/module").acquire(timeout=20)
-    except zkconcurrent.ClientError as error:
-        return str(error)
-"""
-    (folder / "tasks.py").write_text(text + without_redis(folder))
-    worker = start(run, "celery --app tasks worker")
-    caller = run([sys.executable, "-c", "from tasks import buy; print(buy.delay().get())"], stdout=subprocess.PIPE)
-    told, _ = caller.communicate(timeout=PATIENCE)
-    assert b"opened before fork()" in told
-    assert b"Celery: worker_process_init" in told
-    assert b"stopped" not in told
-    stop(worker)
 
 
 @pytest.mark.long
