@@ -119,6 +119,7 @@ class History:
         behind = ("children", self._root)
         results = ask(session, request, behind, sending=self._bench.unanswered(session))
         self._say(n, f"lost, applied={applied}", request, results)
+        # It may have heard of an event before the reply behind that was lost.
         self._settle(but=n)
 
     def _cut(self, n: int, session: Session) -> None:
@@ -133,6 +134,7 @@ class History:
         """Run a recipe of some operations; between two, the session may expire, or the next write be lost."""
         path = self._path()
         tickets: list[Ticket] = []
+        lost: list[str] = []
 
         def recipe() -> Generator[Any, Any, None]:
             ticket = yield NewTicket(path)
@@ -143,10 +145,10 @@ class History:
                     self._expire(n, session)
                 operations = tuple(self._operation(ticket) for _ in range(self._random.choice([1, 1, 2, 3])))
                 if type(operations[0]) in OF_DRIVER and self._random.random() < 0.2:
-                    kind = OF_DRIVER[type(operations[0])]
+                    lost.append(OF_DRIVER[type(operations[0])])
                     operations, applied = operations[:1], self._random.random() < 0.5
                     self._say(n, f"next is lost, applied={applied}")
-                    self._bench.lose(session, kind, applied=applied)
+                    self._bench.lose(session, lost[-1], applied=applied)
                 try:
                     results = yield operations
                 except Failure as failure:
@@ -159,13 +161,10 @@ class History:
         perform(session, path, recipe())
         wait(session, lambda: session.is_discarded(tickets[0]))
         self._say(n, tickets[0].state)
+        self._settle(but=n if lost else None)
 
     def _settle(self, but: int | None = None) -> None:
-        """Wait until each client has heard of all that was, and write it down, in no order.
-
-        Args:
-            but: the client that may hear of an event before the reply behind it is lost, or may not.
-        """
+        """Wait until each client has heard of all that was, and write it down, in no order, but what one has heard."""
         for session in self._sessions:
             wait(session, lambda session=session: not isinstance(ask(session, ("sync", "/"))[0], Exception))
             done: list[WatchedEvent] = []
