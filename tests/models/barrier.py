@@ -33,7 +33,10 @@ class Generation(NamedTuple):
 
 
 class Barrier(Model):
-    """A barrier for so many parties. One whose time is up breaks it, and one that dies."""
+    """A barrier for so many parties. One whose time is up breaks it, and one that dies.
+
+    All have come before they go on: a reset or an abort may still come between, and then breaks all their waits.
+    """
 
     initial = Generation()
     events = ("cut", "restored", "expired", "gone")
@@ -58,14 +61,12 @@ class Barrier(Model):
         if call.timeout is not None or (call not in state.waiting and (state.broken or state.misses)):
             after = state.broken_off(broken=True)
             yield threading.BrokenBarrierError, after._replace(outcomes=_without(after.outcomes, call))
-        if call in state.waiting or state.broken or state.misses:
-            return
-        come = (*state.waiting, call)
-        if len(come) < self.parties:
-            yield QUEUES, state._replace(waiting=come)
-        else:
-            passed = state.outcomes | {(each, n) for n, each in enumerate(state.waiting)}
-            yield len(come) - 1, state._replace(waiting=(), outcomes=passed)
+        if call in state.waiting and len(state.waiting) == self.parties:
+            passed = {(each, n) for n, each in enumerate(state.waiting)}
+            index = state.waiting.index(call)
+            yield index, state._replace(waiting=(), outcomes=state.outcomes | (passed - {(call, index)}))
+        elif not (call in state.waiting or state.broken or state.misses or len(state.waiting) == self.parties):
+            yield QUEUES, state._replace(waiting=(*state.waiting, call))
 
     def _befalls(self, state: Generation, what: str, party: str) -> Generation:
         theirs = [each for each in state.waiting if each.party == party]

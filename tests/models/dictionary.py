@@ -12,8 +12,8 @@ class Entry(NamedTuple):
     """An entry, and the party that wrote it."""
 
     key: str
-    value: str
-    party: str
+    value: object
+    party: str = ""
 
 
 Entries = frozenset[Entry]
@@ -29,7 +29,7 @@ class Dict(Model):
         self.ephemeral = ephemeral
 
     def apply(self, entries: Entries, call: Call) -> Iterator[tuple[Outcome, Entries]]:
-        """Set, setdefault, pop (a key, and a value), replace, remove (a key, its old value, a new one), or an event."""
+        """Set, setdefault, del, pop (a key, a value), replace, remove (a key, old and new value), or an event."""
         if call.what in self.events:
             yield None, frozenset(each for each in entries if not (self.ephemeral and each.party == call.party))
             return
@@ -43,6 +43,8 @@ class Dict(Model):
             yield (old, entries) if old is not None else (values[0], written)
         elif call.what == "pop":
             yield old, others
+        elif call.what == "del":
+            yield (KeyError if old is None else None), others
         elif old is None or old != values[0]:
             yield False, entries
         else:

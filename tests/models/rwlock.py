@@ -13,7 +13,8 @@ class ReadWriteLock(RLock):
     """Wants are "read" and "write". A reader waits for each writer that came before it."""
 
     def together(self, places: Sequence[Place], size: int) -> bool:
-        return all(each.wants == "read" for each in places) or len({each.actor for each in places}) == 1
+        writers = sum(each.wants == "write" for each in places)
+        return writers == 0 or (writers == 1 and len({each.actor for each in places}) == 1)
 
     def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
         before = (*line.inside, *ahead)

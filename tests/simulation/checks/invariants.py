@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.models.lock import Lock, Place
+from tests.models.rwlock import ReadWriteLock
 from tests.simulation.world.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._engine.holds import all_holds
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 HELD = State.HELD  # looked up once, as it is asked for at every step
 RULES = {rule.role: rule for rule in (MUTEX, READ, WRITE)}
+WANTS = {READ.role: "read", WRITE.role: "write"}
 
 
 def role_of(ticket: Ticket) -> str:
@@ -27,14 +30,20 @@ def role_of(ticket: Ticket) -> str:
 
 def excluded_by(ticket: Ticket) -> tuple[str, ...]:
     """Return the roles that must not be held together with the ticket's."""
-    return {"__READ__": ("__WRIT__",), "__WRIT__": ("__READ__", "__WRIT__")}.get(role_of(ticket), (role_of(ticket),))
+    role = role_of(ticket)
+    others = WANTS if role in WANTS else (role,)
+    return tuple(other for other in others if role == "" or not together((role, 1), (other, 2)))
 
 
 def exclude(one: Ticket, other: Ticket) -> bool:
     """Return whether two must not hold together; of one number are a writer and its own reader."""
-    if role_of(one) == role_of(other):
-        return role_of(one) not in (READ.role, "")
-    return (one.name or "")[-10:] != (other.name or "")[-10:]
+    return role_of(one) != "" and not together(*((role_of(each), (each.name or "")[-10:]) for each in (one, other)))
+
+
+def together(*holds: tuple[str, object]) -> bool:
+    """Return whether the model lets them hold together: each the role of a node, and whose it is."""
+    model = ReadWriteLock() if holds[0][0] in WANTS else Lock()
+    return model.together([Place(str(whose), "", WANTS.get(role)) for role, whose in holds], 1)
 
 
 class Checks:

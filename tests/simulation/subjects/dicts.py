@@ -6,10 +6,12 @@ The ensemble's log is the truth: each value is written by one call only, so a va
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
+from tests.models import dictionary, history
+from tests.models.dictionary import Entry
 from tests.simulation.checks.invariants import Checks
 from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, LosingRun, lagging
 from tests.simulation.world.ensemble import Transport, removed_by, writes
@@ -66,6 +68,8 @@ class DictChecks(CallChecks):
         opened: how much the server of each connection had applied when that was opened.
     """
 
+    model = dictionary.Dict(ephemeral=False)
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.ephemeral = False
@@ -106,10 +110,6 @@ class DictChecks(CallChecks):
                 return
         raise Violation(f"{process.name} reads {key} as {value!r}, which it is not since change {floor}")
 
-    def ever(self, call: Call, key: str, is_so: Callable[[bytes | None], bool]) -> bool:
-        """Whether the value of a key was so at any time since a call began."""
-        return any(is_so(state.value) for state in self.history(key) if state.until > call.begun)
-
     def wrote(self, call: Call, step: changes.Step) -> None:
         """Take note of a step that changes an entry."""
         if isinstance(step, changes.Made | changes.Written | changes.Removed) and step.path.startswith(ENTRIES):
@@ -119,14 +119,27 @@ class DictChecks(CallChecks):
                 raise Violation(f"{call.what} has made an entry of {step.owner}")
             call.wrote.append((len(self.ensemble.log), step))
 
-    def applied(self, call: Call) -> int:
-        """Return how often a call was applied."""
-        return len({at for at, _ in call.wrote})
+    def state(self, before: Any, step: changes.Step) -> frozenset[Entry]:
+        """Return the entries after a step of a change."""
+        entries = {each.key: each for each in before or ()}
+        if isinstance(step, changes.Made | changes.Written) and step.path.startswith(ENTRIES):
+            key = step.path.removeprefix(ENTRIES)
+            entries[key] = Entry(key, step.data)
+        for path in removed_by(step):
+            entries.pop(path.removeprefix(ENTRIES), None)
+        return frozenset(entries.values())
 
-    def before(self, call: Call, key: str) -> bytes | None:
-        """Return the value of a key before the first change that a call has made."""
-        at = min(at for at, _ in call.wrote)
-        return next(state.value for state in self.history(key) if state.since < at <= state.until)
+    def judge(self, call: Call) -> None:
+        """Have the model judge a call; an entry that has gone with its session is written again, or never was there."""
+        if self.ephemeral:
+            call.effects = call.effects[-1:]
+            if call.what == "setdefault" and call.outcome not in (history.OPEN, call.args[1]) and self.is_over(call):
+                call.effects = []
+        super().judge(call)
+
+    def is_over(self, call: Call) -> bool:
+        """Whether the session of what a call has written is over."""
+        return any(self.ensemble.sessions[step.owner].closed for _, step in call.wrote[:1])
 
     def truth(self) -> dict[str, bytes]:
         """Return what the leader has."""
@@ -213,63 +226,39 @@ class DictWorker(CallWorker):
             value = f"{self.name} {self.number}".encode()
             old = (self._read(key) or b"") if step.what in ("replace", "remove") else b""
             session = self.process.session.registry.session
-            with self.calling(f"{step.what} {key}") as call:
+            what, args = {
+                "put": ("set", (key, value)),
+                "replace": ("replace", (key, old, value)),
+                "remove": ("remove", (key, old)),
+                "setdefault": ("setdefault", (key, value)),
+            }.get(step.what, (step.what, (key,)))
+            with self.calling(what, None, *args) as call:
                 try:
-                    self._write(call, step, value, old)
+                    call.outcome = self._write(what, *args)
                 except OutcomeUnknownError:
                     if not self._is_over(session) and not checks.removed:
-                        raise Violation(f"{self.name}: the outcome of {call.what} can be found out") from None
+                        raise Violation(f"{call}: its outcome can be found out") from None
                     return
-            if checks.applied(call) > 1 and not checks.ephemeral:
-                raise Violation(f"{self.name}: {call.what} was applied {checks.applied(call)} times: {call.wrote}")
             if call.wrote:
                 at = max(at for at, _ in call.wrote)
                 checks.known[self.process, key] = max(at, checks.known.get((self.process, key), 0))
             self._read(key)
 
-    def _write(self, call: Call, step: Step, value: bytes, old: bytes) -> None:
-        checks, key, d = self.checks, step.key, self.map
-        assert d is not None
-        done: bool
-        if step.what == "put":
-            d[key] = value
-            self._must(call, bool(call.wrote), "it was not written")
-        elif step.what == "del":
+    def _write(self, what: str, key: str, *values: Any) -> Any:
+        d: Any = self.map
+        if what == "set":
+            d[key] = values[0]
+        elif what == "del":
             try:
                 del d[key]
-                self._must(call, bool(call.wrote), "it was not deleted")
             except KeyError:
-                self._must(call, not call.wrote and checks.ever(call, key, lambda v: v is None), "it was there")
-        elif step.what == "setdefault":
-            there = d.setdefault(key, value)
-            if there == value:
-                self._must(call, bool(call.wrote), "it was not made")
-                if checks.applied(call) == 1:
-                    self._must(call, checks.before(call, key) is None, "it was there")
-            else:
-                ended = checks.ephemeral and call.wrote and self._is_over(call.wrote[0][1].owner)  # with its session
-                self._must(call, not call.wrote or ended, "it was made")
-                self._must(call, checks.ever(call, key, lambda v: v == there), f"it was not {there!r}")
-        elif step.what == "pop":
-            there = d.pop(key, None)
-            if there is None:
-                self._must(call, not call.wrote and checks.ever(call, key, lambda v: v is None), "it was there")
-            else:
-                self._must(call, bool(call.wrote) and checks.before(call, key) == there, f"it was not {there!r}")
+                return KeyError
         else:
-            done = d.replace(key, old, value) if step.what == "replace" else d.remove(key, old)
-            self._must(call, done == bool(call.wrote), f"it says {done}")
-            if done:
-                self._must(call, checks.before(call, key) == old, f"it was not {old!r}: an update is lost")
-            else:
-                self._must(call, checks.ever(call, key, lambda v: v != old), f"it was {old!r} all the time")
+            return getattr(d, what)(key, *values, *([None] if what == "pop" else []))
+        return None
 
     def _is_over(self, session: int | None) -> bool:
         return session is None or self.checks.ensemble.sessions[session].closed
-
-    def _must(self, call: Call, right: bool, else_: str) -> None:
-        if not right:
-            raise Violation(f"{self.name}: {call.what}: {else_}; it wrote {call.wrote}")
 
 
 class DictRun(LosingRun, CallRun):
